@@ -1,3 +1,4 @@
-//! Man pages of the programs `ckptd` and `understudy`.
+//! Command-line options and man pages of the programs `ckptd` and `understudy`.
 
+pub mod host_options;
 pub mod manual;

@@ -180,7 +180,7 @@ fn cg_job(program: &str) -> Job {
         place::example(program),
         &["150", "150", "7", "cg.solution", "--max-iterations", "70"],
     )
-    .interval("0.1s")
+    .interval("400calls")
 }
 
 /// Conjugate gradients in C++: exceptions, several communicators, a library.

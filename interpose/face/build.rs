@@ -1,8 +1,8 @@
-//! Sets what makes this library stand in for libmpi.
+//! Sets the soname and the linker options of the preload library.
 
 fn main() {
-    // The soname satisfies the program's need for libmpi, so that the real one is never loaded
-    // beside the program.
+    // The soname satisfies the program's dependency on libmpi, so ld.so never loads the real libmpi
+    // into the program's namespace.
     let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     let soname = match (has("STANDARD"), has("DEBIAN"), has("MPICH")) {
         (true, ..) => "libmpi_abi.so.1",
@@ -11,7 +11,7 @@ fn main() {
         _ => "libmpi.so.40",
     };
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
-    // The constructor runs before that of any other library, the program's libc included.
+    // The constructor runs before that of any other library, including the program's libc.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
     println!("cargo:rustc-cdylib-link-arg=-nostartfiles");

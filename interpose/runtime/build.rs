@@ -1,4 +1,4 @@
-//! Sets the soname, by which the library is found.
+//! Sets the soname by which the library is found.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunderstudy_runtime.so");

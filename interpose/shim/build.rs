@@ -1,4 +1,4 @@
-//! The shim needs nothing but libc, and is found by its soname.
+//! Build script: the shim links libc only and is found by its soname.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunderstudy_shim.so");

@@ -1,9 +1,8 @@
-//! The catalogue of messages: one place for texts, causes and remedies.
+//! The catalogue of messages: texts, causes and remedies.
 //!
-//! `data/messages.toml` has an entry for each message.
-//! `make generate` makes of it the texts in [`message`], the table [`CATALOGUE`] and the page
-//! docs/messages.md.
-//! Each text ends with the message's identifier in brackets, which `understudy explain` takes.
+//! `data/messages.toml` has an entry for each message. `make generate` generates from it the texts
+//! in [`message`], the table [`CATALOGUE`] and the page docs/messages.md. Each text ends with the
+//! message's identifier in brackets, which `understudy explain` accepts.
 
 #![no_std]
 
@@ -14,7 +13,7 @@ pub struct Message {
     pub identifier: &'static str,
     /// Text with the names of its parameters in braces, without the identifier.
     pub text: &'static str,
-    /// Reason for the message; empty if the text says it.
+    /// Reason for the message; empty if the text contains it.
     pub cause: &'static str,
     /// Action for the user; empty if none is needed.
     pub remedy: &'static str,

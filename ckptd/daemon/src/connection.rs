@@ -1,6 +1,6 @@
 //! Connection of a client.
 //!
-//! Socket, bytes received and bytes to send, and the deadline for the client's next step.
+//! It has a socket, received bytes, bytes to send, and a deadline for the client's next step.
 
 use super::service::{Reply, Service, Who};
 use std::io::{self, Read, Write};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use understudy_wire::io::{Interest, Mailbox, Outbox};
 use understudy_wire::{Answer, Ask, Decoder, encode};
 
-/// Within this time a client must have sent the rest of a message that it has begun.
+/// Time limit for the rest of a message that a client has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
-/// A client that has sent no message and taken no answer for so long is turned away.
+/// Time after which a client without messages is disconnected.
 const IDLE: Duration = Duration::from_secs(30);
-/// Most bytes that are read from a client before they are decoded.
+/// Limit of bytes that are read from a client before they are decoded.
 const CHUNK: usize = 16 << 10;
-/// What is read from one client before the others have their turn.
+/// Limit of bytes that are read from a client before other clients are served.
 const TURN: usize = 64 << 10;
-/// The longest request of somebody who wants the figures.
+/// Longest request for metrics, in bytes.
 const LONGEST_REQUEST: usize = 4096;
-/// What may wait to be sent to one client.
+/// Limit of unsent bytes for a client.
 const MOST_TO_SEND: usize = 2 << 20;
 
-/// A socket of either kind.
+/// A Unix or TCP socket.
 #[derive(Debug)]
 pub(super) enum Stream {
     Unix(UnixStream),
@@ -62,15 +62,15 @@ impl AsFd for Stream {
     }
 }
 
-/// What a client speaks.
+/// Protocol of a client.
 #[derive(Debug)]
 enum Speaks {
     Frames(Mailbox<Decoder>, Who),
-    /// Hypertext; only to ask for the figures.
+    /// HTTP, for requests of metrics only.
     Text(Mailbox<Request>),
 }
 
-/// Bytes of a request for the figures.
+/// Received bytes of a request for metrics.
 #[derive(Debug, Default)]
 struct Request(Vec<u8>);
 
@@ -80,13 +80,13 @@ impl understudy_wire::io::Decoder for Request {
     }
 }
 
-/// Whether a connection goes on.
+/// State of a connection after an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goes {
     On,
-    /// The client has closed it, or has got what it wanted.
+    /// The client has closed the connection, or has received its answer.
     Over,
-    /// The client is turned away.
+    /// The client is disconnected; the reason.
     Away(&'static str),
 }
 
@@ -97,14 +97,16 @@ pub(super) struct Connection {
     out: Outbox,
     /// True if an answer had no room in `out`.
     is_flooded: bool,
-    /// It ends when `out` is sent.
+    /// True if the connection ends when `out` is sent.
     ends: bool,
-    /// Until when it must do something.
+    /// Time limit for the next step of the client.
     deadline: Duration,
 }
 
 impl Connection {
-    /// A client that speaks frames. One that has to prove something is challenged.
+    /// Returns the connection of a client that sends frames.
+    ///
+    /// An unauthenticated client receives a challenge.
     pub(super) fn frames(now: Duration, stream: Stream, who: Who) -> Self {
         let mut connection = Self::new(now, stream, Speaks::Frames(Mailbox::default(), who));
         if let Speaks::Frames(_, Who::Unknown { nonce }) = &connection.speaks {
@@ -114,7 +116,7 @@ impl Connection {
         connection
     }
 
-    /// A client that wants the figures.
+    /// Returns the connection of a client that requests metrics.
     pub(super) fn text(now: Duration, stream: Stream) -> Self {
         Self::new(now, stream, Speaks::Text(Mailbox::default()))
     }
@@ -130,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Who it is, if it speaks frames.
+    /// Returns the identity of the client, if it sends frames.
     pub(super) fn who(&self) -> Option<&Who> {
         match &self.speaks {
             Speaks::Frames(_, who) => Some(who),
@@ -138,22 +140,24 @@ impl Connection {
         }
     }
 
-    /// Whether it may be turned away for the sake of others: it has not proved anything.
+    /// True if the client has not authenticated, and may be displaced by others.
     pub(super) fn is_unknown(&self) -> bool {
         !matches!(&self.speaks, Speaks::Frames(_, Who::Known { .. }))
     }
 
-    /// What it waits for. One that ends is not read any more.
+    /// Returns the operations for which the connection is polled.
+    ///
+    /// A connection that ends is not read any more.
     pub(super) fn interest(&self) -> Interest {
         Interest::new(!self.ends, !self.out.is_empty())
     }
 
-    /// Until when it must do something. Spares beat more often than that.
+    /// Returns the time limit for the client's next step; spares send beats more often.
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// There is something to read.
+    /// Reads and handles available data.
     pub(super) fn read(
         &mut self,
         now: Duration,
@@ -180,7 +184,7 @@ impl Connection {
         self.write(now)
     }
 
-    /// Reads bytes that are there, and returns how many.
+    /// Reads available bytes and returns their number.
     fn fill(&mut self) -> io::Result<usize> {
         let room = self.room().min(CHUNK);
         match &mut self.speaks {
@@ -189,7 +193,7 @@ impl Connection {
         }
     }
 
-    /// True if a part of a message waits for its rest.
+    /// True if part of a message has arrived.
     fn is_waiting(&mut self) -> bool {
         match &mut self.speaks {
             Speaks::Frames(mailbox, _) => mailbox.decoder().waiting() > 0,
@@ -207,7 +211,7 @@ impl Connection {
 
     /// Returns the number of bytes that may be read at once.
     ///
-    /// Little is read of a client that has not authenticated.
+    /// The limit is low for a client that has not authenticated.
     fn room(&mut self) -> usize {
         match &mut self.speaks {
             Speaks::Frames(mailbox, Who::Unknown { .. }) => {
@@ -266,7 +270,7 @@ impl Connection {
                 }
             }
         }
-        // Only what follows the last whole message is timed from here on.
+        // The time limit restarts with the incomplete message after the last complete one.
         if decoder.waiting() > 0 && !(was_waiting && replies.is_empty()) {
             self.deadline = now + REST_TIMEOUT;
         }
@@ -295,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as possible without blocking.
     pub(super) fn write(&mut self, now: Duration) -> Goes {
         if !self.out.is_empty() {
             if self.out.flush(&self.stream).is_err() {
@@ -316,7 +320,7 @@ impl AsFd for Connection {
     }
 }
 
-/// The figures, or that there is nothing else.
+/// Returns a response with the metrics, or an error for other paths.
 fn response(figures: Option<String>) -> Vec<u8> {
     let (status, body) = match figures {
         Some(figures) => ("200 OK", figures),

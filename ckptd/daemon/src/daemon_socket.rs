@@ -1,8 +1,8 @@
-//! Where the daemon's socket lies, and who may have it.
+//! The daemon's socket: its path, owner and lock.
 //!
-//! The socket (mode 0600) lies in a directory of the own user that nobody else can enter (0700); a
-//! file beside it is locked as long as the daemon lives, so there is one daemon for each socket.
-//! Who has the lock may remove a socket that an earlier daemon has left behind.
+//! The socket (mode 0600) is in a directory of this user that other users cannot enter (0700). A
+//! file beside it is locked while the daemon lives, so that each socket has one daemon. The owner
+//! of the lock may remove a socket that an earlier daemon has left.
 
 use crate::StartError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -14,7 +14,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use understudy_formats::private::{Directory, Refused};
 
-/// The socket of this user's daemon: in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
+/// Returns the path of the socket of this user's daemon.
+///
+/// It is in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
 pub fn default_socket() -> PathBuf {
     let directory =
         match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
@@ -28,7 +30,7 @@ pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A socket that belongs to this process. Removed when dropped.
+/// A socket that belongs to this process; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
@@ -48,7 +50,7 @@ impl Drop for Socket {
     }
 }
 
-/// Makes directory, lock and socket.
+/// Creates directory, lock and socket.
 pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     let path = std::path::absolute(path).map_err(StartError::system(path.display().to_string()))?;
     let Some(directory) = path.parent() else {
@@ -73,8 +75,9 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     Ok(socket)
 }
 
-/// Makes the directory if it is missing; refuses one that others could change, or that is somewhere
-/// else.
+/// Creates the directory if it is missing.
+///
+/// A directory that other users could change, or a symbolic link, is refused.
 fn private_directory(path: &Path) -> Result<(), StartError> {
     match Directory::make(path) {
         Ok(_) => Ok(()),
@@ -102,7 +105,7 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
         }
         Err(error) => return Err(StartError::system(what())(error.into())),
     }
-    // For people.
+    // The process id is written for information only.
     let mut text = fs::File::from(file);
     let _ = text
         .set_len(0)

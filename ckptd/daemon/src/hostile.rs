@@ -1,5 +1,6 @@
-//! Clients that send anything, for the fuzz target `daemon` and for a test: connections and service
-//! without the loop around them.
+//! Clients that send arbitrary bytes, for the fuzz target `daemon` and for a test.
+//!
+//! They use connections and service without the loop of the server.
 
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
@@ -9,17 +10,19 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use understudy_wire::{Answer, Ask, Decoder, VERSION, encode};
 
-/// Clients at a time: of the own user, two of them, and over TCP without a proof.
+/// Number of clients: two of this user, and one unauthenticated client over TCP.
 const CLIENTS: usize = 3;
 
-/// A client's end, and the daemon's.
+/// Both ends of a client's connection.
 struct Client {
     far: UnixStream,
     near: Connection,
     answers: Decoder,
 }
 
-/// Lets clients do what the bytes say, two by two: what who does, and with how much of what
+/// Makes clients act as the bytes describe.
+///
+/// Each step begins with two bytes: the client and its action, and the length of the payload that
 /// follows.
 pub fn drive(mut bytes: &[u8]) {
     let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
@@ -38,7 +41,7 @@ pub fn drive(mut bytes: &[u8]) {
                     Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
                 service.tick(now, |launcher| launcher % 2 == 0);
                 service.metrics(CLIENTS);
-                // Else the loop would not sleep any more.
+                // Otherwise the loop of the server would not sleep any more.
                 assert!(
                     service
                         .next_deadline(now)
@@ -55,7 +58,7 @@ pub fn drive(mut bytes: &[u8]) {
             service.gone(now, who);
         }
     }
-    // What is known of all that can still be said.
+    // The final state must be reportable.
     let mut who = Who::OWN;
     service.ask(now, &mut who, Ask::Status);
 }
@@ -77,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes, and takes the answers, which must be whole.
+    /// Sends bytes, and receives the answers, which must be complete.
     fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> Goes {
         self.far
             .write_all(bytes)
@@ -98,7 +101,7 @@ impl Client {
     }
 }
 
-/// A frame that is right but for what is in it.
+/// Returns a valid frame with this payload.
 fn framed(payload: &[u8]) -> Vec<u8> {
     let check = xxhash_rust::xxh3::xxh3_64(payload) as u32;
     let mut frame = b"USCK".to_vec();
@@ -117,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
     use understudy_wire::{HEAD, UNAUTHENTICATED};
 
-    /// A frame that is too long only for a peer without a proof.
+    /// The frame is too long only for an unauthenticated client.
     #[test]
     fn a_client_without_a_proof_may_send_little() {
         let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);

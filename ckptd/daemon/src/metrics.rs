@@ -1,4 +1,4 @@
-//! Figures of the daemon in Prometheus' text format.
+//! Metrics of the daemon in Prometheus' text format.
 
 use crate::pool::Pools;
 use std::fmt::Write;
@@ -12,8 +12,7 @@ pub(super) struct Counters {
     pub(super) playing: u64,
     pub(super) wanted: u64,
     pub(super) refused: u64,
-    /// Clients that were turned away: another user, a wrong token, no protocol of ours, too slow,
-    /// too many.
+    /// Disconnected clients: another user, a wrong token, another protocol, too slow, or too many.
     pub(super) turned_away: u64,
     pub(super) removed: u64,
     /// Spares that jobs were allowed to start.
@@ -111,7 +110,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
     out
 }
 
-/// A label's value, as the format wants it.
+/// Returns a label's value, escaped as the format requires.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -1,20 +1,20 @@
-//! The last events of each job; those of some jobs that have ended are kept, too.
+//! The last events of each job, including some jobs that have ended.
 
 use crate::pool::{Happening, JobKey};
 use std::collections::{BTreeMap, VecDeque};
 use understudy_formats::events::realtime_ns;
 use understudy_wire::Event;
 
-/// Events of one job.
+/// Limit of events of one job.
 const EVENTS: usize = 128;
-/// Jobs that have ended.
+/// Limit of ended jobs.
 const ENDED: usize = 16;
 
 /// Events of all jobs.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     jobs: BTreeMap<JobKey, VecDeque<Event>>,
-    /// The oldest first.
+    /// Ended jobs, oldest first.
     ended: VecDeque<JobKey>,
 }
 
@@ -30,7 +30,7 @@ impl Rings {
         ring.push_back(Event { at, what });
     }
 
-    /// A job has ended.
+    /// Records the end of a job.
     pub(super) fn end(&mut self, key: &JobKey) {
         self.note(
             key,
@@ -44,7 +44,7 @@ impl Rings {
         }
     }
 
-    /// All jobs that anything is known of.
+    /// Returns all jobs with recorded events.
     pub(super) fn jobs(&self) -> impl Iterator<Item = (&JobKey, Vec<Event>)> {
         self.jobs
             .iter()
@@ -102,7 +102,7 @@ mod tests {
             rings.note(&key(job), "it has come".into());
             rings.end(&key(job));
         }
-        // The one that has not ended is there still.
+        // The job that has not ended is still included.
         assert_eq!(rings.jobs().count(), ENDED + 1);
         assert!(rings.jobs().any(|(job, _)| *job == key(0)));
     }

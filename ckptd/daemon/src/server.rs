@@ -1,4 +1,4 @@
-//! The loop: sockets, deadlines and signals.
+//! The event loop: sockets, deadlines and signals.
 
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
@@ -16,27 +16,27 @@ use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::auth;
 use understudy_wire::io::Interest;
 
-/// Clients at a time; those that have proved who they are never make room for others.
+/// Limit of clients; authenticated ones are never displaced by others.
 const MOST: usize = 1000;
-/// Clients at a time that have not proved anything; the oldest makes room for a new one.
+/// Limit of unauthenticated clients; a new one displaces the oldest.
 const MOST_UNKNOWN: usize = 64;
-/// New clients that are taken before the others have their turn.
+/// Limit of new clients that are accepted before the others are served.
 const TURN: usize = 32;
 
-/// What the daemon is told.
+/// Options of the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Path of the socket; `None` for the default one.
     pub socket: Option<PathBuf>,
-    /// Address for clients of other nodes, which must know a token.
+    /// Address for clients of other nodes, which must have a token.
     pub listen: Option<SocketAddr>,
     /// The file of tokens.
     pub token_file: Option<PathBuf>,
-    /// Where it gives out figures; only to this node.
+    /// Address for requests of metrics; on this node only.
     pub metrics: Option<SocketAddr>,
-    /// How many idle spares all jobs together may have, if new ones are started.
+    /// Limit of idle spares of all jobs together, for the start of new spares.
     pub most_spares: Option<u32>,
-    /// It ends when standard input does.
+    /// True if the daemon exits at the end of standard input.
     pub until_stdin_ends: bool,
 }
 
@@ -59,8 +59,9 @@ impl Options {
     }
 }
 
-/// Serves until a signal ends it (SIGTERM, SIGINT), or the end of standard input where that is
-/// wanted. Writes a line to `ready` for each address when it can be used.
+/// Serves until SIGTERM or SIGINT, or the end of standard input if required.
+///
+/// Writes a line to `ready` for each address as soon as it can be used.
 pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
     options.check()?;
     let tokens = match &options.token_file {
@@ -100,7 +101,7 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     if options.until_stdin_ends
         && let Some(directory) = path.parent()
     {
-        // Whoever has made it for this socket may have been killed.
+        // The process that has created the directory for this socket may have been killed.
         let _ = std::fs::remove_dir(directory);
     }
     log::info!("ends");
@@ -119,7 +120,7 @@ fn rules(options: &Options) -> Rules {
     }
 }
 
-/// Readable when this is the end.
+/// Returns a socket that becomes readable when the daemon must exit.
 fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
     let (end, mut sender) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -145,14 +146,14 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
     Ok(Some(listener))
 }
 
-/// Where tokens begin: those of an earlier daemon must not fit.
+/// Returns the first token; tokens of an earlier daemon must not be valid.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }
 
-/// Random bytes from the kernel, which always has some once it is up.
+/// Fills a buffer with random bytes of the kernel.
 fn fill(bytes: &mut [u8]) {
     let mut done = 0;
     while done < bytes.len() {
@@ -170,7 +171,7 @@ struct Server {
     poller: Poller,
     service: Service,
     sweeper: Sweeper,
-    /// The oldest first.
+    /// Connections, oldest first.
     connections: Vec<Source<Connection>>,
     start: Instant,
 }
@@ -203,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Waits until something is ready or due.
+    /// Waits until a socket is ready or a deadline is reached.
     fn wait(&mut self) -> Ready {
         self.watch();
         let now = self.start.elapsed();
@@ -217,7 +218,7 @@ impl Server {
         })
     }
 
-    /// Has the poller wait for what clients want now.
+    /// Updates the poller's interest in each client.
     fn watch(&mut self) {
         let (now, service) = (self.start.elapsed(), &mut self.service);
         self.connections.retain_mut(|connection| {
@@ -324,7 +325,7 @@ impl Server {
         self.figures = Some(listener);
     }
 
-    /// Takes a client in, if there is room, and makes room among the unknown.
+    /// Adds a client if there is room; displaces an unauthenticated one if necessary.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
         let unknown = self
             .connections
@@ -354,7 +355,7 @@ impl Server {
         match connection.write(now) {
             Goes::On => match watched(self.poller.registry(), connection) {
                 Ok(connection) => self.connections.push(connection),
-                // It is closed, and calls again.
+                // The connection is closed, and the client connects again.
                 Err(error) => log::warn!("epoll_ctl: {error}"),
             },
             goes => end(now, &mut self.service, &connection, goes),
@@ -362,7 +363,7 @@ impl Server {
     }
 }
 
-/// A connection ends; it is closed when it is dropped.
+/// Handles the end of a connection, which the caller closes.
 fn end(now: Duration, service: &mut Service, connection: &Connection, goes: Goes) {
     if let Goes::Away(why) = goes {
         service.counters.turned_away += 1;
@@ -373,7 +374,7 @@ fn end(now: Duration, service: &mut Service, connection: &Connection, goes: Goes
     }
 }
 
-/// Without descriptors, accepting would be tried again at once, for ever.
+/// Pauses after a failure: without descriptors, accepting would fail again at once.
 fn after_failed_accept(error: &std::io::Error) {
     if !matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What the daemon does with messages: no sockets here.
+//! Handling of messages, without sockets.
 
 use super::metrics::{self, Counters};
 use super::ring::{self, Rings};
@@ -8,52 +8,52 @@ use std::time::Duration;
 use understudy_wire::spares::{Refusal, Ticket};
 use understudy_wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
 
-/// The longest name of a job, host or domain.
+/// Longest name of a job, host or domain, in bytes.
 const NAME: usize = 512;
-/// A job without spares is forgotten after this time, if it is not known whether it has ended.
+/// Time after which a job without spares is removed, if its end cannot be detected.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// What is known of a client.
+/// Identity of a client.
 #[derive(Debug)]
 pub(super) enum Who {
-    /// Over TCP, and has not proved anything yet.
+    /// Client over TCP that has not authenticated.
     Unknown {
-        /// What it was challenged with.
+        /// Nonce of its challenge.
         nonce: [u8; 32],
     },
-    /// Belongs to this realm.
+    /// Client that belongs to this realm.
     Known {
         realm: u32,
-        /// If it is a spare.
+        /// Job and ticket, if the client is a spare.
         spare: Option<(JobKey, Ticket)>,
     },
 }
 
 impl Who {
-    /// The own user on this node.
+    /// A client of this user on this node.
     pub(super) const OWN: Who = Who::Known {
         realm: 0,
         spare: None,
     };
 }
 
-/// What follows from a message.
+/// Reply to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Nothing,
     Send(Answer),
-    /// This is sent, and the connection ends.
+    /// Sends this reason, and ends the connection.
     End(String),
 }
 
-/// All that the daemon knows.
+/// State of the daemon.
 #[derive(Debug)]
 pub(super) struct Service {
     pools: Pools,
     rings: Rings,
     pub(super) counters: Counters,
     tokens: Vec<Vec<u8>>,
-    /// Since when jobs have had no spare.
+    /// Time since when a job has had no spare.
     empty: BTreeMap<JobKey, Duration>,
 }
 
@@ -68,7 +68,7 @@ impl Service {
         }
     }
 
-    /// A message of a client.
+    /// Handles a message of a client.
     pub(super) fn ask(&mut self, now: Duration, who: &mut Who, ask: Ask) -> Reply {
         let (realm, spare) = match who {
             Who::Unknown { nonce } => {
@@ -162,7 +162,7 @@ impl Service {
 
     /// Answers a registered spare.
     ///
-    /// A spare whose ticket is not in force any more (silent for too long) must connect anew.
+    /// A spare whose ticket is not in force any more (silent for too long) must connect again.
     fn of_spare(
         &mut self,
         spare: &Option<(JobKey, Ticket)>,
@@ -183,7 +183,7 @@ impl Service {
         }
     }
 
-    /// A connection has ended. A spare that has not taken its leave is dead.
+    /// Handles the end of a connection; a spare that has not left normally is dead.
     pub(super) fn gone(&mut self, now: Duration, who: &Who) {
         if let Who::Known {
             spare: Some((key, ticket)),
@@ -195,7 +195,7 @@ impl Service {
         }
     }
 
-    /// Does what is due. Whether a job has ended.
+    /// Performs all actions that are due; returns true if a job has ended.
     pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) -> bool {
         for (key, happened) in self.pools.tick(now) {
             self.tell(&key, &happened);
@@ -211,7 +211,7 @@ impl Service {
             let since = *self.empty.entry(key.clone()).or_insert(now);
             let launcher = self.pools.job(&key).map_or(0, |job| job.launcher());
             let has_ended = match (key.realm, launcher) {
-                // On other nodes nobody can look.
+                // The launcher of a job on another node cannot be checked.
                 (1.., _) | (_, 0) => since + LINGER <= now,
                 (0, launcher) => !lives(launcher),
             };
@@ -225,9 +225,9 @@ impl Service {
         is_one_over
     }
 
-    /// When [`Service::tick`] has something to do at the latest.
+    /// Returns the time at which [`Service::tick`] must be called at the latest.
     pub(super) fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        // A launcher tells nobody that it ends.
+        // Launchers do not report their end, so that they are polled.
         let look = (!self.empty.is_empty()).then(|| now + Duration::from_secs(1));
         [self.pools.next_deadline(), look]
             .into_iter()
@@ -239,8 +239,9 @@ impl Service {
         metrics::text(&self.pools, &self.counters, connections)
     }
 
-    /// All jobs of a realm; with fewer events if the message would be too long, and with fewer jobs
-    /// if that does not help.
+    /// Returns the status of all jobs of a realm.
+    ///
+    /// If the message would be too long, it has fewer events, or else fewer jobs.
     fn status(&self, realm: u32) -> Answer {
         let of_realm = self.rings.jobs().filter(|(key, _)| key.realm == realm);
         let mut status: Vec<JobStatus> = of_realm

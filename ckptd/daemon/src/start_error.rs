@@ -1,20 +1,20 @@
-//! Reasons for which the daemon does not start.
+//! Errors that prevent the start of the daemon.
 
 use thiserror::Error;
 
-/// The reason for which the daemon does not start.
+/// Error that prevents the start of the daemon.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Another one serves this socket.
+    /// Another daemon serves this socket.
     #[error("a daemon serves {0} already")]
     Running(String),
-    /// The directory or socket is not fit, or in the way.
+    /// The directory or socket is unsuitable, or another file is in its place.
     #[error("{0}")]
     Place(String),
-    /// Settings that do not go together.
+    /// Options that contradict each other.
     #[error("{0}")]
     Options(String),
-    /// The system does not give what is needed.
+    /// A system call has failed.
     #[error("{what}: {error}")]
     System {
         /// Action that has failed.
@@ -24,7 +24,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Returns a conversion, for `map_err`, of the failure of a system call.
+    /// Returns a function for `map_err` that wraps the error of a system call.
     pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
         let what = what.into();
         move |error| StartError::System { what, error }

@@ -1,4 +1,6 @@
-//! Removes what killed jobs have left on this node, in a thread of its own: it looks at many files.
+//! Removal of killed jobs' leftovers on this node.
+//!
+//! A thread does this, because many files are examined.
 
 use crossbeam_channel::{Sender, bounded, select, tick};
 use std::sync::Arc;
@@ -6,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_node::leftovers_of_node;
 
-/// Time between two looks.
+/// Interval of searches.
 const PERIOD: Duration = Duration::from_secs(300);
-/// After the end of a job its launcher and its relays clean up themselves.
+/// Delay after the end of a job, in which its launcher and relays clean up.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The thread, and how many files it has removed. It ends when this is dropped.
+/// The thread, which ends when this is dropped, and its number of removed files.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     wake: Sender<()>,
@@ -19,9 +21,9 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    /// Starts it; it looks at once.
+    /// Starts the thread, which searches at once.
     pub(super) fn start() -> Self {
-        // Jobs that end while one is seen to need one more look.
+        // Jobs that end during a search need one more search.
         let (wake, woken) = bounded(1);
         let removed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&removed);
@@ -41,13 +43,13 @@ impl Sweeper {
         Self { wake, removed }
     }
 
-    /// A job has ended.
+    /// Requests a search after the end of a job.
     pub(super) fn wake(&self) {
-        // A full channel wakes it, too.
+        // A full channel wakes the thread as well.
         let _ = self.wake.try_send(());
     }
 
-    /// How many files were removed.
+    /// Returns the number of files that were removed.
     pub(super) fn removed(&self) -> u64 {
         self.removed.load(Ordering::Relaxed)
     }

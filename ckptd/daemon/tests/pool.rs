@@ -1,5 +1,6 @@
-//! Random histories of pools in simulated time. A failure shows the shortest history that leads to
-//! it; `POOL_SEED=N` repeats a run.
+//! Random histories of pools in simulated time.
+//!
+//! A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +22,9 @@ const RULES: Rules = Rules {
 const HISTORIES: u32 = 3000;
 const DOMAINS: u32 = 3;
 
-/// What a client or the world does. Ranks and such are taken modulo what there is.
+/// A step of a client or of time.
+///
+/// Numbers are taken modulo the number of objects.
 #[derive(Debug, Clone)]
 enum Step {
     Register {
@@ -39,7 +42,7 @@ enum Step {
         failed: u8,
         copy: u8,
     },
-    /// A request that was made before, again.
+    /// Repetition of an earlier request.
     Again {
         request: u8,
     },
@@ -86,7 +89,7 @@ enum Does {
     Plays,
 }
 
-/// What the model knows of a spare.
+/// State of a spare in the model.
 #[derive(Debug)]
 struct Known {
     does: Does,
@@ -124,7 +127,7 @@ struct World {
     tokens: Vec<Token>,
 }
 
-/// Two of the five have the same name in different realms.
+/// Returns one of five keys; two of them have the same name in different realms.
 fn key(job: u8) -> JobKey {
     JobKey {
         realm: u32::from(job / 4),
@@ -164,7 +167,7 @@ impl World {
         self.tokens.push(token);
     }
 
-    /// Every happening must be possible after what has happened so far.
+    /// Checks that each change is possible, and applies it to the model.
     fn follow(&mut self, key: &JobKey, happened: &[Happening]) {
         let now = self.now;
         let job = self.jobs.get_mut(key).expect("of a job that there is");
@@ -327,7 +330,7 @@ impl World {
         self.requests.push((key, round, needs, leases));
     }
 
-    /// The same answer as before if nothing later was asked, and a refusal otherwise.
+    /// Repeats a request: the answer is the same, or a refusal after a later round.
     fn again(&mut self, (key, round, needs, leases): Request) {
         let answer = self.pools.lease(self.now, &key, round, &needs);
         match self.jobs.get(&key) {
@@ -371,7 +374,7 @@ impl World {
         }
     }
 
-    /// Time passes; the daemon wakes when it has said that there is something to do.
+    /// Advances time, with a tick at every deadline that the pools return.
     fn pass(&mut self, until: Duration) {
         while let Some(deadline) = self
             .pools
@@ -458,7 +461,7 @@ impl World {
                     self.pools.close(&key(*job)),
                     self.jobs.remove(&key(*job)).is_some()
                 );
-                // Another job of this name knows nothing of them.
+                // A later job with this name has none of these requests.
                 self.requests.retain(|request| request.0 != key(*job));
             }
             Step::Pass { millis } => {
@@ -484,7 +487,7 @@ impl World {
         }
     }
 
-    /// Pools and model say the same.
+    /// Compares the pools with the model.
     fn compare(&self) {
         assert_eq!(self.pools.jobs().count(), self.jobs.len());
         for (key, model) in &self.jobs {

@@ -1,4 +1,4 @@
-//! Jobs that have new spares started share the room on their node.
+//! Jobs that start new spares share the limit of their node.
 
 use std::time::Duration;
 use understudy_daemon::pool::{JobKey, Pools, Rules};
@@ -36,7 +36,7 @@ fn jobs_share_the_room_for_new_spares() {
             .register(Duration::ZERO, &key(job), spare, limits)
             .expect("registered");
     }
-    // What the job itself says of its spares counts: one of them may have taken a part just now.
+    // The number that the job reports counts, because one of its spares may just have taken over.
     assert_eq!(pools.may_start(&key(0), 1, 4), 1);
     assert_eq!(pools.may_start(&key(0), 2, 4), 0);
     assert_eq!(pools.may_start(&key(1), 0, 1), 1);

@@ -1,13 +1,13 @@
-//! How often to take checkpoints: formulas, in seconds.
+//! Formulas for the interval between checkpoints, in seconds.
 //!
-//! Failures come at the rate λ = 1/MTBF, independently of each other; a checkpoint costs t_c.
+//! Failures occur at the rate λ = 1/MTBF, independently of each other; a checkpoint costs t_c.
 //! Young, "A first order approximation to the optimum checkpoint interval" (1974); Daly, "A higher
 //! order estimate of the optimum checkpoint interval for restart dumps" (2006); Liu's thesis,
 //! chapter 4, for the expected time of a run and the number of its checkpoints.
 
 use std::time::Duration;
 
-/// Computing time between two checkpoints by Young's formula: √(2 t_c MTBF).
+/// Returns the computing time between two checkpoints by Young's formula: √(2 t_c MTBF).
 pub fn young(cost: f64, mtbf: f64) -> f64 {
     (2.0 * cost * mtbf).sqrt()
 }
@@ -23,52 +23,63 @@ pub fn daly(cost: f64, mtbf: f64) -> f64 {
     young(cost, mtbf) * (1.0 + ratio / 3.0 + ratio * ratio / 9.0) - cost
 }
 
-/// Expected time of a run that takes `work` and is started anew after each failure: (e^(λT) − 1)/λ.
+/// Returns the expected time of a run without checkpoints: (e^(λT) − 1)/λ.
+///
+/// The run takes `work` and is restarted from its begin after each failure.
 pub fn expected_without(work: f64, mtbf: f64) -> f64 {
     (work / mtbf).exp_m1() * mtbf
 }
 
-/// Checkpoints with which a run ends soonest: λT / √(2 (1 − e^(−λ t_c))).
+/// Returns the number of checkpoints that minimises the expected time: λT / √(2 (1 − e^(−λ t_c))).
 pub fn best_count(work: f64, cost: f64, mtbf: f64) -> f64 {
     work / mtbf / rollback_root(cost, mtbf)
 }
 
-/// From one checkpoint to the next, its cost included, if a run has the best count of them: √(2 (1
-/// − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
+/// Returns the optimal interval, including the cost: √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
+///
+/// This is the time from one checkpoint to the next in a run with the optimal number of them.
 pub fn best_interval(cost: f64, mtbf: f64) -> f64 {
     rollback_root(cost, mtbf) * mtbf + cost
 }
 
-/// √(2 (1 − e^(−λ t_c))): what checkpoints and rollback take of the best run's time (Liu, 4.12).
+/// Returns the share of checkpoints and rollback in the optimal time (Liu, 4.12).
+///
+/// It is √(2 (1 − e^(−λ t_c))).
 fn rollback_root(cost: f64, mtbf: f64) -> f64 {
     (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
 }
 
-/// Expected time of a run in `count` parts, each of which ends with a checkpoint and is repeated
-/// until no failure falls into it; getting back to the last checkpoint takes `recovery` each time.
+/// Returns the expected time of a run with `count` parts that end with checkpoints.
+///
+/// A part is repeated until no failure occurs in it. The return to the last checkpoint takes
+/// `recovery` each time.
 pub fn expected_with(work: f64, cost: f64, recovery: f64, mtbf: f64, count: f64) -> f64 {
     count * ((work / count + cost) / mtbf).exp_m1() * (mtbf + recovery)
 }
 
-/// Expected time of a run without checkpoints in which nobody computes anything again, and a lost
-/// part is back after `recovery`: T (1 + λ t_rr) (Liu, 4.13). Localised rollback cannot be faster.
+/// Returns the expected time without checkpoints and without repeated work: T (1 + λ t_rr).
+///
+/// A lost part is restored after `recovery` (Liu, 4.13). Localised rollback cannot be faster.
 pub fn expected_local(work: f64, recovery: f64, mtbf: f64) -> f64 {
     work * (1.0 + recovery / mtbf)
 }
 
-/// The part by which `with` rollback a run takes longer than without: E_opt/E_free − 1 (Liu, 4.14).
+/// Returns the relative slowdown of a run by rollback: E_opt/E_free − 1 (Liu, 4.14).
 pub fn penalty(with: f64, without: f64) -> f64 {
     with / without - 1.0
 }
 
-/// The same for the best count, and recoveries that take as long in both: 1/(1 − √(2 (1 − e^(−λ
-/// t_c)))) − 1 (Liu, 4.15). Infinite if a checkpoint takes so long that no time is left.
+/// Returns the penalty for the optimal number of checkpoints.
+///
+/// It is 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1 (Liu, 4.15), for recoveries that take equally long in
+/// both runs. Infinite if a checkpoint is so long that no time is left.
 pub fn penalty_of_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root(rollback_root(cost, mtbf))
 }
 
-/// The same where a checkpoint is short against the time between failures: 1/(1 − √(2 λ t_c)) − 1
-/// (Liu, 4.16).
+/// Returns the penalty if a checkpoint is short compared to the time between failures.
+///
+/// It is 1/(1 − √(2 λ t_c)) − 1 (Liu, 4.16).
 pub fn penalty_of_short_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root((2.0 * cost / mtbf).sqrt())
 }
@@ -81,14 +92,15 @@ fn penalty_of_root(root: f64) -> f64 {
     }
 }
 
-/// The interval that a running job goes by: Daly's, but never so short that the rest of a
-/// checkpoint could not keep up.
+/// Returns the interval of a running job: Daly's, with a lower limit.
+///
+/// The limit gives the asynchronous part of a checkpoint enough time.
 pub fn interval(cost: Duration, mtbf: Duration) -> Duration {
     const SHORTEST: Duration = Duration::from_millis(100);
     Duration::from_secs_f64(daly(cost.as_secs_f64(), mtbf.as_secs_f64())).max(SHORTEST)
 }
 
-/// A duration as settings have it: `500ms`, `10s`, `5m`, `6h`, `30d`, `5y`.
+/// Parses a duration of the settings: `500ms`, `10s`, `5m`, `6h`, `30d`, `5y`.
 pub fn duration(text: &str) -> Option<Duration> {
     let (amount, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
     let scale = match unit {
@@ -116,7 +128,7 @@ mod tests {
         );
     }
 
-    /// By hand, with a checkpoint of 50 s and a failure every 10,000 s.
+    /// Hand-computed values for a checkpoint of 50 s and a failure every 10,000 s.
     #[test]
     fn formulas_give_what_was_computed_by_hand() {
         // √(2 · 50 · 10000) = √1000000
@@ -137,7 +149,7 @@ mod tests {
         );
     }
 
-    /// Tables 5.2 and 5.3 of the thesis, and its chapter 4 on what rollback costs.
+    /// Values of tables 5.2 and 5.3 of the thesis, and of its chapter 4.
     #[test]
     fn equations_of_the_thesis_give_its_numbers() {
         let (work, cost, mtbf) = (1233.42, 0.2434, 1.0 / 2e-4);
@@ -156,8 +168,7 @@ mod tests {
         assert_eq!(penalty_of_cost(1.0, 1.0), f64::INFINITY);
     }
 
-    /// The last two formulas are approximations of the first, for checkpoints that are short
-    /// against the time between failures.
+    /// Compares the last two formulas, which approximate the first, for short checkpoints.
     #[test]
     fn what_rollback_costs_is_the_same_by_all_formulas() {
         for short in [1e-6, 1e-5, 1e-4] {
@@ -178,12 +189,12 @@ mod tests {
                 .map(|count| expected(f64::from(count)))
                 .fold(f64::INFINITY, f64::min);
             assert_near(expected(best_count(work, cost, mtbf)), best, 0.01);
-            // Both are for the same thing.
+            // Both optimise one quantity.
             assert_near(work / best_count(work, cost, mtbf), daly(cost, mtbf), 0.2);
         }
     }
 
-    /// Numbers in (0, 1) (Steele and Vigna's splitmix64).
+    /// Generator of numbers in (0, 1) (Steele and Vigna's splitmix64).
     struct Random(u64);
 
     impl Random {
@@ -195,13 +206,13 @@ mod tests {
             ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON / 4.0
         }
 
-        /// Time to the next failure.
+        /// Returns the time to the next failure.
         fn failure(&mut self, mtbf: f64) -> f64 {
             -mtbf * self.next().ln()
         }
     }
 
-    /// A run, event by event.
+    /// Simulates a run event by event.
     fn run(random: &mut Random, parts: u32, part: f64, recovery: f64, mtbf: f64) -> f64 {
         let mut time = 0.0;
         for _ in 0..parts {

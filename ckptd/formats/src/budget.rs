@@ -4,22 +4,22 @@ use crate::cgroup::{Groups, Limit};
 use crate::proc_file::ProcFile;
 use std::fmt;
 
-/// Free memory, and the limit that it is counted from.
+/// Available memory, and the limit that determines it.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    /// The limit of a control group; `None` where the memory of the node leaves less.
+    /// Limit of a control group; `None` if the memory of the node leaves less.
     pub limit: Option<Limit>,
-    /// Bytes that there are in all.
+    /// Total bytes.
     pub bytes: u64,
-    /// Bytes that can still be used.
+    /// Available bytes.
     pub free: u64,
 }
 
 impl Budget {
-    /// Returns the memory that is left now in these groups and on this node.
+    /// Returns the memory that is available now in these groups and on this node.
     ///
-    /// `None` without proc(5). Groups may be counted roughly where more than `ample` bytes are
-    /// left.
+    /// `None` without proc(5). The groups may be estimated roughly if more than `ample` bytes are
+    /// available.
     pub fn within(groups: Option<&Groups>, ample: u64) -> Option<Budget> {
         let limit = groups.and_then(|groups| groups.limit_within(ample));
         let [bytes, free] = memory_of_node()?;
@@ -52,7 +52,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// Reads how many bytes this node has, and how many are available (proc(5), meminfo).
+/// Returns the total and the available bytes of this node (proc(5), meminfo).
 fn memory_of_node() -> Option<[u64; 2]> {
     static MEMORY: ProcFile = ProcFile::new("/proc/meminfo");
     let text = MEMORY.read()?;

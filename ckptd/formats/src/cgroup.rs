@@ -1,8 +1,9 @@
 //! Memory limits of the control groups of this process (cgroups(7), versions 1 and 2).
 //!
-//! A limit holds for all processes of a group and of the groups below, so every level up to the
-//! mount point counts. Sources: <https://docs.kernel.org/admin-guide/cgroup-v2.html> (memory.max,
-//! memory.current, memory.events), <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
+//! A limit applies to all processes of a group and of the groups below, so all levels up to the
+//! mount point are evaluated. Sources: <https://docs.kernel.org/admin-guide/cgroup-v2.html>
+//! (memory.max, memory.current, memory.events),
+//! <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,10 +12,12 @@ use std::path::{Path, PathBuf};
 /// Names of the files of a group.
 #[derive(Debug)]
 struct Files {
-    /// The lowest counts; above `memory.high` the kernel slows processes down.
+    /// Files with limits, the lowest of which applies.
+    ///
+    /// Above `memory.high` the kernel slows processes down.
     limits: &'static [&'static str],
     usage: &'static str,
-    /// Lines of memory.stat with the memory that the kernel can take back at once.
+    /// Lines of memory.stat with memory that the kernel can reclaim at once.
     reclaimable: [&'static str; 2],
     events: &'static str,
 }
@@ -33,17 +36,17 @@ const VERSION_2: Files = Files {
     events: "memory.events",
 };
 
-/// Limits from here on are none: version 1 has a number for "no limit".
+/// Smallest number that means "no limit", for which version 1 has a number.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The memory controller's groups of a process, the innermost first.
+/// Groups of a process in the memory controller, the innermost first.
 #[derive(Debug)]
 pub struct Groups {
     levels: Vec<PathBuf>,
     files: &'static Files,
 }
 
-/// The limit of a group.
+/// Limit of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub group: PathBuf,
@@ -53,7 +56,9 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Returns the inode of the group's directory: equal in all processes of a node.
+    /// Returns the inode of the group's directory.
+    ///
+    /// All processes of a node get an equal number.
     pub fn identity(&self) -> u64 {
         fs::metadata(&self.group).map_or(0, |it| it.ino())
     }
@@ -83,8 +88,8 @@ impl Groups {
             }
         };
         let mount = mounts.lines().find_map(|line| Mount::parse(line, kind))?;
-        // In a container the path may lead out of what is mounted: the root of the mount is the
-        // group then.
+        // In a container the path may lead out of the mounted hierarchy. Then the group is the root
+        // of the mount.
         let below = Path::new(path).strip_prefix(&mount.root);
         let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
         let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {
@@ -99,21 +104,21 @@ impl Groups {
         Some(Groups { levels, files })
     }
 
-    /// Forgets levels without a limit, which need not be read again.
+    /// Removes levels without a limit, which need not be read again.
     pub fn retain_limited(&mut self) {
         let files = self.files;
         self.levels.retain(|group| files.limit(group).is_some());
     }
 
-    /// Returns the limit that leaves the least, if there is one.
+    /// Returns the limit that leaves the least memory, if one exists.
     pub fn limit(&self) -> Option<Limit> {
         self.limit_within(u64::MAX)
     }
 
-    /// Returns the limit that leaves the least, as [`Groups::limit`].
+    /// Returns the limit that leaves the least memory, like [`Groups::limit`].
     ///
-    /// Memory that the kernel can take back is only counted where less than `ample` bytes are
-    /// left, since memory.stat takes longer to read than all other files.
+    /// Reclaimable memory is only counted if less than `ample` bytes are left, because reading
+    /// memory.stat takes longer than reading all other files.
     pub fn limit_within(&self, ample: u64) -> Option<Limit> {
         let of_level = |group: &PathBuf| {
             let bytes = self.files.limit(group)?;
@@ -131,9 +136,9 @@ impl Groups {
             .min_by_key(|limit| limit.free)
     }
 
-    /// Returns the number of processes that the kernel has killed for want of memory.
+    /// Returns the number of processes of the innermost group that the kernel has killed.
     ///
-    /// Processes of the innermost group count.
+    /// The kernel kills them for lack of memory.
     pub fn kills(&self) -> u64 {
         let events = self.levels.first().map(|it| it.join(self.files.events));
         let text = events.and_then(|path| fs::read_to_string(path).ok());
@@ -153,7 +158,7 @@ impl Files {
         (lowest < NO_LIMIT).then_some(lowest)
     }
 
-    /// Reads how many bytes the kernel can take back from a group at once.
+    /// Reads the number of bytes that the kernel can reclaim from a group at once.
     fn reclaimable(&self, group: &Path) -> u64 {
         let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
         let lines = self.reclaimable.iter();
@@ -161,7 +166,7 @@ impl Files {
     }
 }
 
-/// A mounted hierarchy (proc(5), `mountinfo`).
+/// Mounted hierarchy (proc(5), `mountinfo`).
 struct Mount {
     root: PathBuf,
     point: PathBuf,
@@ -200,7 +205,7 @@ fn value(text: &str, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A hierarchy of this version in a directory, with two levels below the mount point.
+    /// Creates a hierarchy of this version with two levels below the mount point.
     fn hierarchy(point: &Path, files: &Files, limits: [&str; 2]) {
         let outer = point.join("job");
         for (level, limit) in [&outer, &outer.join("step")].into_iter().zip(limits) {

@@ -1,9 +1,10 @@
-//! What NVIDIA's driver is asked for by name (CUDA Driver API, "CUDA Checkpointing").
+//! Functions and versions of NVIDIA's driver (CUDA Driver API, "CUDA Checkpointing").
 
 use std::ffi::CStr;
 
-/// By these it saves device memory: lock, checkpoint, restore, unlock. Versions from 570 on have
-/// them.
+/// Functions that save device memory: lock, checkpoint, restore, unlock.
+///
+/// Drivers from version 570 on have them.
 pub const CHECKPOINT_STEPS: [&CStr; 4] = [
     c"cuCheckpointProcessLock",
     c"cuCheckpointProcessCheckpoint",
@@ -11,7 +12,7 @@ pub const CHECKPOINT_STEPS: [&CStr; 4] = [
     c"cuCheckpointProcessUnlock",
 ];
 
-/// The name of a `version` as drivers tell it: 12080 is CUDA 12.8.
+/// Formats a driver's version number: 12080 is CUDA 12.8.
 pub fn version_name(version: i32) -> String {
     format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }

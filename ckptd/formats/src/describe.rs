@@ -1,11 +1,11 @@
-//! Values that name their fields, so that tools can print records as JSON.
+//! Values with named fields, so that tools can print records as JSON.
 //!
-//! The library inside the ranks is built without serde; the tools convert a [`Value`] with it.
+//! The ranks' library is built without serde; the tools convert a [`Value`] with it.
 
 use std::fmt;
 use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
-/// A tree of names and plain values.
+/// Tree of names and plain values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -14,25 +14,25 @@ pub enum Value {
     Integer(i128),
     /// UTF-8 text.
     Text(String),
-    /// Values in their order.
+    /// Values in order.
     List(Vec<Value>),
-    /// Fields by name, in their order.
+    /// Fields by name, in order.
     Map(Vec<(&'static str, Value)>),
 }
 
-/// A type whose values can be shown as a [`Value`].
+/// Type that can be converted to a [`Value`].
 pub trait Describe {
     /// Returns the fields and their values.
     fn describe(&self) -> Value;
 }
 
 impl Value {
-    /// Returns the text of a value that displays itself.
+    /// Converts a value by its `Display` implementation.
     pub fn text(value: impl fmt::Display) -> Value {
         Value::Text(value.to_string())
     }
 
-    /// Returns a map with one field.
+    /// Creates a map with one field.
     pub fn field(name: &'static str, value: &impl Describe) -> Value {
         Value::Map(vec![(name, value.describe())])
     }

@@ -1,14 +1,14 @@
 //! Formats and rules that the ranks' library shares with the tools.
 //!
 //! * [`advice`], [`rate`]: checkpoint intervals and failure rates;
-//! * [`budget`], [`cgroup`]: memory that is left on a node;
-//! * [`cuda`]: requests to NVIDIA's driver;
+//! * [`budget`], [`cgroup`]: available memory of a node;
+//! * [`cuda`]: functions of NVIDIA's driver;
 //! * [`describe`]: records as trees of names and values;
 //! * [`epochs`], [`pages`]: files of the disk level, and lists of pages;
 //! * [`events`]: the event file of each rank, and its reader;
 //! * [`private`]: directories of one user, in memory and elsewhere;
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
-//! * [`warning`]: warnings of failures that are expected.
+//! * [`warning`]: warnings of expected failures.
 
 pub mod advice;
 pub mod budget;

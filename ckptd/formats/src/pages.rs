@@ -1,14 +1,14 @@
-//! Sorted runs of pages and the set algebra on them.
+//! Sorted runs of pages, and set operations on them.
 //!
-//! Everything the image does is expressed on runs, never on single pages: a rank has millions of
-//! pages but few runs, so each operation below is linear in the number of runs.
+//! A rank has millions of pages but few runs. So all operations of an image work on runs, never on
+//! single pages, and each operation below is linear in the number of runs.
 
 use bincode::{Decode, Encode};
 
 /// Method of finding pages that have changed since the last capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracking {
-    /// The kernel's help if it can be had.
+    /// Kernel support if available, otherwise comparison.
     #[default]
     Auto,
     /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
@@ -17,34 +17,34 @@ pub enum Tracking {
     Compare,
 }
 
-/// The only page size: x86-64's base page, also inside huge pages.
+/// Page size of x86-64's base pages, used also inside of huge pages.
 pub const PAGE_SIZE: usize = 4096;
 
 /// `log2(PAGE_SIZE)`.
 pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
 
-/// A page of the user side, numbered `address / PAGE_SIZE`.
+/// Page of the program side, numbered `address / PAGE_SIZE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct PageIndex(pub u64);
 
 impl PageIndex {
-    /// The page that contains `addr`.
+    /// Returns the page that contains `addr`.
     pub const fn containing(addr: u64) -> Self {
         Self(addr >> PAGE_SHIFT)
     }
 
-    /// The address of the page's first byte.
+    /// Returns the address of the page's first byte.
     pub const fn addr(self) -> u64 {
         self.0 << PAGE_SHIFT
     }
 }
 
-/// A half-open range of addresses.
+/// Half-open range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct AddrRange {
     /// First address.
     pub start: u64,
-    /// First address behind the range.
+    /// Address behind the range.
     pub end: u64,
 }
 
@@ -53,28 +53,28 @@ impl AddrRange {
         Self { start, end }
     }
 
-    /// Whether the range holds no address.
+    /// True if the range contains no address.
     pub const fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether `addr` lies in the range.
+    /// True if the range contains `addr`.
     pub const fn contains(self, addr: u64) -> bool {
         self.start <= addr && addr < self.end
     }
 
-    /// The common part, if there is one.
+    /// Returns the common part, if it is not empty.
     pub fn intersect(self, other: Self) -> Option<Self> {
         let cut = Self::new(self.start.max(other.start), self.end.min(other.end));
         (!cut.is_empty()).then_some(cut)
     }
 
-    /// The pages the range touches, whole or in part.
+    /// Returns the pages that the range covers, in whole or in part.
     pub const fn pages(self) -> PageRun {
         let first = self.start >> PAGE_SHIFT;
         let last = self.end.div_ceil(1 << PAGE_SHIFT);
@@ -85,7 +85,7 @@ impl AddrRange {
     }
 }
 
-/// A run of consecutive pages; never empty inside a list.
+/// Run of consecutive pages; never empty inside of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct PageRun {
     /// First page.
@@ -95,7 +95,7 @@ pub struct PageRun {
 }
 
 impl PageRun {
-    /// The pages with numbers `start..end`.
+    /// Returns the pages with the numbers `start..end`.
     pub const fn between(start: u64, end: u64) -> Self {
         Self {
             start: PageIndex(start),
@@ -103,20 +103,20 @@ impl PageRun {
         }
     }
 
-    /// The number of the first page behind the run.
+    /// Returns the number of the first page behind the run.
     pub const fn end(self) -> u64 {
         self.start.0 + self.pages
     }
 
-    /// The run as addresses.
+    /// Returns the addresses of the run.
     pub const fn range(self) -> AddrRange {
         AddrRange::new(self.start.addr(), self.end() << PAGE_SHIFT)
     }
 }
 
-/// Appends `run` to a sorted list, joining it with the last one where they touch or overlap.
+/// Appends `run` to a sorted list, joined with the last run if possible.
 ///
-/// The run must not start before the last one does.
+/// The run must not start before the last one.
 pub fn push(list: &mut Vec<PageRun>, run: PageRun) {
     if run.pages == 0 {
         return;
@@ -129,7 +129,7 @@ pub fn push(list: &mut Vec<PageRun>, run: PageRun) {
     }
 }
 
-/// Sorts and joins runs that come in any order.
+/// Sorts and joins runs in arbitrary order.
 pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     list.sort_unstable();
     let mut out = Vec::with_capacity(list.len());
@@ -139,8 +139,9 @@ pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     out
 }
 
-/// Whether the runs are what all functions here expect: sorted, apart, none empty, and all of them
-/// addresses.
+/// True if the runs form a list as all functions here expect it.
+///
+/// The runs must be sorted, disjoint, not empty, and within the address space.
 pub fn is_list(runs: &[PageRun]) -> bool {
     let mut end = 0;
     runs.iter().all(|run| {
@@ -151,12 +152,12 @@ pub fn is_list(runs: &[PageRun]) -> bool {
     })
 }
 
-/// Number of pages in a list.
+/// Returns the number of pages in a list.
 pub fn total(list: &[PageRun]) -> u64 {
     list.iter().map(|run| run.pages).sum()
 }
 
-/// Pages in `a` or `b`.
+/// Returns the pages in `a` or `b`.
 pub fn union(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(a.len() + b.len());
     let (mut i, mut j) = (0, 0);
@@ -173,7 +174,7 @@ pub fn union(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     out
 }
 
-/// Pages in both `a` and `b`.
+/// Returns the pages in both `a` and `b`.
 pub fn intersect(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     let mut out = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -192,7 +193,7 @@ pub fn intersect(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     out
 }
 
-/// Pages in `a` that are not in `b`.
+/// Returns the pages in `a` that are not in `b`.
 pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(a.len());
     let mut j = 0;
@@ -212,13 +213,13 @@ pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
         if at < run.end() {
             push(&mut out, PageRun::between(at, run.end()));
         }
-        // The last run of `b` looked at may reach into the next run of `a`.
+        // The last examined run of `b` may extend into the next run of `a`.
         j = k.saturating_sub(1).max(j);
     }
     out
 }
 
-/// The part of a sorted list inside one range of pages.
+/// Returns the part of a sorted list inside of one range of pages.
 pub fn within(list: &[PageRun], bounds: PageRun) -> Vec<PageRun> {
     let first = list.partition_point(|run| run.end() <= bounds.start.0);
     let behind = list.partition_point(|run| run.start.0 < bounds.end());

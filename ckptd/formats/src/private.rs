@@ -1,14 +1,14 @@
-//! Directories of one user alone, and files in them: names that nobody else can plant.
+//! Directories that only one user can access, and files in them.
 //!
-//! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user, mostly in
-//! `/dev/shm`, which everybody may write to. Names of jobs can be guessed: without that directory
-//! any local user could put a FIFO, a link or a huge file in the place of a ledger or an undo log
-//! before the job does.
+//! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user, usually in
+//! `/dev/shm`, to which all users can write. The names of jobs can be guessed. Without that
+//! directory, any local user could place a FIFO, a link or a huge file where a ledger or an undo
+//! log will be created.
 //!
-//! Who has checked such a directory may use paths below it: in a directory with the sticky bit
-//! (inode(7)) nobody but its owner and root can rename or remove it. What is removed because it was
-//! *found*, not because of its name, is removed relative to the descriptor of the directory that it
-//! was found in ([`Directory::remove_all`]).
+//! After a check of such a directory, a process may use paths below it: in a directory with the
+//! sticky bit (inode(7)) only its owner and root can rename or remove it. Files that are removed
+//! because they were *found*, not because of their names, are removed relative to the descriptor of
+//! the directory in which they were found ([`Directory::remove_all`]).
 
 mod directory;
 mod refused;

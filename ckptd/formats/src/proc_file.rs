@@ -1,4 +1,4 @@
-//! Files of the kernel that are read again and again (proc(5)).
+//! Files of the kernel that are read repeatedly (proc(5)).
 
 use once_cell::sync::OnceCell;
 use rustix::process::{Pid, getpid};
@@ -6,15 +6,16 @@ use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Room for most of these files: fewer calls than with a buffer that grows.
+/// Initial buffer size, sufficient for most files: fewer calls than with a growing buffer.
 const SIZE: usize = 4096;
-/// Size beyond which it is another file that has got the descriptor.
+/// Maximum size; beyond it the descriptor belongs to another file now.
 const MAX_SIZE: usize = 1 << 20;
 
 /// File below `/proc` that the main thread opens only once.
 ///
-/// Opening and closing it takes most of the time of a read. Other threads may have descriptors of
-/// their own (unshare(2), CLONE_FILES), and a child the file of its parent: they open it each time.
+/// Opening and closing take most of the time of a read. Other threads may have separate descriptor
+/// tables (unshare(2), CLONE_FILES), and a child would read its parent's file: these open the file
+/// each time.
 #[derive(Debug)]
 pub struct ProcFile {
     path: &'static str,
@@ -23,7 +24,7 @@ pub struct ProcFile {
 }
 
 impl ProcFile {
-    /// Makes a file of this path, which is opened by the first read.
+    /// Creates a file of this path, which the first read opens.
     pub const fn new(path: &'static str) -> Self {
         let opened = OnceCell::new();
         Self { path, opened }

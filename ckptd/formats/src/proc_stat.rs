@@ -1,22 +1,22 @@
 //! Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 
-/// State of a process, a letter.
+/// State of a process, as a letter.
 pub const STATE: usize = 0;
-/// Number of the parent.
+/// Process id of the parent.
 pub const PARENT: usize = 1;
-/// Start of the process, in clock ticks since that of the host.
+/// Start of the process, in clock ticks since the boot of the host.
 pub const START: usize = 19;
 
-/// Returns a field of a process, counted from behind the name.
+/// Returns a field of a process; fields are counted behind the name.
 ///
-/// `None` if there is no such process. Names may have blanks and parentheses.
+/// `None` if the process does not exist. Names may contain blanks and parentheses.
 pub fn field(pid: u32, index: usize) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(index).map(str::to_owned)
 }
 
-/// Returns a field that is a number.
+/// Returns a numeric field.
 pub fn number<T: std::str::FromStr>(pid: u32, index: usize) -> Option<T> {
     field(pid, index)?.parse().ok()
 }

@@ -1,45 +1,46 @@
-//! How often a job fails, learned as it runs.
+//! Failure rate of a job, estimated while it runs.
 //!
-//! Failures are taken for a Poisson process whose rate may change. The belief about it is a gamma
-//! distribution: what the user says counts as [`WEIGHT`] failures in the time that they would take,
-//! and what is seen since is added (Gelman et al., "Bayesian Data Analysis", 2.6). Two things let
-//! it follow the environment (the adaptive frequency of MoLOToF, section 3.2):
+//! Failures are modelled as a Poisson process whose rate may change. The belief about the rate is a
+//! gamma distribution: the user's expectation counts as [`WEIGHT`] failures in the time that these
+//! would take, and observations are added (Gelman et al., "Bayesian Data Analysis", 2.6). Two
+//! mechanisms let the belief follow the environment (the adaptive frequency of MoLOToF, section
+//! 3.2):
 //!
-//! - what was seen counts for half after [`HALF_LIFE`], and what the user says counts for more
-//!   again;
-//! - a change point: if the last few failures came more quickly than the belief allows, nothing
-//!   before them counts any more.
+//! - observations lose half of their weight after [`HALF_LIFE`], and the user's expectation regains
+//!   weight;
+//! - a change point: if the last few failures occurred faster than the belief allows, all earlier
+//!   observations are discarded.
 //!
-//! The second is needed since a belief in one failure a day outweighs eight in an hour: their mean
-//! would still be one in five hours.
+//! The second is necessary, because a belief in one failure per day outweighs eight in an hour:
+//! their mean would still be one in five hours.
 
 use bincode::{Decode, Encode};
 use std::time::Duration;
 
-/// As how many failures the user's word counts.
+/// Number of failures as which the user's expectation counts.
 const WEIGHT: f64 = 2.0;
-/// After which time, in seconds, what was seen counts for half.
+/// Time in seconds after which observations have half of their weight.
 const HALF_LIFE: f64 = 86_400.0;
-/// How many failures are looked at together.
+/// Number of failures that are evaluated together.
 const RECENT: usize = 8;
-/// How improbable recent failures must be for the belief to be given up.
+/// Probability of recent failures below which the belief is discarded.
 const SURPRISE: f64 = 1e-3;
 
-/// The belief about the rate of failures. Times are in seconds.
+/// Belief about the rate of failures. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct FailureRate {
-    /// The part of the user's word that counts, from 0 to 1.
+    /// Weight of the user's expectation, from 0 to 1.
     prior: f64,
-    /// Failures that were seen, as far as they count.
+    /// Weighted number of observed failures.
     failures: f64,
-    /// The time that was watched, as far as it counts.
+    /// Weighted observation time.
     watched: f64,
-    /// How long ago each of the last failures was, the latest last.
+    /// Time since each of the last failures, the latest last.
     recent: Vec<f64>,
 }
 
 impl FailureRate {
-    /// Nothing was seen yet: the user's word alone counts.
+    /// State without observations: only the user's expectation counts.
     pub const UNKNOWN: FailureRate = FailureRate {
         prior: 1.0,
         failures: 0.0,
@@ -47,7 +48,7 @@ impl FailureRate {
         recent: Vec::new(),
     };
 
-    /// Time passes without a failure.
+    /// Records time without a failure.
     pub fn pass(&mut self, time: Duration) {
         let time = time.as_secs_f64();
         let kept = (-time / HALF_LIFE).exp2();
@@ -57,8 +58,9 @@ impl FailureRate {
         self.recent.iter_mut().for_each(|ago| *ago += time);
     }
 
-    /// A failure, however many processes have died of it. `prior` is the mean time between failures
-    /// that the user expects.
+    /// Records one failure, regardless of the number of processes that it has ended.
+    ///
+    /// `prior` is the user's expectation of the mean time between failures.
     pub fn fail(&mut self, prior: Duration) {
         let believed = self.mtbf(prior).as_secs_f64();
         self.failures += 1.0;
@@ -66,7 +68,7 @@ impl FailureRate {
             self.recent.remove(0);
         }
         self.recent.push(0.0);
-        // The first of those looked at begins the time: it is not one that came within.
+        // The first of these failures only begins the time; it is not counted.
         let changed = (2..self.recent.len())
             .map(|came| (came, self.recent[self.recent.len() - 1 - came]))
             .find(|&(came, within)| at_least(came, within / believed) < SURPRISE);
@@ -77,7 +79,7 @@ impl FailureRate {
         }
     }
 
-    /// The mean time between failures, where the user expects `prior`.
+    /// Returns the mean time between failures; `prior` is the user's expectation.
     pub fn mtbf(&self, prior: Duration) -> Duration {
         let with_prior = (WEIGHT + self.failures) / (WEIGHT * prior.as_secs_f64() + self.watched);
         let seen = if self.watched > 0.0 {
@@ -85,13 +87,12 @@ impl FailureRate {
         } else {
             0.0
         };
-        // Rates are averaged, not times: a long time that is expected would outweigh short ones
-        // that were seen.
+        // Rates are averaged, not times: a long expected time would outweigh short observed ones.
         Duration::from_secs_f64(1.0 / (self.prior * with_prior + (1.0 - self.prior) * seen))
     }
 }
 
-/// The probability of so many failures or more where `mean` are expected (Poisson).
+/// Returns the probability of at least `count` failures if `mean` are expected (Poisson).
 fn at_least(count: usize, mean: f64) -> f64 {
     let mut term = (-mean).exp();
     let mut fewer = 0.0;
@@ -149,8 +150,9 @@ mod tests {
         assert_near(at_least(2, 0.01), 4.966_8e-5, 1e-3);
     }
 
-    /// The mean time falls from a day to ten minutes: the interval follows within eight failures,
-    /// and rises again.
+    /// Lowers the mean time from a day to ten minutes.
+    ///
+    /// The interval must follow within eight failures, and rise again afterwards.
     #[test]
     fn the_interval_follows_a_change() {
         let cost = 0.5;
@@ -168,7 +170,7 @@ mod tests {
         assert_near(interval(&rate), daly(cost, 86_400.0), 0.2);
     }
 
-    /// Exponential times, from a generator of the test's own (SplitMix64).
+    /// Generator of exponentially distributed times (SplitMix64).
     struct Times(u64);
 
     impl Times {
@@ -182,8 +184,9 @@ mod tests {
         }
     }
 
-    /// What a run costs by the intervals of the belief against the best constant one, over traces
-    /// of a rate that stays, rises, or comes in bursts.
+    /// Compares the cost of a run with that of the best constant interval.
+    ///
+    /// The traces have a rate that is constant, rises, or has bursts.
     #[test]
     fn a_run_is_not_much_slower_than_with_the_best_interval_that_stays() {
         let (cost, recovery) = (2.0, 1.0);
@@ -208,7 +211,7 @@ mod tests {
                 while left > 0.0 {
                     let until = times.next(mean).min(left);
                     left -= until;
-                    // What a second of work takes, at the true rate.
+                    // Duration of a second of work, at the true rate.
                     let price = |interval: f64| {
                         until * expected_with(1.0, cost, recovery, mean, 1.0 / interval)
                     };

@@ -1,10 +1,10 @@
-//! What somebody outside of a job has to say about failures to come: a batch system's hook, a
-//! monitor, its user (`understudy warn`).
+//! Warnings of expected failures by sources outside of a job.
 //!
-//! It is a file with words: `mtbf=10m` (from now on a failure is expected that often), `checkpoint`
-//! (one is wanted now). It counts once, each time it is written. A job reads the file that
-//! `UNDERSTUDY_WARNINGS` names, or else one in its directory in memory, on each of its nodes; what
-//! one process has read counts for all.
+//! Sources are a hook of the batch system, a monitor, or the user (`understudy warn`). A warning is
+//! a file with words: `mtbf=10m` (mean time between failures from now on), `checkpoint` (a
+//! checkpoint is requested now). It takes effect once each time it is written. A job reads the file
+//! named by `UNDERSTUDY_WARNINGS`, or else one in its directory in memory, on each of its nodes. A
+//! warning read by one process applies to all.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,30 +12,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// No warning is longer, in bytes.
+/// Maximum length of a warning in bytes.
 const LONGEST: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warning {
-    /// The mean time between failures from now on.
+    /// Mean time between failures from now on.
     pub mtbf: Option<Duration>,
-    /// A checkpoint is wanted now.
+    /// True if a checkpoint is requested now.
     pub checkpoint: bool,
 }
 
-/// What a file says, and for how long it has said so.
+/// Content of a file and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     pub warning: Warning,
-    /// Since it was written, by the clock of whoever keeps the file.
+    /// Time since the file was written, by the clock of the file's host.
     pub age: Duration,
 }
 
 impl Warning {
-    /// Reads the words of a file.
+    /// Parses the words of a file.
     ///
     /// # Errors
-    /// The word that makes no sense.
+    /// The invalid word.
     pub fn parse(text: &str) -> Result<Warning, String> {
         let mut warning = Warning::default();
         for word in text.split_whitespace() {
@@ -52,7 +52,7 @@ impl Warning {
         Ok(warning)
     }
 
-    /// The words of the file.
+    /// Formats the words of the file.
     pub fn text(&self) -> String {
         let mtbf = self
             .mtbf
@@ -64,36 +64,37 @@ impl Warning {
     }
 }
 
-/// The file of a job that has this directory in memory.
+/// Returns the warning file of the job with this directory in memory.
 pub fn file_in(directory: &Path) -> PathBuf {
     directory.join("warning")
 }
 
-/// Writes a warning where a job looks for it: at once, as half of one makes no sense.
+/// Writes a warning for a job, atomically, because a partial one is invalid.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write(file: &Path, warning: &Warning) -> io::Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, warning.text())?;
     fs::rename(&new, file)
 }
 
-/// Looks whether there is something new.
+/// Detector of new warnings.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Device, inode and time of the last change of what was read.
+    /// Device, inode and modification time of the last file that was read.
     seen: Option<(u64, u64, i64, i64)>,
 }
 
 impl Watch {
-    /// Nothing was read yet.
+    /// State before the first read.
     pub const NEW: Watch = Watch { seen: None };
 
-    /// What is new in the file, if it is there and says anything new.
+    /// Returns the warning in the file if it is new.
     ///
     /// # Errors
-    /// Why it cannot be read or understood; once for each time that it was written.
+    /// The reason why the file cannot be read or parsed; returned once for each time it was
+    /// written.
     pub fn look(&mut self, path: &Path) -> Result<Option<News>, String> {
         let Ok(found) = fs::metadata(path) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Event files: what is written is read, and damage is told from a sudden end.
+//! Event files: written records are read, and damage is distinguished from a sudden end.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -126,7 +126,7 @@ fn every_kind() -> Vec<Kind> {
     kinds
 }
 
-/// A file with every kind of record: its bytes, and the offsets at which records end.
+/// Creates a file with every kind of record; returns its bytes and the records' ends.
 fn sample() -> (Vec<u8>, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let writer = EventWriter::create(&dir.path().join("made/on/demand"), ProcessNumber(5));

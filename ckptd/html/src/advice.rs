@@ -1,4 +1,4 @@
-//! The plot of what intervals cost.
+//! Plot of the cost of intervals.
 
 use crate::chart::table;
 use maud::{Markup, html};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use understudy_formats::advice;
 use understudy_report::{CheckpointPoint, Report, time};
 
-/// Points of the curve.
+/// Number of points of the curve.
 const POINTS: u32 = 60;
 
-/// Expected time lost to checkpoints and failures, by interval.
+/// Draws the expected time that is lost to checkpoints and failures, by interval.
 pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
         return html! { p { "There was no checkpoint after the first, so what one costs is not \
@@ -18,7 +18,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
     let best = advice::daly(cost, mtbf);
-    // Per second of work, a part being one interval.
+    // Overhead per second of work; a part of the work is one interval.
     let overhead =
         |interval: f64| advice::expected_with(interval, cost, recovery, mtbf, 1.0) / interval - 1.0;
     let curve: Vec<(f64, f64)> = (0..=POINTS)
@@ -71,7 +71,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     }
 }
 
-/// From one cut to the next, in the mean.
+/// Returns the mean time from one cut to the next.
 fn mean_interval(points: &[CheckpointPoint]) -> Option<f64> {
     let (first, last) = (points.get(1)?, points.last()?);
     let gaps = points.len().checked_sub(2).filter(|gaps| *gaps > 0)?;

@@ -1,15 +1,17 @@
-//! What all drawings share. Horizontal places are in percent and everything else in pixels, so that
-//! text keeps its size on any screen.
+//! Functions that all drawings share.
+//!
+//! Horizontal positions are in percent and everything else in pixels, so that text keeps its size
+//! on any screen.
 
 use maud::{Markup, html};
 
-/// An axis of time below a drawing.
+/// Draws a time axis below a drawing.
 pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     let ticks = ticks(from, to);
     html! {
         @for (index, (at, label)) in ticks.iter().enumerate() {
             @let x = percent(*at, from, to);
-            // On a phone every other one has no room.
+            // A narrow screen has no room for every second label.
             @let class = if index % 2 == 0 { "tick" } else { "tick minor" };
             line.axis x1=(x) x2=(x) y1="0" y2=(y) {}
             text class=(class) x=(x) y=(y + 14) text-anchor=[(*at < from + (to - from) / 20).then_some("start")] { (label) }
@@ -17,7 +19,7 @@ pub fn time_axis(from: u64, to: u64, y: u32) -> Markup {
     }
 }
 
-/// Round times, at most five.
+/// Returns round times for ticks, at most five.
 fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
     let span = to.saturating_sub(from).max(1);
     let step = round_step(span as f64).max(1.0) as u64;
@@ -35,7 +37,9 @@ fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// The distance of ticks: 1, 2 or 5 times a power of ten, at least a fifth of the span.
+/// Returns the distance of ticks: 1, 2 or 5 times a power of ten.
+///
+/// It is at least a fifth of the span.
 pub fn round_step(span: f64) -> f64 {
     let power = 10f64.powf((span / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
@@ -45,13 +49,13 @@ pub fn round_step(span: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Where a time is.
+/// Returns the horizontal position of a time.
 pub fn percent(at: u64, from: u64, to: u64) -> String {
     let span = to.saturating_sub(from).max(1) as f64;
     format!("{:.3}%", at.saturating_sub(from) as f64 / span * 100.0)
 }
 
-/// How wide a stretch of time is; it can always be seen.
+/// Returns the width of a time range, which is always wide enough to be visible.
 pub fn width(from: u64, to: u64, span: u64) -> String {
     format!(
         "{:.3}%",
@@ -59,7 +63,7 @@ pub fn width(from: u64, to: u64, span: u64) -> String {
     )
 }
 
-/// The data of a drawing, for who cannot see it or wants the numbers.
+/// Returns the data of a drawing as a table, for readers who need the numbers.
 pub fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> Markup {
     html! {
         details {

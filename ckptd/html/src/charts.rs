@@ -1,4 +1,4 @@
-//! Checkpoints over time, and who has sent how much to whom.
+//! Checkpoints over time, and replica traffic between ranks.
 
 use crate::chart::{percent, table, time_axis};
 use crate::facts::Facts;
@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use understudy_formats::events::ProcessNumber;
 use understudy_report::{CheckpointPoint, bytes, time};
 
-/// Columns of a drawing: more checkpoints are put together.
+/// Number of columns of a drawing; checkpoints in one column are combined.
 const COLUMNS: usize = 250;
-/// Checkpoints that are listed.
+/// Limit of listed checkpoints.
 const LISTED: usize = 500;
 
 pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
@@ -53,7 +53,7 @@ pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
     }
 }
 
-/// The checkpoints that a bar stands for.
+/// Checkpoints that one bar represents.
 struct Bar<'a> {
     points: &'a [CheckpointPoint],
     most: u64,
@@ -75,7 +75,9 @@ impl Bar<'_> {
     }
 }
 
-/// Bars of the checkpoints; checkpoints that would overlap share one, with the greatest value.
+/// Groups checkpoints into bars.
+///
+/// Checkpoints that would overlap share a bar with the greatest value.
 fn group(points: &[CheckpointPoint], to: u64, value: fn(&CheckpointPoint) -> u64) -> Vec<Bar<'_>> {
     let column =
         |it: &CheckpointPoint| u128::from(it.at_ns) * COLUMNS as u128 / u128::from(to.max(1));
@@ -116,10 +118,10 @@ fn bars(
     }
 }
 
-/// Ranks up to this many make a matrix; more a list.
+/// Largest number of ranks for which a matrix is drawn instead of a list.
 const MATRIX: usize = 8;
 
-/// Who has sent copies to whom.
+/// Draws the sizes of replicas sent between ranks.
 pub fn traffic(facts: &Facts) -> Markup {
     let pairs = &facts.copies;
     let ranks: BTreeSet<ProcessNumber> = pairs.keys().flat_map(|(from, to)| [*from, *to]).collect();
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
     use understudy_formats::events::Epoch;
 
-    /// A page with an element for each checkpoint of three days has 10 MB.
+    /// A page with an element for each checkpoint of three days would have 10 MB.
     #[test]
     fn many_checkpoints_make_few_bars_with_the_greatest_value() {
         let point = |index: u64| CheckpointPoint {

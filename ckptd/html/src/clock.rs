@@ -1,8 +1,8 @@
-//! Dates and times of day, in UTC: the page may be read anywhere.
+//! Dates and times of day, in UTC because the page may be read anywhere.
 
 use time::OffsetDateTime;
 
-/// A moment in nanoseconds since 1970, as `2026-03-01 14:05:09 UTC`.
+/// Formats a time in nanoseconds since 1970, as `2026-03-01 14:05:09 UTC`.
 pub fn date_and_time(ns: u64) -> String {
     let Ok(at) = OffsetDateTime::from_unix_timestamp_nanos(ns.into()) else {
         return "an unknown time".to_owned();
@@ -11,7 +11,7 @@ pub fn date_and_time(ns: u64) -> String {
     format!("{year}-{month:02}-{day:02} {} UTC", of_day(at))
 }
 
-/// The same without the date and its zone.
+/// Formats the time of day without date and time zone.
 pub fn time_of_day(ns: u64) -> String {
     OffsetDateTime::from_unix_timestamp_nanos(ns.into())
         .map_or_else(|_| "unknown".to_owned(), of_day)

@@ -1,4 +1,4 @@
-//! What the job was: command, hosts, times, status; and each failure in a row.
+//! Basic data of the job (command, hosts, times, status), and a table of failures.
 
 use crate::clock::{date_and_time, time_of_day};
 use crate::replay_row::replay_row;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Kind, ProcessNumber, Role};
 use understudy_report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 
-/// What the processes have said of themselves at their start.
+/// Data that the processes have recorded at their start.
 #[derive(Debug, Default)]
 pub struct Facts {
     pub program: String,
@@ -18,13 +18,13 @@ pub struct Facts {
     pub workers: u32,
     pub spares: u32,
     pub hosts: BTreeMap<ProcessNumber, String>,
-    /// Settings by name; those of the first process.
+    /// Settings of the first process, by name.
     pub settings: BTreeMap<String, String>,
-    /// Bytes of copies, by sender and receiver.
+    /// Size of sent replicas in bytes, by sender and receiver.
     pub copies: BTreeMap<(ProcessNumber, ProcessNumber), u64>,
-    /// Replays of the initialisation phase as rows of a table.
+    /// Replays of the set-up phase, as rows of a table.
     pub replays: Vec<[String; 4]>,
-    /// The last moment that anything was recorded, since the begin.
+    /// Time of the last event since the beginning, in nanoseconds.
     pub end_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl Facts {
         self.end_ns = self.end_ns.max(event.at_ns);
     }
 
-    /// The program's name without its directory.
+    /// Returns the program's name without its directory.
     pub fn name(&self) -> &str {
         match self.program.rsplit('/').next() {
             Some(name) if !name.is_empty() => name,
@@ -68,7 +68,7 @@ impl Facts {
         }
     }
 
-    /// The hosts, each once, in their order.
+    /// Returns the hosts, each once, in order.
     pub fn host_names(&self) -> BTreeSet<&str> {
         self.hosts.values().map(String::as_str).collect()
     }
@@ -86,13 +86,13 @@ impl Facts {
     }
 }
 
-/// The exit status, of `understudy run` if it has started the job.
+/// Returns the exit status, of `understudy run` if it has started the job.
 pub fn status(report: &Report) -> Option<i32> {
     let of_run = report.run.as_ref().and_then(|run| run.status);
     of_run.map(i32::from).or_else(|| report.outcome.status())
 }
 
-/// How the job ended, in a word for titles.
+/// Returns the end of the job, in a few words for titles.
 pub fn ended(report: &Report) -> &'static str {
     match report.outcome.ended {
         Ended::Finished => "finished",
@@ -106,7 +106,7 @@ pub fn ended(report: &Report) -> &'static str {
     }
 }
 
-/// The table of facts below the headline.
+/// Returns the table of basic data below the headline.
 pub fn facts(report: &Report, facts: &Facts) -> Markup {
     let run = report.run.as_ref();
     let command = run.map_or(&facts.command, |run| &run.command);
@@ -149,7 +149,7 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
     }
 }
 
-/// Columns of the table of failures; a narrow screen repeats the name in each cell.
+/// Columns of the table of failures; a narrow screen repeats their names in each cell.
 const FAILURE_COLUMNS: [&str; 9] = [
     "recovery",
     "at",
@@ -162,7 +162,7 @@ const FAILURE_COLUMNS: [&str; 9] = [
     "after",
 ];
 
-/// One row for each process that failed.
+/// Returns a table with a row for each process that has failed.
 pub fn failures(report: &Report, facts: &Facts) -> Markup {
     let rows: Vec<(&Recovery, &FailedRank)> = report
         .recoveries
@@ -221,7 +221,7 @@ fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Mark
 mod tests {
     use super::*;
 
-    /// A phone shows the cells below each other, so each must say what it is.
+    /// A narrow screen shows the cells below each other; each needs its column's name.
     #[test]
     fn each_cell_of_a_failure_has_its_column_s_name() {
         let recovery = Recovery {

@@ -1,13 +1,13 @@
-//! Journals of the initialisation phase: what came of them, and what they are made of.
+//! Journals of the set-up phase: results of their replays, and their contents.
 
 use crate::facts::Facts;
 use maud::{Markup, html};
 use understudy_report::{JournalTable, Report, bytes, count};
 
-/// Places that are listed.
+/// Limit of listed call sites.
 const PLACES: usize = 40;
 
-/// Rehearsals, and calls by place.
+/// Returns the results of trial replays, and the recorded calls by call site.
 pub fn journals(report: &Report, facts: &Facts) -> Markup {
     let (table, rows) = (&report.journals, &facts.replays);
     html! {

@@ -1,4 +1,4 @@
-//! Pages and figures of the tools: the report on a job, and the figure of a simulation.
+//! Pages and figures of the tools: reports on jobs and figures of simulations.
 
 mod advice;
 mod chart;

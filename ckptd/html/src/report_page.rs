@@ -1,4 +1,4 @@
-//! The page as a whole.
+//! The whole page.
 
 use crate::facts::{self, Facts};
 use crate::segments::{Canvas, draw};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use understudy_report::{Recovery, Report, count, time};
 use understudy_settings::SETTINGS;
 
-/// The page for a job.
+/// Returns the page for a job.
 pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
     let name = facts.name();
     let failed = count(report.outcome.failures, "failure", "failures");
@@ -80,7 +80,7 @@ fn begin(it: &Recovery) -> Option<u64> {
     killed.or(it.failed_ns).or(it.detected_ns)
 }
 
-/// A recovery from a little before it to a little after it.
+/// Returns a canvas for a recovery, with a margin before and after it.
 fn zoom(it: &Recovery, last: u64) -> Canvas {
     let begin = begin(it).unwrap_or(0);
     let end = it.resumed_ns.unwrap_or(last).max(begin + 1000);
@@ -88,7 +88,7 @@ fn zoom(it: &Recovery, last: u64) -> Canvas {
     Canvas::new(begin.saturating_sub(margin), end + margin)
 }
 
-/// Those that are not as they come, and all.
+/// Returns the settings that differ from their defaults, and all settings.
 fn settings(facts: &Facts) -> Markup {
     let default = |name: &str| {
         SETTINGS

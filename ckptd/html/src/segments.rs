@@ -1,10 +1,10 @@
-//! What each process did when, from its records.
+//! Activities of each process over time, from its records.
 
 use std::collections::BTreeMap;
 use understudy_formats::events::{Kind, ProcessNumber, RecoveryStage, Role};
 use understudy_report::{Event, Report};
 
-/// The stages of a recovery, in four parts that can be told apart in a drawing.
+/// Stages of a recovery, in four groups that can be distinguished in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Stop,
@@ -30,7 +30,7 @@ impl Part {
     }
 }
 
-/// What a process is doing.
+/// Activity of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doing {
     Init,
@@ -38,13 +38,15 @@ pub enum Doing {
     Wait,
     Ship,
     Cut,
-    /// A recovery as a whole, where its parts could not be told apart.
+    /// A recovery as a whole, where its stages cannot be distinguished.
     Recovering,
     Recovery(Part),
 }
 
 impl Doing {
-    /// All, in the order of the legend; what comes later is drawn over what comes earlier.
+    /// Returns all activities in the order of the legend.
+    ///
+    /// Later ones are drawn over earlier ones.
     pub fn all() -> Vec<Self> {
         let plain = [
             Self::Init,
@@ -60,7 +62,7 @@ impl Doing {
             .collect()
     }
 
-    /// Its name, and its class in the style sheet.
+    /// Returns the name, which is also the class in the style sheet.
     pub fn name(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -76,12 +78,14 @@ impl Doing {
         }
     }
 
-    /// True for what is short and frequent: a drawing shows the share of the time.
+    /// True if the activity is short and frequent.
+    ///
+    /// A drawing shows its share of the time.
     pub fn is_frequent(self) -> bool {
         matches!(self, Self::Ship | Self::Cut)
     }
 
-    /// What stands on it in a drawing, so that colours need not be told apart.
+    /// Returns the label in a drawing, so that colours need not be distinguished.
     pub fn mark(self) -> Option<&'static str> {
         match self {
             Self::Recovering => Some("R"),
@@ -109,7 +113,7 @@ impl Doing {
     }
 }
 
-/// A stretch of time.
+/// A time range with one activity.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
     pub doing: Doing,
@@ -117,17 +121,17 @@ pub struct Segment {
     pub to: u64,
 }
 
-/// A process through the job.
+/// Row of a process in a drawing.
 #[derive(Debug)]
 pub struct Row {
     pub rank: ProcessNumber,
-    /// Its parts, one after the other.
+    /// Roles of the process in order of time.
     pub parts: Vec<Role>,
-    /// Time of its death, as far as that is known.
+    /// Time of its death, if known.
     pub died: Option<u64>,
 }
 
-/// Draws each process on all canvases, in one pass; returns the processes by rank.
+/// Draws each process on all canvases in one pass; returns the processes by rank.
 pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
     let failed = report.recoveries.iter().flat_map(|recovery| {
         let detected = recovery.failed_ns.or(recovery.detected_ns);
@@ -165,7 +169,7 @@ pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
     rows
 }
 
-/// The state of a process while its records are followed.
+/// State of a process while its records are read.
 struct Track {
     parts: Vec<Role>,
     base: Doing,
@@ -219,7 +223,7 @@ impl Track {
             Kind::Ship { ns, .. } => before(Doing::Ship, ns),
             Kind::FailureDetected { .. } => self.stage_at = at,
             Kind::Stage { stage, ns, .. } => {
-                // No stage ends after the record that tells of it.
+                // No stage can end after its record.
                 let from = self.stage_at;
                 self.stage_at = from.saturating_add(ns).min(at.max(from));
                 draw(Segment {
@@ -232,7 +236,7 @@ impl Track {
         }
     }
 
-    /// Ends the present activity; returns its segment.
+    /// Ends the current activity and returns its segment.
     fn turn(&mut self, doing: Doing, at: u64) -> Segment {
         let segment = Segment {
             doing: self.base,
@@ -244,17 +248,17 @@ impl Track {
     }
 }
 
-/// Columns of a drawing, for what is shorter than one of them and frequent.
+/// Number of columns of a drawing, for frequent activities that are shorter than a column.
 pub const COLUMNS: u64 = 500;
 
 /// A drawing of all processes between two times.
 ///
-/// The size does not depend on the length of the job.
+/// Its size does not depend on the length of the job.
 #[derive(Debug)]
 pub struct Canvas {
     pub from: u64,
     pub to: u64,
-    /// Recoveries are drawn in one piece.
+    /// True if recoveries are drawn as a whole.
     is_overview: bool,
     pub lanes: BTreeMap<ProcessNumber, Lane>,
 }
@@ -262,16 +266,16 @@ pub struct Canvas {
 /// The drawing of a process.
 #[derive(Debug, Default)]
 pub struct Lane {
-    /// Stretches of each activity in order of time, joined where no gap can be seen.
+    /// Time ranges of each activity in order, joined where gaps would be invisible.
     pub spans: BTreeMap<Doing, Vec<(u64, u64)>>,
-    /// Nanoseconds of each activity in each column, of stretches shorter than a column.
+    /// Nanoseconds of each activity in each column, for ranges shorter than a column.
     pub columns: BTreeMap<Doing, BTreeMap<u64, u64>>,
-    /// Number and sum of these stretches.
+    /// Number and total duration of these ranges.
     pub sums: BTreeMap<Doing, (u64, u64)>,
 }
 
 impl Canvas {
-    /// The whole job, with recoveries in one piece.
+    /// Returns a canvas of the whole job, with recoveries as a whole.
     pub fn overview(to: u64) -> Self {
         Self {
             is_overview: true,
@@ -288,7 +292,7 @@ impl Canvas {
         }
     }
 
-    /// Returns the begin of column `index`.
+    /// Returns the beginning of column `index`.
     pub fn column_at(&self, index: u64) -> u64 {
         let span = u128::from(self.to.saturating_sub(self.from));
         self.from + (span * u128::from(index) / u128::from(COLUMNS)) as u64
@@ -323,7 +327,7 @@ impl Canvas {
         }
     }
 
-    /// Adds a stretch that is shorter than a column, to at most two columns.
+    /// Adds a range that is shorter than a column, to at most two columns.
     fn add_short(&mut self, rank: ProcessNumber, doing: Doing, from: u64, to: u64) {
         let (first, last) = (self.column_of(from), self.column_of(to));
         let border = self.column_at(last).clamp(from, to);
@@ -358,7 +362,7 @@ mod tests {
         assert_eq!(found[..], [(4000, 4005), (4010, 4014), (5990, 6000)]);
     }
 
-    /// A standstill of 0.1 % in 40,000 pieces is no solid bar.
+    /// A pause of 0.1 % in 40,000 pieces must not become a solid bar.
     #[test]
     fn short_checkpoints_are_drawn_by_their_share() {
         let end = 40_000_000;

@@ -1,7 +1,7 @@
-//! `-o`: recomputed tasks, energy saved and run time over the number of nodes (figures 6a to 6c of
-//! the paper).
+//! Figure of `-o`: recomputed tasks, saved energy and run time by the number of nodes.
 //!
-//! A picture that stands alone, so its colours are in it; any program that shows SVG can read them.
+//! The panels are figures 6a to 6c of the paper. The file is self-contained and includes its
+//! colours, so that any program that displays SVG can show it.
 
 use crate::chart::round_step;
 use maud::{Markup, PreEscaped, html};
@@ -9,13 +9,13 @@ use understudy_simulator::{Simulation, Strategy, Values};
 
 const WIDTH: f64 = 330.0;
 const HEIGHT: f64 = 300.0;
-/// Margins of a panel's plot: labels are left of it and below, its title is above.
+/// Margins of a panel's plot; labels are on the left and below, titles above.
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
 
-/// One curve: simulated means with deviations, and the equations' values.
+/// A curve: simulated means with deviations, and the values of the equations.
 struct Curve {
     name: &'static str,
     points: Vec<Point>,
@@ -32,11 +32,11 @@ struct Panel {
     title: String,
     curves: Vec<Curve>,
     y: Axis,
-    /// Why there is nothing to be seen.
+    /// Message in place of missing data.
     note: Option<&'static str>,
 }
 
-/// What is at the bottom and at the top.
+/// Range of an axis.
 #[derive(Clone, Copy)]
 struct Axis {
     from: f64,
@@ -44,7 +44,7 @@ struct Axis {
     is_log: bool,
 }
 
-/// The figure, of machines in the order of their sizes.
+/// Draws the figure for machines in the order of their sizes.
 pub fn simulation_figure(series: &[Simulation]) -> String {
     let panels = [recomputed(series), saved(series), time(series)];
     let most = series.iter().map(|it| it.nodes).max().unwrap_or(1) as f64;
@@ -74,7 +74,7 @@ pub fn simulation_figure(series: &[Simulation]) -> String {
     markup.into_string()
 }
 
-/// Figure 6a. Orders of magnitude lie between the curves, so the axis is logarithmic.
+/// Draws figure 6a; its axis is logarithmic, because the curves differ by orders of magnitude.
 fn recomputed(series: &[Simulation]) -> Panel {
     let curves = all(series, 1.0, |it| it.recomputed);
     let values = curves
@@ -96,7 +96,7 @@ fn recomputed(series: &[Simulation]) -> Panel {
     }
 }
 
-/// Figure 6b: what local rollback saves against global rollback.
+/// Draws figure 6b: energy that local rollback saves compared with global rollback.
 fn saved(series: &[Simulation]) -> Panel {
     let pairs = || {
         let both =
@@ -137,7 +137,7 @@ fn saved(series: &[Simulation]) -> Panel {
     )
 }
 
-/// Figure 6c.
+/// Draws figure 6c.
 fn time(series: &[Simulation]) -> Panel {
     let most = series
         .iter()
@@ -159,7 +159,7 @@ fn time(series: &[Simulation]) -> Panel {
     )
 }
 
-/// A curve for each way of rolling back.
+/// Returns a curve for each kind of rollback.
 fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curve> {
     let curve = |name, of: fn(&Simulation) -> Option<&Strategy>| {
         let known = || {
@@ -187,7 +187,7 @@ fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curv
     ]
 }
 
-/// The largest unit of which there are some.
+/// Returns the largest unit of which the greatest value has at least two.
 fn unit(most: f64, units: &[(f64, &'static str)]) -> (&'static str, f64) {
     let fits = units.iter().rev().find(|(scale, _)| most >= 2.0 * scale);
     fits.map_or((units[0].1, units[0].0), |(scale, name)| (name, *scale))
@@ -263,7 +263,7 @@ impl Panel {
     }
 }
 
-/// Shapes tell curves apart where colours do not.
+/// Draws a symbol; shapes distinguish curves where colours do not.
 fn mark(name: &str, x: f64, y: f64) -> Markup {
     let class = format!("mark {name}");
     html! {
@@ -276,7 +276,7 @@ fn mark(name: &str, x: f64, y: f64) -> Markup {
 }
 
 impl Axis {
-    /// How far up a value is, from 0 to 1.
+    /// Returns the relative height of a value, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let at = |value: f64| {
             if self.is_log {
@@ -299,12 +299,12 @@ impl Axis {
     }
 }
 
-/// Tenths of a pixel are enough.
+/// Rounds a position to tenths of a pixel.
 fn round(place: f64) -> f64 {
     (place * 10.0).round() / 10.0
 }
 
-/// A number at a tick, which is round.
+/// Formats the round number of a tick.
 fn show(value: f64) -> String {
     match value {
         _ if value >= 1e15 => format!("{value:.0e}"),

@@ -1,11 +1,11 @@
-//! The job in words: what failed, what it cost, what was lost.
+//! Description of the job: failures, their cost, and lost work.
 
 use crate::timeline::seconds;
 use maud::{Markup, html};
 use understudy_formats::events::Worker;
 use understudy_report::{Ended, Recovery, Report, count, time};
 
-/// How it ended, in a sentence or two.
+/// Describes the end of the job in one or two sentences.
 pub fn outcome(report: &Report) -> String {
     let it = &report.outcome;
     let end = match &it.ended {
@@ -49,7 +49,7 @@ fn capitalised(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// Why the job was lost, or not protected.
+/// Returns the reasons why the job was lost, or not protected.
 pub fn refusals(report: &Report) -> Vec<String> {
     let lost = match &report.outcome.ended {
         Ended::Lost { reason, .. } => Some(reason.clone()),
@@ -63,7 +63,7 @@ pub fn refusals(report: &Report) -> Vec<String> {
     lost.into_iter().chain(unprotected).collect()
 }
 
-/// Each recovery in words, with `zoom` below.
+/// Describes each recovery, with `zoom` below.
 pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) -> Markup {
     html! {
         @if report.recoveries.is_empty() {
@@ -99,7 +99,7 @@ pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) ->
     }
 }
 
-/// How long each stage took, in the rank where it took longest.
+/// Returns a table of the stages, with the longest duration of each.
 fn stages(it: &Recovery) -> Markup {
     html! {
         @if !it.stages.is_empty() {

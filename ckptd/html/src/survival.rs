@@ -1,10 +1,12 @@
-//! In words: what the job, as it was set up and as it ended, would not have survived.
+//! Description of failures that the job would not have survived.
+//!
+//! It is based on the settings of the job and its state at the end.
 
 use crate::facts::Facts;
 use maud::{Markup, html};
 use understudy_report::{CheckpointPoint, Report, time};
 
-/// The list, or why there is none.
+/// Returns the list of such failures, or the reason for an empty one.
 pub fn survival(report: &Report, facts: &Facts) -> Markup {
     if let Some(why) = &report.outcome.unprotected {
         return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
@@ -35,7 +37,7 @@ fn lines(facts: &Facts) -> Vec<String> {
     lines
 }
 
-/// Which nodes must not be lost at the same time.
+/// Describes the nodes that must not be lost at the same time.
 fn together(copies: &str) -> String {
     match copies.strip_prefix("xor:") {
         Some(size) => format!(
@@ -52,8 +54,9 @@ fn together(copies: &str) -> String {
     }
 }
 
-/// What the loss of a node would have meant. `at_home`: copies in the domain of their own worker,
-/// as `N of W`.
+/// Describes the effect of the loss of a node.
+///
+/// `at_home`: replicas in the failure domain of their own worker, as `N of W`.
 fn nodes(facts: &Facts, at_home: &str) -> String {
     let hosts = facts.host_names();
     match hosts.first() {
@@ -68,7 +71,7 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     }
 }
 
-/// The longest time between two checkpoints that count, or after the last.
+/// Returns the longest time between two committed checkpoints, or after the last one.
 fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
     let mut times: Vec<u64> = points
         .iter()

@@ -1,4 +1,4 @@
-//! Ranks × time.
+//! Drawing of ranks over time.
 
 use crate::chart::{percent, table, time_axis, width};
 use crate::segments::{COLUMNS, Canvas, Doing, Lane, Row};
@@ -9,13 +9,13 @@ use understudy_report::time;
 const LABEL: u32 = 16;
 const BAND: u32 = 18;
 const STEP: u32 = LABEL + BAND + 6;
-/// A mark has room on this part of the width.
+/// A label is drawn if its range is longer than this fraction of the width.
 const ROOM: u64 = 40;
 
-/// The drawing between two times, with its legend and its numbers.
+/// Returns the drawing between two times, with its legend and its numbers.
 pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
-    // A process that died earlier has no lane.
+    // A process that has died earlier has no lane.
     let shown: Vec<(&Row, &Lane)> = rows
         .iter()
         .filter_map(|row| Some((row, canvas.lanes.get(&row.rank)?)))
@@ -43,9 +43,9 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
     }
 }
 
-/// Activity of a process.
+/// Draws an activity of a process.
 ///
-/// Long stretches have the full height, short ones the share of their time.
+/// Long ranges have the full height; short ones have the height of their share of the time.
 fn band(canvas: &Canvas, lane: &Lane, doing: Doing, y: u32) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
     let spans = lane.spans.get(&doing).map_or(&[][..], Vec::as_slice);
@@ -66,7 +66,7 @@ fn band(canvas: &Canvas, lane: &Lane, doing: Doing, y: u32) -> Markup {
     }
 }
 
-/// Neighbouring columns of the same height.
+/// Adjacent columns of equal height.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
     first: u64,
@@ -74,7 +74,7 @@ struct Run {
     height: u32,
 }
 
-/// Columns by the share of their time, in pixels; the least share is one pixel.
+/// Returns columns with the height of their share in pixels, at least one pixel.
 fn runs(canvas: &Canvas, lane: &Lane, doing: Doing) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
@@ -141,7 +141,7 @@ fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
     }
 }
 
-/// A time since the job's start.
+/// Formats a time since the job's start.
 pub fn seconds(ns: u64) -> String {
     format!("{:.6} s", ns as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! Why the process manager cannot do what it is asked for.
+//! Errors of the process manager.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,45 +9,45 @@ use understudy_pmi::system_message;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Of the servers of the MPI library, or of its program.
+    /// Error of the MPI library's server or of its program.
     #[error(transparent)]
     Pmi(#[from] understudy_pmi::Error),
-    /// It cannot be executed.
+    /// The program cannot be executed.
     #[error("{}", message::not_executable(.0.display()))]
     NoProgram(PathBuf),
     /// Guardians of other nodes cannot be reached.
     #[error("{}", message::SEVERAL_NODES_WITHOUT_LAUNCHER)]
     Nodes,
-    /// `ckptd meet` has said why.
+    /// `ckptd meet` has failed and has printed the reason.
     #[error("{}", message::NODES_NOT_MET)]
     NoMeeting,
-    /// Nobody is left to run the program.
+    /// No worker is left to run the program.
     #[error("{}", message::only_spares(.spares, .size))]
     OnlySpares { size: u32, spares: u32 },
-    /// A list of hosts that is none.
+    /// The list of hosts is malformed.
     #[error("{}", message::bad_hosts(.0))]
     Hosts(String),
-    /// They have no room.
+    /// The hosts have too few slots.
     #[error("{}", message::too_few_slots(.slots, .size))]
     Slots { slots: u32, size: u32 },
-    /// Of the job's first node.
+    /// The leader on the job's first node cannot be reached.
     #[error("{}", message::leader_not_reached(.0))]
     NoLeader(io::Error),
-    /// It has another protocol.
+    /// The peer is another build of ckptd with another protocol.
     #[error("{}", message::CKPTD_BUILD)]
     Build,
-    /// A second manager of the same job.
+    /// The job already has a manager on this host.
     #[error("{}", message::HOST_NAMED_TWICE)]
     SameHost,
     #[error("{}", message::MANAGER_GONE)]
     NoManager,
-    /// Each that was started has died, too.
+    /// Each manager that was started has died.
     #[error("{}", message::managers_died(.0))]
     Managers(u32),
-    /// A file of the layer. ld.so would start the program without it.
+    /// A file of understudy is missing; ld.so would start the program without it.
     #[error("{}", message::file_missing(.0.display()))]
     Missing(PathBuf),
-    /// The directory of this user in memory is somebody else's.
+    /// The directory of this user in memory belongs to another user.
     #[error("{0}")]
     Planted(private::Refused),
     /// The directory of this user in memory cannot be made.
@@ -58,12 +58,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if the program can run without the layer, in which nothing has begun.
+    /// Returns true if the program can run without understudy because no process was started yet.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Error::Planted(_) | Error::NoSharedMemory(_))
     }
 
-    /// For `map_err`: a system call that has failed.
+    /// Returns a function for `map_err` that wraps the error of a system call.
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let what = what.into();
         |source| Error::System { what, source }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file of a program that is named as for execvp(3).
+/// Returns the file of a program, found as by execvp(3).
 pub fn find_program(name: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let metadata = path.metadata();

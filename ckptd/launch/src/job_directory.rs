@@ -22,7 +22,8 @@ pub fn remove_left(directory: &Path) {
         .and_then(OsStr::to_str)
         .unwrap_or_default();
     let name = job_of_directory(name);
-    // The directory first: a relay that makes its ledger later removes that itself.
+    // The directory is removed first: a relay that creates its ledger later removes the ledger
+    // itself.
     for is_directory in [true, false] {
         let all = leftovers_of_job(name).into_iter();
         for left in all.filter(|left| (left.path() == directory) == is_directory) {
@@ -60,7 +61,7 @@ pub fn locked(job: &str) -> Result<(Directory, File), Error> {
 /// Guardians that start after its removal are too late.
 ///
 /// # Errors
-/// As [`locked`].
+/// Errors of [`locked`].
 pub fn prepare(job: &str) -> Result<(), Error> {
     locked(job).map(drop)
 }
@@ -68,7 +69,7 @@ pub fn prepare(job: &str) -> Result<(), Error> {
 /// Locks a job's directory.
 ///
 /// # Errors
-/// Those of open(2) and flock(2).
+/// Errors of open(2) and flock(2).
 pub fn lock(directory: &Directory) -> Result<File, Error> {
     let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
     let lock = lock.map_err(Error::system("the lock of the job's directory"))?;

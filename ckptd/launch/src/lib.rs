@@ -1,10 +1,10 @@
 //! The launcher: starts the ranks of a job and replaces those that fail.
 //!
 //! Each of the folders `starter`, `guardian`, `manager` and `leader` is a process. A protected job
-//! has a [`guardian`] for each process of the program, whatever has started the guardians
-//! ([`starter`], or the launcher of an MPI library), and a [`manager`] on each node, one of which
-//! has the leader. The folder `messages` has the messages of managers, leader and starter;
-//! `understudy_messages` has those of ranks and guardians.
+//! has a [`guardian`] for each process of the program, started by [`starter`] or by the launcher of
+//! an MPI library. Each node has a [`manager`], one of which contains the leader. The folder
+//! `messages` has the messages of managers, leader and starter; `understudy_messages` has those of
+//! ranks and guardians.
 
 mod error;
 mod find_program;
@@ -20,15 +20,20 @@ mod messages;
 mod other_user;
 mod output;
 mod preload_library;
+mod process_context;
 mod refused_start;
 mod say;
 mod spawn_thread;
 pub mod starter;
+mod streams;
 mod tied_child;
 
 pub use error::Error;
 pub use find_program::find_program;
+pub use job_environment::Environment;
 pub use manager_process::inherited_socket;
 pub use output::{UNWRITTEN, is_unwanted};
 pub use preload_library::preload_library;
+pub use process_context::{ProcessContext, own_program};
+pub use streams::Streams;
 pub use tied_child::end_with_parent;

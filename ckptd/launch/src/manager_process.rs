@@ -1,10 +1,10 @@
-//! The process of a manager: its start, and what it inherits.
+//! The process of a manager: its start, and its inherited socket.
 #![allow(unsafe_code)]
 
 use crate::Error;
 use crate::job_directory::locked;
-use crate::job_environment::Environment;
 use crate::messages::{Duty, LeaderToStarter, Messages, put};
+use crate::process_context::{ProcessContext, own_program};
 use crate::tied_child::tie_to;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
@@ -16,23 +16,24 @@ use understudy_formats::private::{self, Directory};
 use understudy_pmi::is_of_a_launcher;
 use understudy_wire::line::{Line, Listener, Socket};
 
-/// Starts the manager of a job on several nodes before its guardians, which will find it.
+/// Starts the manager of a job on several nodes before its guardians.
 ///
-/// The manager receives its duty by standard input; its standard output is a pipe.
+/// The manager receives its duty by standard input; its standard output is a pipe. Without a
+/// context it has the executable, the environment and the standard error of this process.
 ///
 /// # Errors
-/// As [`locked`] and [`start_manager`]; [`Error::SameHost`].
+/// Errors of [`locked`] and [`start_manager`]; [`Error::SameHost`].
 pub fn start_with_duty(
     job: &str,
     duty: &Duty,
-    environment: Option<&Environment>,
+    context: Option<&ProcessContext>,
 ) -> Result<Child, Error> {
     let (directory, _lock) = locked(job)?;
     let path = directory.path().to_owned();
     if Line::call(&path, Socket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
-    let mut manager = start_manager(&directory, &path, Some(environment))?;
+    let mut manager = start_manager(&directory, &path, Some(context))?;
     if let Some(input) = &mut manager.stdin {
         put(input, duty).map_err(Error::system("the process manager"))?;
     }
@@ -54,26 +55,28 @@ pub fn port_of(leader: &mut Child) -> Result<u16, Error> {
 
 /// Takes the socket that this process, a new manager, has inherited.
 pub fn inherited_socket(socket: RawFd) -> Listener {
-    // SAFETY: `start_manager` has left it open for this process, its only owner.
+    // SAFETY: `start_manager` has left the descriptor open for this process, which is its only
+    // owner.
     Listener::from(unsafe { OwnedFd::from_raw_fd(socket) })
 }
 
 /// Starts a manager that listens in a job's directory, in a session of its own.
 ///
-/// A manager with a duty has pipes, and the given environment or that of this process.
+/// A manager with a duty has pipes, and the given context or that of this process.
 ///
 /// # Errors
-/// Those of the socket and of the start of a process.
+/// Errors of the socket and of the start of a process.
 pub fn start_manager(
     directory: &Directory,
     path: &Path,
-    duty: Option<Option<&Environment>>,
+    duty: Option<Option<&ProcessContext>>,
 ) -> Result<Child, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let what = || Error::system("the process manager's socket");
     let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
-    let mut command = Command::new(own);
+    let context = duty.flatten();
+    let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.clone()))?;
+    let mut command = Command::new(ckptd);
     command
         .arg("manage")
         .arg(descriptor.as_raw_fd().to_string())
@@ -85,12 +88,14 @@ pub fn start_manager(
             .stdin(Stdio::piped())
             .stdout(Stdio::piped()),
     };
-    if let Some(environment) = duty.flatten() {
-        environment.give_to(&mut command);
+    if let Some(context) = context {
+        let [_, stderr] = context.streams.for_command().map_err(what())?;
+        command.stderr(stderr);
+        context.environment.give_to(&mut command);
     }
     command.env_remove("LD_PRELOAD");
     command.envs(private::runtime_variable());
-    // Its servers would take these for their own launcher's.
+    // The manager's servers would mistake these variables for those of their own launcher.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
         command.env_remove(name);
     }
@@ -98,13 +103,14 @@ pub fn start_manager(
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
-        // Until a guardian has come (`Node`). One with a duty ends with its standard input.
+        // A manager without a duty dies with its parent until a guardian has joined (`Node`). A
+        // manager with a duty ends with its standard input.
         match is_alone {
             true => tie_to(parent, Signal::KILL),
             false => Ok(set_parent_process_death_signal(None)?),
         }
     };
-    // SAFETY: between fork and exec only system calls are made.
+    // SAFETY: `prepare` makes only system calls, which are allowed between fork and exec.
     let command = unsafe { command.pre_exec(prepare) };
     command
         .spawn()

@@ -1,4 +1,4 @@
-//! What processes print, written to where this process prints.
+//! Output of processes, written to the output of this process.
 
 use crate::say::say;
 use crate::spawn_thread::spawn_thread;
@@ -11,18 +11,18 @@ use std::sync::mpsc;
 use understudy_catalogue::message;
 use understudy_wire::io::{Interest, is_ready};
 
-/// Exit status if some of it could not be written (EX_IOERR of sysexits.h).
+/// Exit status if some output could not be written (EX_IOERR of sysexits.h).
 pub const UNWRITTEN: u8 = 74;
 
-/// Some could not be written.
+/// True if some output could not be written.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Whether some of the output could not be written, and not because nobody reads it.
+/// True if some output could not be written although its reader was open.
 pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Acquire)
 }
 
-/// Whether output could not be written since whoever has closed the other end does not want it.
+/// True if output could not be written because the reader has closed its end.
 pub fn is_unwanted(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -30,7 +30,7 @@ pub fn is_unwanted(error: &io::Error) -> bool {
     )
 }
 
-/// Where a stream of output goes.
+/// Destination of a stream of output.
 pub struct Output {
     to: File,
     is_open: bool,
@@ -38,14 +38,15 @@ pub struct Output {
 
 impl Output {
     /// # Errors
-    /// Those of dup(2).
+    /// Errors of dup(2).
     pub fn new(to: BorrowedFd<'_>) -> io::Result<Output> {
         let to = to.try_clone_to_owned()?.into();
         Ok(Output { to, is_open: true })
     }
 
-    /// Writes all of this. Where that is impossible, nothing that comes later is written either:
-    /// there are no holes.
+    /// Writes all bytes.
+    ///
+    /// After a failure nothing is written any more, so that the output has no gaps.
     pub fn write(&mut self, bytes: &[u8]) {
         if !self.is_open {
             return;
@@ -60,11 +61,13 @@ impl Output {
     }
 }
 
-/// Passes on what a process writes; tells when all that write there have closed it, relays among
-/// them, with how many bytes have come by its standard output.
+/// Passes on the output of a process.
+///
+/// `close` is called when all processes, including relays, have closed the streams; its argument is
+/// the number of bytes on standard output.
 ///
 /// # Errors
-/// Those of starting a thread; nothing is told then.
+/// Errors of starting a thread; `close` is not called then.
 pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) -> io::Result<()> {
     let (out, errors) = (child.stdout.take(), child.stderr.take());
     let (both, closed) = mpsc::channel::<u64>();
@@ -80,7 +83,7 @@ pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) 
     })
 }
 
-/// Passes a stream on until its end; how many bytes.
+/// Passes a stream on until its end; returns the number of bytes.
 fn pass_on(mut from: impl Read, to: BorrowedFd<'_>) -> u64 {
     let Ok(mut to) = Output::new(to) else {
         return 0;
@@ -93,8 +96,9 @@ fn pass_on(mut from: impl Read, to: BorrowedFd<'_>) -> u64 {
     written
 }
 
-/// Writes all of this, also to a descriptor that does not block: ssh(1) makes it such a one for all
-/// that share it.
+/// Writes all bytes, also to a non-blocking descriptor.
+///
+/// ssh(1) makes a descriptor non-blocking for all processes that share it.
 fn write(to: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.write(bytes) {

@@ -1,7 +1,7 @@
 //! Jobs that cannot be protected and stop at once.
 
 use crate::Error;
-use crate::say::say;
+use crate::streams::Streams;
 use understudy_settings::refusal;
 
 /// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
@@ -10,8 +10,8 @@ pub const REFUSED: i32 = 78;
 /// Reports that a job of [`crate::starter`] stops before it has begun.
 ///
 /// Returns its exit status.
-pub fn refuse(why: &Error) -> i32 {
-    say(format_args!(
+pub fn refuse(why: &Error, streams: &Streams) -> i32 {
+    streams.print(format_args!(
         "{why}; {}",
         refusal::outcome(refusal::stops(false, false))
     ));

@@ -7,7 +7,7 @@ use std::io::Write;
 ///
 /// A closed or full standard error does not end this process, as `eprintln` would.
 pub(crate) fn say(message: impl Display) {
-    // In one write: other processes write there, too.
+    // The line is written at once, because other processes write to the same stream.
     let line = format!("understudy: {message}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -5,7 +5,7 @@
 /// `std::thread::spawn` panics where no more threads are allowed.
 ///
 /// # Errors
-/// Those of pthread_create(3).
+/// Errors of pthread_create(3).
 pub fn spawn_thread(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     std::thread::Builder::new().spawn(run).map(drop)
 }

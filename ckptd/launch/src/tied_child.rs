@@ -10,28 +10,28 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// What this command starts is killed when the thread that starts it ends.
+/// Makes a command's process receive SIGKILL when the thread that starts it ends.
 pub fn die_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::KILL);
 }
 
-/// Has a command end (SIGTERM) when the thread that starts it ends.
+/// Makes a command's process receive SIGTERM when the thread that starts it ends.
 pub fn end_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::TERM);
 }
 
 fn signal_with_parent(command: &mut Command, signal: Signal) {
     let parent = getpid();
-    // SAFETY: between fork and exec only system calls are made.
+    // SAFETY: the closure makes only system calls, which are allowed between fork and exec.
     unsafe { command.pre_exec(move || tie_to(parent, signal)) };
 }
 
-/// Has the calling process get this signal when its parent dies.
+/// Makes the calling process receive this signal when its parent dies.
 ///
-/// To be called between fork and exec, with the number of the parent.
+/// Must be called between fork and exec, with the process id of the parent.
 ///
 /// # Errors
-/// Those of prctl(2); ESRCH if the parent has died already, of which there is no signal.
+/// Errors of prctl(2); ESRCH if the parent has died already, so that no signal would follow.
 pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     match getppid() {
@@ -40,10 +40,10 @@ pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// A child that has just been started and cannot be looked after is ended.
+/// Kills a child that has just been started if it cannot be supervised.
 ///
 /// # Errors
-/// That which stands in the way.
+/// The error because of which the child cannot be supervised.
 pub fn or_end<T>(child: &mut Child, looked_after: io::Result<T>) -> io::Result<T> {
     if looked_after.is_err() {
         let _ = child.kill();
@@ -52,10 +52,10 @@ pub fn or_end<T>(child: &mut Child, looked_after: io::Result<T>) -> io::Result<T
     looked_after
 }
 
-/// What tells that a child has ended.
+/// Returns a descriptor that becomes readable when a child ends.
 ///
 /// # Errors
-/// Those of pidfd_open(2).
+/// Errors of pidfd_open(2).
 pub fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
 }
@@ -68,7 +68,7 @@ mod tests {
     fn a_child_of_another_parent_is_not_started() {
         let other = Pid::from_raw(1);
         let mut command = Command::new("true");
-        // SAFETY: between fork and exec only system calls are made.
+        // SAFETY: the closure makes only system calls, which are allowed between fork and exec.
         unsafe { command.pre_exec(move || tie_to(other.expect("not 0"), Signal::KILL)) };
         assert!(command.status().is_err());
         let mut command = Command::new("true");

@@ -3,42 +3,46 @@
 use bincode::{Decode, Encode};
 use std::path::PathBuf;
 
-/// A program that processes are started of.
+/// Program and arguments of spawned processes.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ChildProgram {
-    /// As the program names it; searched for in PATH if it has no slash.
+    /// File name; searched for in PATH if the name has no slash.
     pub file: String,
-    /// The first is its name.
+    /// Argument list; the first argument is the name of the program.
     pub arguments: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub directory: Option<PathBuf>,
     pub processes: u32,
 }
 
-/// A process that the program has asked for (`MPI_Comm_spawn`).
+/// Start of a spawned process (`MPI_Comm_spawn`).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ChildStart {
-    /// By which it is known from now on.
+    /// Identifier used in all later messages about the process.
     pub id: u64,
-    /// Equal when a worker that has gone back starts it again: what it has printed is not printed
-    /// twice.
+    /// Name of the process's output.
+    ///
+    /// Equal when a worker that was rolled back spawns the process again, so that output which has
+    /// been printed is not printed twice.
     pub name: String,
     pub program: ChildProgram,
-    /// Must be in its environment.
+    /// Variables that the process's environment must contain.
     pub variables: Vec<(String, String)>,
-    /// Are put there if the user has set nothing of that name.
+    /// Variables that are added only if the user has not set them.
     pub defaults: Vec<(String, String)>,
 }
 
-/// What has become of one.
+/// Change in the state of a spawned process.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ChildNews {
-    /// Comes with the process itself (pidfd_open(2)): it may have ended already.
+    /// The process runs; its descriptor (pidfd_open(2)) comes with the message.
+    ///
+    /// The process may have exited already.
     Started,
     NotStarted {
         why: String,
     },
-    /// As a shell tells it; and whether a signal has ended it.
+    /// Exit status as a shell reports it; `is_killed` if a signal ended the process.
     Ended {
         status: i32,
         is_killed: bool,

@@ -3,19 +3,19 @@
 use bincode::{Decode, Encode};
 use understudy_numbers::ProcessNumber;
 
-/// Sender of a signal that has ended a process.
+/// Sender of the signal that has killed a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Killer {
     Unknown,
     Launcher,
-    /// The kernel, for want of memory.
+    /// The kernel's out-of-memory killer.
     Memory,
 }
 
-/// How a process has ended.
+/// Reason for the end of a process, or the end of its output.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Ended {
-    /// By `exit`, with this status; its process id was this.
+    /// The process has called `exit` with this status.
     Exited {
         number: ProcessNumber,
         status: i32,
@@ -26,6 +26,6 @@ pub enum Ended {
         signal: i32,
         by: Killer,
     },
-    /// The output of a process has ended after so many bytes.
+    /// The output of a process has ended after this number of bytes.
     Closed { number: ProcessNumber, written: u64 },
 }

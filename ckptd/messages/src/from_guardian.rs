@@ -1,10 +1,10 @@
-//! Messages of a guardian to its manager.
+//! Messages from a guardian to its manager.
 
 use crate::{ChildNews, Ended};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// What a guardian says.
+/// A message from a guardian to its manager.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum FromGuardian {
     Ended(Ended),
@@ -12,41 +12,45 @@ pub enum FromGuardian {
         id: u64,
         news: ChildNews,
     },
-    /// A process has called; comes with the [`Call::DESCRIPTORS`] of the call.
+    /// A process has registered; the [`Call::DESCRIPTORS`] of the call come with the message.
     Called {
         number: ProcessNumber,
         call: Call,
     },
-    /// After [`crate::Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a
-    /// process.
+    /// State of one process.
+    ///
+    /// Sent after [`crate::Hello::Guardian`] and before [`FromGuardian::Told`].
     Has(Has),
     Told,
 }
 
-/// A process has called its guardian.
+/// Registration of a process with its guardian.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct Call {
     pub pid: u32,
-    /// The file of its MPI library.
+    /// File name of the process's MPI library.
     pub library: String,
 }
 
 impl Call {
-    /// The line to it, its page, and itself (pidfd_open(2)).
+    /// Number of descriptors: connection to the process, its page, and its pidfd (pidfd_open(2)).
     pub const DESCRIPTORS: usize = 3;
 }
 
-/// What a guardian has of a process that it has started. Comes with the descriptors of the calls,
-/// and then the files.
+/// State that a guardian has about a process that it has started.
+///
+/// The descriptors of the calls come with the message, followed by the files of the replica store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Has {
     pub number: ProcessNumber,
-    /// The last ones: a script runs one program after the other.
+    /// Registrations of the process; a script runs several programs one after the other.
     pub calls: Vec<Call>,
-    /// The worker whose copies the files have that it has handed over, or has got as an heir.
+    /// Worker whose replicas are in the process's replica store.
+    ///
+    /// The process has handed the store over itself or has adopted it.
     pub keeps: Option<Worker>,
-    /// It has inherited from this one.
+    /// Process from which this process has adopted a replica store.
     pub heir_of: Option<ProcessNumber>,
-    /// What has ended of it.
+    /// End of the process and of its output, if they have ended.
     pub ends: Vec<Ended>,
 }

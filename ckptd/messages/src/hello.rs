@@ -1,25 +1,27 @@
-//! The first message on a line.
+//! The first message on a connection.
 
 use bincode::{Decode, Encode};
 use understudy_numbers::{Guardian, ProcessNumber};
 
-/// What a process or a guardian is.
+/// Sender of the first message.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Hello {
-    /// One of the processes that a launcher has started.
+    /// A guardian: a process that the launcher has started.
     Guardian {
         rank: Guardian,
         workers: u32,
         spares: u32,
-        /// New spares are to be started in place of those that have died unused.
+        /// True if new spares are started in place of spares that have died unused.
         replenishes: bool,
-        /// It has had another manager, and tells what there is.
+        /// True if the guardian had another manager before.
+        ///
+        /// The guardian then sends its state.
         is_again: bool,
     },
-    /// A process of the program, which calls its guardian.
+    /// A process of the program, which registers with its guardian.
     Process {
         number: ProcessNumber,
-        /// The file of its MPI library.
+        /// File name of the process's MPI library.
         library: String,
     },
 }

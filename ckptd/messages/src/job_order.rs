@@ -23,14 +23,16 @@ pub enum JobOrder<B> {
     Announce { generation: Generation },
     /// Counts an idle spare's death as a failure, in all processes.
     CountSpare,
-    /// Asks a process which spares should take over from failed processes.
+    /// Requests placement hints from a process.
+    ///
+    /// The hints name spares that should take over from failed processes.
     Ask {
         number: ProcessNumber,
         fallen: Vec<ProcessNumber>,
     },
-    /// Gives a process the files that a dead process of its node has handed over.
+    /// Gives a process the replica store of a dead process of its node.
     ///
-    /// From then on they are the heir's own.
+    /// From then on the store belongs to `heir`.
     Inherit {
         heir: ProcessNumber,
         from: ProcessNumber,

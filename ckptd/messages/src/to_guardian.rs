@@ -1,13 +1,13 @@
-//! Messages of a manager to a guardian.
+//! Messages from a manager to a guardian.
 
 use crate::ChildStart;
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// What the manager says to a guardian.
+/// A message from a manager to a guardian.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToGuardian {
-    /// Start a process of the program; `anew`: not for the first time.
+    /// Starts a process of the program; `anew` unless this is the first start.
     Start {
         number: ProcessNumber,
         anew: bool,
@@ -15,27 +15,30 @@ pub enum ToGuardian {
     Kill {
         number: ProcessNumber,
     },
-    /// End with this status.
+    /// Exits with this status.
     Leave {
         status: i32,
     },
-    /// With the files that `from` had handed over, a copy of this worker, before it ended with this
-    /// status: `heir` gets them, and they are to outlive it.
+    /// Gives the replica store of `from` to `heir`.
+    ///
+    /// The files of the store come with the message; they contain a replica of `worker` and must
+    /// outlive `heir`. `status` is the status with which `from` has ended.
     Inherit {
         heir: ProcessNumber,
         from: ProcessNumber,
         worker: Worker,
         status: i32,
     },
-    /// What this process has left, which has ended, is not needed any more.
+    /// Releases the state of a process that has ended.
     Forget {
         number: ProcessNumber,
     },
-    /// All have gone on in a generation since this manager was started.
+    /// All processes have resumed the program in a generation since this manager was started.
     GoesOn,
-    /// No other manager can take this one's place.
+    /// No other manager can replace this one.
     IsLast,
-    /// Start a process that the program has asked for, with the descriptor that its MPI library
-    /// needs, if that needs one.
+    /// Starts a process that the program has spawned.
+    ///
+    /// A descriptor for the process's MPI library comes with the message if the library needs one.
     StartChild(ChildStart),
 }

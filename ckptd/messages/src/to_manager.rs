@@ -1,70 +1,76 @@
-//! Messages of a process of the program to its manager.
+//! Messages from a process of the program to its manager.
 
 use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, ProcessNumber, Worker};
 
-/// What a process says.
+/// A message from a process to its manager.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToManager {
-    /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in
-    /// one: it is a spare until it is.
+    /// The MPI library is in its state before `MPI_Init`, for this generation.
+    ///
+    /// A process that has not been in a generation is a spare and is ready for any generation.
     Ready {
         generation: Generation,
     },
-    /// This worker goes on with the program in this generation: if it is protected, all can go back
-    /// to an epoch.
+    /// This worker continues the program in this generation.
+    ///
+    /// If the worker is protected, all processes can be rolled back to a checkpoint.
     Running {
         generation: Generation,
     },
-    /// This generation has failed here, although nobody has died.
+    /// This generation has failed in this process although no process has died.
     Failed {
         generation: Generation,
     },
-    /// This worker is in `MPI_Finalize`, and needs the others no more.
+    /// This worker is in `MPI_Finalize` and does not need the other processes any more.
     AtEnd {
         generation: Generation,
     },
-    /// With files that have copies of this worker and of its partners: they are to outlive this
-    /// process. Said to the guardian first, as the next.
+    /// This process has handed over a replica store.
+    ///
+    /// The files come with the message; they contain replicas of this worker and of the workers
+    /// whose buddy it is, and must outlive the process. This message and
+    /// [`ToManager::KeepsNothing`] are sent to the guardian first.
     Keeps {
         worker: Worker,
     },
-    /// What it has handed over, or inherited, is not needed any more.
+    /// The replica store of this process is not needed any more.
     KeepsNothing,
-    /// So many spares more are wanted.
+    /// Requests this number of additional spares.
     Replenish {
         spares: u32,
     },
-    /// This process can be asked which spares should take parts.
+    /// This process can give placement hints.
     CanChoose,
     Wish {
         spare: ProcessNumber,
     },
-    /// That is all, for this generation.
+    /// All placement hints for this generation have been sent.
     HasChosen {
         generation: Generation,
     },
-    /// The whole job is to end with this status.
+    /// Requests the end of the whole job with this status.
     Abort {
         status: i32,
     },
-    /// This worker is about to start processes (`MPI_Comm_spawn`), for the time with this number.
+    /// This worker is about to spawn processes (`MPI_Comm_spawn`); `number` counts these calls.
     Spawns {
         worker: Worker,
         number: u64,
     },
-    /// Those that it has started up to this time are behind a cut of which it does not know yet
-    /// whether it counts.
+    /// A cut follows all spawn calls up to `number`.
+    ///
+    /// It is not decided yet whether the cut will be committed.
     Captured {
         worker: Worker,
         number: u64,
     },
-    /// Those that it has started up to this time do not go back with it any more.
+    /// Spawned processes up to `number` are not rolled back with this worker any more.
     Settled {
         worker: Worker,
         number: u64,
     },
-    /// It has gone back to where it had started processes as often as this.
+    /// This worker was rolled back to a point after `number` spawn calls.
     WentBack {
         worker: Worker,
         number: u64,

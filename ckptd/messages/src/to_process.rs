@@ -3,48 +3,58 @@
 use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, ProcessNumber, Rank};
 
-/// What the manager says to a process.
+/// A message from the manager or the guardian to a process.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToProcess {
-    /// Its guardian's answer: its end of the line to the manager, as a descriptor that comes with
-    /// this.
+    /// The guardian's answer to the registration.
+    ///
+    /// The process's end of the connection to the manager comes with the message as a descriptor.
     Line,
-    /// Its page, as a descriptor that comes with this; so many workers were started on this node.
+    /// The process's page, as a descriptor that comes with the message.
+    ///
+    /// `workers` is the number of workers that were started on this node.
     Page { workers: u32 },
-    /// Another manager follows one that has died: a spare is to say again that it is ready.
+    /// A new manager follows one that has died.
+    ///
+    /// Spares must report again that they are ready.
     Again,
     /// This process is a rank of a generation.
     Begin {
         generation: Generation,
         rank: Rank,
         size: u32,
-        /// The job begins with it.
+        /// True if the job begins with this generation.
         is_first: bool,
-        /// How many spares are left.
+        /// Number of spares that are left.
         spares: u32,
-        /// Time of the failure that the program has not recovered from, in nanoseconds.
+        /// Time of the failure from which the program has not recovered, in nanoseconds.
         ///
         /// The clock is CLOCK_MONOTONIC, which the processes of a node share.
         failed_at: Option<u64>,
-        /// For the MPI library's environment: names and values.
+        /// Names and values for the MPI library's environment.
         variables: Vec<(String, String)>,
-        /// The variable that tells the number of the descriptor that comes with this message, if
-        /// one does.
+        /// Variable for the number of the descriptor that comes with this message, if one comes.
         descriptor: Option<String>,
-        /// What this one has left has come before, or comes at once ([`ToProcess::Inherit`]).
+        /// Process whose replica store this process adopts.
+        ///
+        /// The store has arrived before or arrives next ([`ToProcess::Inherit`]).
         heir_of: Option<ProcessNumber>,
     },
-    /// Which spares should take the parts of these processes, which have died?
+    /// Requests placement hints: spares that should take over from these dead processes.
     Ask { fallen: Vec<ProcessNumber> },
-    /// With the files that a dead process has handed over: its number, and its status as wait(2)
-    /// tells it. The guardian's word.
+    /// The replica store of a dead process, sent by the guardian.
+    ///
+    /// The files come with the message. `status` is the status of the dead process as wait(2)
+    /// returns it.
     Inherit { from: ProcessNumber, status: i32 },
-    /// The answer to [`crate::ToManager::Look`], in a file that comes with this: [`Boards`].
+    /// Answer to [`crate::ToManager::Look`]: [`Boards`], in a file that comes with the message.
     Shown { id: u64 },
-    /// All workers are at the end: nobody's death matters any more.
+    /// All workers are in `MPI_Finalize`; further deaths are ignored.
     End,
 }
 
-/// What workers show: the bytes of each one's file, none if it has no file; or why that cannot be
-/// read.
+/// Contents of workers' boards.
+///
+/// Each entry has the bytes of a worker's file, empty if the worker has no file, or the reason why
+/// the file cannot be read.
 pub type Boards = Vec<Result<Vec<u8>, String>>;

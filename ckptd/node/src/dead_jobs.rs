@@ -10,7 +10,9 @@ use std::path::Path;
 use understudy_formats::private::{Directory, in_memory, open_own};
 use understudy_relay::{has_launcher, job_of_name, survey};
 
-/// Returns the leftovers in memory of a job of this user, all processes of which have ended.
+/// Returns the leftovers in memory of a job of this user.
+///
+/// All processes of the job must have ended.
 pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
     let Ok(Some(directory)) = Directory::open(&in_memory()) else {
         return Vec::new();
@@ -22,17 +24,17 @@ pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
 
 /// Returns the job with which a name in memory begins.
 ///
-/// The name of a backup has a dot in front, and a number behind that of the rank.
+/// In the name of a backup a dot precedes the job, and a number follows that of the rank.
 fn job_in(name: &OsStr) -> Option<String> {
     let text = name.to_string_lossy();
     let (job, _) = job_of_name(text.trim_start_matches('.'))?;
     Some(until_number(job).to_owned())
 }
 
-/// Returns the files in memory of jobs of which no process is left on this node.
+/// Returns the files in memory of jobs without processes on this node.
 pub fn files_of_dead_jobs() -> Option<Found> {
     let directory = Directory::open(&in_memory()).ok()??;
-    // The files first: a job that starts in between has none of them.
+    // The files are listed first: a job that starts in between has none of them.
     let mut names = directory.names();
     let living: BTreeSet<String> = survey()
         .into_iter()
@@ -54,7 +56,9 @@ pub fn files_of_dead_jobs() -> Option<Found> {
     Some((directory, names, "of a job that is gone"))
 }
 
-/// Returns true if the launcher is on this node, where its process shows if the job lives.
+/// Returns true if the launcher is on this node.
+///
+/// Its process is visible here if the job lives.
 ///
 /// A container may have another host name.
 fn is_of_this_node(job: &str) -> bool {
@@ -67,7 +71,7 @@ fn is_of_this_node(job: &str) -> bool {
     })
 }
 
-/// Returns true if a relay holds the lock of its ledger.
+/// Returns true if a relay has locked its ledger.
 ///
 /// The relay may be in a container, whose processes are not visible here.
 fn is_locked(ledger: &Path) -> bool {

@@ -19,7 +19,7 @@ pub fn is_own(path: &Path) -> bool {
 
 /// Returns true if a file has not changed for a while.
 ///
-/// For a moment, recent files are all that is there of a job that starts.
+/// When a job starts, recent files are its only trace for a moment.
 pub fn is_settled(path: &Path) -> bool {
     let changed = path
         .symlink_metadata()

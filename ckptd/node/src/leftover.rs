@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use understudy_formats::private::Directory;
 
-/// A directory, names of leftovers in it, and their kind.
+/// A directory, names of leftovers in the directory, and their kind.
 pub type Found = (Directory, Vec<OsString>, &'static str);
 
 /// A file or directory that can be removed, and its kind.
@@ -36,11 +36,11 @@ impl Leftover {
 
     /// Removes the leftover from the directory in which it was found.
     ///
-    /// The directory is an open one, so a changed path does not matter. Another process may have
+    /// The directory is open, so that a changed path does not matter. Another process may have
     /// removed the leftover meanwhile.
     ///
     /// # Errors
-    /// Those of [`Directory::remove_all`].
+    /// Errors of [`Directory::remove_all`].
     pub fn remove(&self) -> io::Result<()> {
         self.directory.remove_all(&self.name)
     }

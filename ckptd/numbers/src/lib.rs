@@ -1,7 +1,7 @@
-//! Numbers that a job's workers, processes, epochs and generations are known by.
+//! Numbers of a job's workers, processes, checkpoints and generations.
 //!
-//! Each kind is a type, so that one is never taken for another. In messages and files they are what
-//! they are made of.
+//! Each kind of number is a type, so that one cannot be mistaken for another. Messages and files
+//! contain the plain integers.
 #![forbid(unsafe_code)]
 
 use bincode::{Decode, Encode};
@@ -22,13 +22,14 @@ macro_rules! number {
 }
 
 number!(
-    /// A worker: its rank in the program's `MPI_COMM_WORLD`, whichever process plays it.
+    /// A worker: its rank in the program's `MPI_COMM_WORLD`, in whichever process it runs.
     Worker(u32)
 );
 number!(
-    /// A process of the program: unique in the job, rises with each that is started.
+    /// A process of the program; numbers are unique and rise with each start.
     ///
-    /// The first ones have the ranks of the launcher's world, which are those of their guardians.
+    /// The first processes have the numbers of their guardians, which are ranks in the launcher's
+    /// world.
     ProcessNumber(u32)
 );
 number!(
@@ -36,51 +37,51 @@ number!(
     Spare(u32)
 );
 number!(
-    /// A guardian, by its rank in what the launcher has started.
+    /// A guardian: its rank among the processes that the launcher has started.
     Guardian(u32)
 );
 number!(
-    /// A checkpoint; 0 is before the first.
+    /// A checkpoint; 0 stands for the time before the first checkpoint.
     Epoch(u64)
 );
 number!(
-    /// One world of the job's MPI library; the first is 0.
+    /// A generation, one initialisation of the job's MPI library; the first is 0.
     Generation(u32)
 );
 number!(
-    /// A rank in the library's `MPI_COMM_WORLD` of one generation.
+    /// A rank in the MPI library's `MPI_COMM_WORLD` of one generation.
     Rank(u32)
 );
 
 impl Worker {
-    /// All workers of a job that has so many.
+    /// Returns all workers of a job with `count` workers.
     pub fn all(count: u32) -> impl DoubleEndedIterator<Item = Worker> + ExactSizeIterator + Clone {
         (0..count).map(Worker)
     }
 
-    /// The worker with this place in a list of all.
+    /// Returns the worker at this index of a list of all workers.
     pub fn at(index: usize) -> Worker {
         Worker(index as u32)
     }
 
-    /// Its place in a list of all.
+    /// Returns the index in a list of all workers.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl ProcessNumber {
-    /// Its place in a list of all.
+    /// Returns the index in a list of all processes.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Epoch {
-    /// Before the first checkpoint.
+    /// The time before the first checkpoint.
     pub const NONE: Epoch = Epoch(0);
 
-    /// The one after it.
+    /// Returns the following epoch.
     #[must_use]
     pub fn next(self) -> Epoch {
         Epoch(self.0 + 1)
@@ -88,7 +89,7 @@ impl Epoch {
 }
 
 impl Generation {
-    /// The one after it.
+    /// Returns the following generation.
     #[must_use]
     pub fn next(self) -> Generation {
         Generation(self.0 + 1)
@@ -96,7 +97,7 @@ impl Generation {
 }
 
 impl Rank {
-    /// Its place in a list of all.
+    /// Returns the index in a list of all ranks.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,4 +1,4 @@
-//! What makes a process a rank: variables and a descriptor.
+//! Variables and the descriptor that make a process a rank.
 #![allow(unsafe_code)]
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -9,19 +9,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What the process of a rank needs to be that rank.
+/// Environment and descriptor that a process needs to be a certain rank.
 #[derive(Debug)]
 pub struct Identity {
-    /// Must be in its environment as they are.
+    /// Variables that the environment must contain with these values.
     pub variables: Vec<(OsString, OsString)>,
-    /// Are put there if the user has set nothing of that name.
+    /// Variables that are set only if the user has not set them.
     pub defaults: Vec<(OsString, OsString)>,
-    /// Must be open in it, with the same number (`PMI_FD`).
+    /// Descriptor that must be open in the process under the same number (`PMI_FD`).
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Variables of the launcher that has started this process, of which its ranks must not hear; those
-/// of MCA are settings.
+/// Prefixes of launchers' variables that ranks must not inherit.
+///
+/// Variables of MCA are settings and are inherited.
 const OF_LAUNCHERS: [&str; 10] = [
     "PMIX_",
     "PMI_",
@@ -30,13 +31,13 @@ const OF_LAUNCHERS: [&str; 10] = [
     "OMPI_UNIVERSE_",
     "PRTE_",
     "HYDRA_",
-    // Open MPI 4's mpirun sets these, which are no user's.
+    // Open MPI 4's mpirun sets these variables; they are not set by users.
     "OMPI_MCA_orte_",
     "OMPI_MCA_ess",
     "OMPI_MCA_pmix",
 ];
 
-/// Whether a rank must not inherit a variable.
+/// True if a rank must not inherit this variable.
 pub fn is_of_a_launcher(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_setting = name.starts_with(b"PMIX_MCA_") || name.starts_with(b"PRTE_MCA_");
@@ -46,8 +47,7 @@ pub fn is_of_a_launcher(name: &OsStr) -> bool {
             .any(|start| name.starts_with(start.as_bytes()))
 }
 
-/// Makes the process that `command` starts a rank, by its environment and the descriptor that it
-/// needs.
+/// Makes the process that `command` starts a rank.
 pub fn adopt(command: &mut Command, identity: Identity) {
     let explicit: BTreeMap<OsString, Option<OsString>> = command
         .get_envs()
@@ -67,7 +67,7 @@ pub fn adopt(command: &mut Command, identity: Identity) {
     }
     command.envs(identity.variables);
     if let Some(descriptor) = identity.descriptor {
-        // SAFETY: between fork and exec only one system call is made.
+        // SAFETY: the closure makes only one system call, which is allowed between fork and exec.
         unsafe {
             command.pre_exec(move || Ok(fcntl_setfd(&descriptor, FdFlags::empty())?));
         }

@@ -1,8 +1,9 @@
 //! Process manager interfaces: an unmodified MPI program starts without mpirun.
 //!
-//! An MPI library asks a process manager for the rank of its process, and exchanges addresses
-//! through it. Open MPI asks a PMIx server, MPICH and its derivatives a PMI-1 server. [`Mpi`] is
-//! the library that a program needs, read from its file. The servers are for any launcher.
+//! An MPI library requests the rank of its process from a process manager, and exchanges addresses
+//! through it. Open MPI uses a PMIx server, MPICH and its derivatives a PMI-1 server. [`Mpi`] is
+//! the library that a program needs, determined from its file. The servers can be used by any
+//! launcher.
 //!
 //! ```text
 //!   Namespace { name: job.7, placement: the host of each rank }
@@ -13,9 +14,9 @@
 //! ```
 //!
 //! A [`Namespace`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank
-//! has died, the generation ends, and all ranks initialise MPI again in the next one, in new
-//! processes or in the same ones. To the library each generation is a job of its own (a PMIx
-//! namespace, a PMI-1 key space), so data of an ended generation cannot reach a later one.
+//! has died, the generation ends, and all ranks initialise MPI again in the next generation, in new
+//! processes or in the same ones. For the library each generation is a job of its own (a PMIx
+//! namespace, a PMI-1 key space), so that data of an ended generation cannot reach a later one.
 
 mod error;
 mod identity;

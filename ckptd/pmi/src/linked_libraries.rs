@@ -1,24 +1,24 @@
 //! Libraries that a program needs.
 //!
-//! The dynamic loader itself lists them (ld.so(8), `--list`): run paths, LD_LIBRARY_PATH and the
-//! cache of the system count as they will when the program is started from this environment.
+//! The dynamic loader lists the libraries (ld.so(8), `--list`). So run paths, LD_LIBRARY_PATH and
+//! the system's cache are applied as for a program that is started in this environment.
 
 use crate::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The loader of the x86-64 ABI.
+/// Dynamic loader of the x86-64 ABI.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
-/// A library that something needs.
+/// A library that a program or library needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Library {
     pub name: String,
-    /// `None`: it is not found.
+    /// File of the library; `None` if it was not found.
     pub path: Option<PathBuf>,
 }
 
-/// All libraries that a program or a library needs, directly or not.
+/// Returns all direct and indirect libraries of a program or library.
 pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
     let unlisted = |why: String| Error::Unlisted {
         path: path.to_owned(),
@@ -28,7 +28,8 @@ pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
         .canonicalize()
         .map_err(|error| unlisted(error.to_string()))?;
     let mut loader = Command::new(LOADER);
-    // Nothing of a rank's own: it is none, and whatever is preloaded here need not be in the ranks.
+    // The loader is not a rank, and a library that is preloaded here need not be preloaded into the
+    // ranks.
     loader.env_clear();
     if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
         loader.env("LD_LIBRARY_PATH", path);
@@ -42,7 +43,7 @@ pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
     Ok(read(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Of lines like `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
+/// Parses lines such as `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
 fn read(listing: &str) -> Vec<Library> {
     let lines = listing.lines().filter_map(|line| {
         let (name, rest) = line.trim().split_once(" => ")?;

@@ -1,4 +1,4 @@
-//! The processes of a generation on this node.
+//! Processes of a generation on this node.
 
 use crate::{Error, Namespace, Server, adopt};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
-/// The processes of a generation on this node. Those that still run when it is dropped are killed.
+/// Processes of a generation on this node; the drop kills processes that still run.
 #[derive(Debug)]
 pub struct LocalWorld {
     processes: BTreeMap<Rank, Child>,
@@ -14,12 +14,13 @@ pub struct LocalWorld {
 }
 
 impl LocalWorld {
-    /// Starts the processes of all ranks of this node; `command` makes each, with its output and
-    /// whatever it needs besides its identity.
+    /// Starts the processes of all ranks of this node.
+    ///
+    /// `command` returns the command for a rank, with everything except the rank's identity.
     ///
     /// # Errors
-    /// Those of [`Server::identity`]; [`Error::System`] if a process cannot be started. Those that
-    /// have been started are killed then.
+    /// Errors of [`Server::identity`]; [`Error::System`] if a process cannot be started. Processes
+    /// that were started already are killed.
     pub fn start(
         server: &Server,
         generation: &Namespace,
@@ -39,7 +40,7 @@ impl LocalWorld {
         Ok(world)
     }
 
-    /// The process of a rank that has not been found to have ended.
+    /// Returns the process id of a rank that was not found to have ended.
     pub fn pid(&self, rank: Rank) -> Option<u32> {
         self.processes.get(&rank).map(Child::id)
     }
@@ -47,12 +48,12 @@ impl LocalWorld {
     /// Kills a rank's process with SIGKILL, if it runs.
     pub fn kill(&mut self, rank: Rank) {
         if let Some(child) = self.processes.get_mut(&rank) {
-            // It has ended by itself otherwise.
+            // An error means that the process has ended by itself.
             let _ = child.kill();
         }
     }
 
-    /// Looks who has ended; how all have that have.
+    /// Polls for ended processes; returns the exit statuses of all that have ended.
     pub fn poll(&mut self) -> &BTreeMap<Rank, ExitStatus> {
         let mut ended = Vec::new();
         for (&rank, child) in &mut self.processes {
@@ -67,8 +68,9 @@ impl LocalWorld {
         &self.ended
     }
 
-    /// Waits until all have ended, or one of them badly, or time is over. Whether all have ended
-    /// well.
+    /// Waits until all processes have ended, one has failed, or the time is over.
+    ///
+    /// Returns true if all have ended successfully.
     pub fn wait(&mut self, most: Duration) -> bool {
         let until = Instant::now() + most;
         loop {
@@ -80,7 +82,7 @@ impl LocalWorld {
         }
     }
 
-    /// Ends those that still run.
+    /// Kills the processes that still run, and collects their exit statuses.
     pub fn end(&mut self) {
         for child in self.processes.values_mut() {
             let _ = child.kill();

@@ -4,21 +4,21 @@ use crate::Error;
 use crate::linked_libraries::linked_libraries;
 use std::path::{Path, PathBuf};
 
-/// A kind of MPI library, as far as its process manager goes.
+/// Kind of an MPI library, as far as the process manager is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Open MPI 4 and 5: PMIx.
+    /// Open MPI 4 and 5, with PMIx.
     OpenMpi,
-    /// MPICH and what has its ABI: PMI-1.
+    /// MPICH and libraries with its ABI, with PMI-1.
     Mpich,
     /// MPICH under the name that Debian gives its library.
     Debian,
-    /// MPICH's library of the standard ABI (MPI 5.0, chapter 20): PMI-1.
+    /// MPICH's library of the standard ABI (MPI 5.0, chapter 20), with PMI-1.
     Standard,
 }
 
 impl Kind {
-    /// By the start of its soname.
+    /// Kinds by soname.
     const NAMES: [(&'static str, Kind); 4] = [
         ("libmpi.so.40", Kind::OpenMpi),
         ("libmpi.so.12", Kind::Mpich),
@@ -26,12 +26,12 @@ impl Kind {
         ("libmpi_abi.so.1", Kind::Standard),
     ];
 
-    /// The sonames of all kinds.
+    /// Returns the sonames of all kinds.
     pub fn sonames() -> impl Iterator<Item = &'static str> {
         Kind::NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// Of a library with this soname, if it is one that the layer stands in for.
+    /// Returns the kind of the library with this soname, if understudy supports it.
     pub fn of(library: &str) -> Option<Kind> {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);
         found.map(|&(_, kind)| kind)
@@ -46,10 +46,10 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// What a program will load.
+    /// Returns the MPI library that a program will load.
     ///
     /// # Errors
-    /// [`Error::Unlisted`], for a script, say; [`Error::NotMpi`].
+    /// [`Error::Unlisted`], for example for a script; [`Error::NotMpi`].
     pub fn of(program: &Path) -> Result<Mpi, Error> {
         let libraries = linked_libraries(program)?;
         let mut found = libraries
@@ -61,7 +61,9 @@ impl Mpi {
         Ok(Mpi { kind, library })
     }
 
-    /// A library that was named, for a program that opens it late: an interpreter, say.
+    /// Returns the library with this name.
+    ///
+    /// Used for a program that opens the library late, such as an interpreter.
     ///
     /// # Errors
     /// [`Error::NotMpi`].
@@ -76,11 +78,10 @@ impl Mpi {
         })
     }
 
-    /// The directory that it is installed in, if its data are found there: that of a wheel, say,
-    /// which may lie anywhere.
+    /// Returns the installation directory if the library's data are there.
     ///
-    /// Open MPI and libpmix look for their files where they were built to be installed, unless told
-    /// otherwise (OPAL_PREFIX, PMIX_PREFIX).
+    /// A wheel may be installed anywhere. Open MPI and libpmix search for their files in the
+    /// directory for which they were built, unless OPAL_PREFIX and PMIX_PREFIX are set.
     pub fn prefix(&self) -> Option<&Path> {
         let prefix = self.library.parent()?.parent()?;
         prefix.join("share/openmpi").is_dir().then_some(prefix)

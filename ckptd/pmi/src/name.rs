@@ -5,16 +5,21 @@ use bincode::{Decode, Encode};
 use std::borrow::Borrow;
 use std::fmt;
 
-/// What no other generation of any job on these nodes is called: MPI libraries name shared memory
-/// after it.
+/// Name of a generation, unique among the generations of all jobs on these nodes.
+///
+/// MPI libraries use it in the names of shared memory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 pub struct Name(String);
 
 impl Name {
-    /// Longest name of a job, in bytes: MPICH takes at most 256 for all of a key space's name.
+    /// Longest name of a job, in bytes.
+    ///
+    /// MPICH limits the name of a key space to 256 bytes.
     pub const LONGEST_JOB: usize = 64;
 
-    /// Generation `number` of a job. `job` has letters, digits, '-', '_' and '.'.
+    /// Returns the name of a job's generation `number`.
+    ///
+    /// `job` may contain letters, digits, '-', '_' and '.'.
     ///
     /// # Errors
     /// [`Error::BadName`].
@@ -24,8 +29,9 @@ impl Name {
         Ok(Name(format!("{job}.{number}")))
     }
 
-    /// The namespace of processes that a rank of this one has asked for, on this host of the job's;
-    /// a host does not give numbers twice.
+    /// Returns the name of a namespace that a rank of this one has spawned.
+    ///
+    /// `host` is the index of a host of the job, and `number` is unique on the host.
     pub fn child(&self, host: usize, number: u32) -> Name {
         Name(format!("{self}.{host}-{number}"))
     }
@@ -47,7 +53,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// A name that may stand in PMIx's and PMI's lists.
+/// Checks that a name can be used in the lists of PMIx and PMI.
 pub fn check_name(
     what: &'static str,
     name: &str,

@@ -1,4 +1,4 @@
-//! One MPI_COMM_WORLD.
+//! Namespace of a generation: one MPI_COMM_WORLD.
 
 use crate::{Error, Name, Placement};
 use understudy_numbers::Rank;
@@ -7,18 +7,18 @@ use understudy_numbers::Rank;
 pub struct Namespace {
     pub name: Name,
     pub placement: Placement,
-    /// Which of the placement's hosts this node is.
+    /// Index of this node among the hosts of the placement.
     pub here: usize,
-    /// Whether its ranks here are more than the processors that they may run on.
+    /// True if this node has more ranks than processors for them.
     pub is_crowded: bool,
-    /// If a program has spawned them (MPI 4.1, 11.8).
+    /// Set if a program has spawned the ranks (MPI 4.1, 11.8).
     pub spawned: Option<Spawned>,
 }
 
-/// What is different in processes that a program has spawned.
+/// Additional data of processes that a program has spawned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spawned {
-    /// How many processes there are of each program, in the order of their ranks.
+    /// Number of processes of each program, in the order of the ranks.
     pub of_programs: Vec<u32>,
     pub put: Preput,
 }
@@ -27,7 +27,7 @@ pub struct Spawned {
 pub type Preput = Vec<(String, String)>;
 
 impl Namespace {
-    /// One whose ranks are all on this node, and have a processor each.
+    /// Returns a namespace whose ranks are all on this node and have a processor each.
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::BadPlacement`].
@@ -41,8 +41,9 @@ impl Namespace {
         })
     }
 
-    /// Which of the programs that were started together this rank is of (MPI_APPNUM; MPI 4.1,
-    /// 11.10.3).
+    /// Returns the index of a rank's program (MPI_APPNUM; MPI 4.1, 11.10.3).
+    ///
+    /// Several programs may be started together.
     pub fn program(&self, rank: Rank) -> u32 {
         let of_programs = self.spawned.iter().flat_map(|spawned| &spawned.of_programs);
         let ends = of_programs.scan(0, |end, processes| {
@@ -52,7 +53,7 @@ impl Namespace {
         ends.take_while(|&end| end <= rank.0).count() as u32
     }
 
-    /// The place of a rank among those of this node.
+    /// Returns the index of a rank among the ranks of this node.
     ///
     /// # Errors
     /// [`Error::NotHere`].
@@ -65,7 +66,7 @@ impl Namespace {
             })
     }
 
-    /// The ranks of this node.
+    /// Returns the ranks of this node.
     pub fn ranks_here(&self) -> impl Iterator<Item = Rank> + '_ {
         self.placement.ranks_on(self.here)
     }

@@ -1,8 +1,8 @@
-//! What the servers of several nodes ask of each other.
+//! Requests between the servers of several nodes.
 //!
-//! A server knows the processes of its node only. What it needs of others, it hands to its
-//! [`Peers`], with an [`Answer`] to fill in: whoever drives the daemon sends it there, and answers
-//! when all have come.
+//! A server has the data of its node's processes only. It passes a request for data of other nodes
+//! to its [`Peers`], together with an [`Answer`]. The owner of the server sends the request, and
+//! fills in the answer when all replies have arrived.
 
 use crate::{Name, Preput};
 use bincode::{Decode, Encode};
@@ -11,21 +11,21 @@ use std::sync::Arc;
 use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 
-/// Bytes or nothing; `None`: it can no longer come.
+/// Reply to a request; `None` if data can no longer arrive.
 type Reply = Option<Vec<u8>>;
 type Answering = Box<dyn FnOnce(Reply) + Send>;
 
-/// An answer that somebody waits for. Dropped without one, it says that there will be none.
+/// Answer to an open request; if it is dropped, the reply is `None`.
 pub struct Answer(Arc<Mutex<Option<Answering>>>);
 
 impl Answer {
-    /// An answer, and what takes it back if nobody shall wait for it any more.
+    /// Returns an answer, and a handle with which its server can end the request.
     pub fn new(answering: Answering) -> (Answer, Recall) {
         let slot = Arc::new(Mutex::new(Some(answering)));
         (Answer(slot.clone()), Recall(slot))
     }
 
-    /// Answers. Does nothing if the generation has ended meanwhile.
+    /// Replies with these bytes; no effect if the generation has ended meanwhile.
     pub fn give(self, bytes: Vec<u8>) {
         resolve(&self.0, Some(bytes));
     }
@@ -42,7 +42,7 @@ impl Drop for Answer {
 pub struct Recall(Arc<Mutex<Option<Answering>>>);
 
 impl Recall {
-    /// Answers that it will not come.
+    /// Ends the request without data.
     pub fn fail(self) {
         resolve(&self.0, None);
     }
@@ -59,61 +59,62 @@ fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
     }
 }
 
-/// Processes: each namespace once, with its ranks, all in order.
+/// Processes by namespace; each namespace occurs once, and all lists are sorted.
 pub type Members = Vec<(Name, Vec<Rank>)>;
 
-/// What processes do together that come to a fence.
+/// Purpose of a fence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 pub enum Purpose {
-    /// They wait for each other, and may exchange bytes (PMIx_Fence, PMI's barrier).
+    /// A barrier with optional data exchange (PMIx_Fence, PMI's barrier).
     Exchange,
-    /// Namespaces are connected (PMIx_Connect).
+    /// Connection of namespaces (PMIx_Connect).
     Connect,
-    /// They are not any more (PMIx_Disconnect).
+    /// Disconnection of namespaces (PMIx_Disconnect).
     Disconnect,
 }
 
-/// All ranks of this node have come to a fence.
+/// A fence that all participating ranks of this node have entered.
 pub struct Fence {
     pub purpose: Purpose,
-    /// Who takes part, of all nodes.
+    /// Participants on all nodes.
     pub members: Members,
-    /// How many of these members there were before for this: with them it tells which fence of
-    /// another node is the same.
+    /// Number of earlier fences with these members and this purpose.
+    ///
+    /// Together with them it identifies the fence on other nodes.
     pub number: u64,
-    /// What this node's ranks bring, for all others.
+    /// Data of this node's ranks for all others.
     pub bytes: Vec<u8>,
-    /// To be given the bytes of all nodes, this one's too, one after the other in any order.
+    /// Receives the data of all nodes, including this one, concatenated in any order.
     pub answer: Answer,
 }
 
-/// A rank of this node wants what another node's rank has put (PMIx_Get).
+/// Request of a rank for data that a rank of another node has put (PMIx_Get).
 pub struct Modex {
     pub generation: Name,
     pub rank: Rank,
-    /// To be given what that node's server says ([`crate::Server::modex`]).
+    /// Receives the reply of the other node's server ([`crate::Server::modex`]).
     pub answer: Answer,
 }
 
-/// A rank of this node wants processes started (PMIx_Spawn, PMI's `spawn`).
+/// Request of a rank to spawn processes (PMIx_Spawn, PMI's `spawn`).
 pub struct Spawn {
     pub generation: Name,
     pub rank: Rank,
-    /// Their ranks follow each other in the order of these.
+    /// Programs in the order of their ranks.
     pub programs: Vec<ChildProgram>,
     pub put: Preput,
-    /// To be given the name of their namespace.
+    /// Receives the name of the new namespace.
     pub answer: Answer,
 }
 
-/// Other nodes' servers. Is called by threads of the libraries and must not wait.
+/// Servers of other nodes; called by threads of the libraries, and must not block.
 pub trait Peers: Send + Sync {
     fn fence(&self, fence: Fence);
     fn modex(&self, modex: Modex);
     fn spawn(&self, spawn: Spawn);
 }
 
-/// There is no other node.
+/// Peers of a server without other nodes.
 pub struct Alone;
 
 impl Peers for Alone {
@@ -121,10 +122,10 @@ impl Peers for Alone {
         fence.answer.give(fence.bytes);
     }
 
-    /// What a rank of this node has put, its server knows without asking.
+    /// The server has all data that ranks of this node have put.
     fn modex(&self, _: Modex) {}
 
-    /// There is nobody who starts processes.
+    /// Spawning is not supported.
     fn spawn(&self, _: Spawn) {}
 }
 

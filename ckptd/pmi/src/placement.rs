@@ -1,22 +1,22 @@
-//! The host of each rank.
+//! Placement of ranks on hosts.
 
 use crate::Error;
 use crate::name::check_name;
 use understudy_numbers::Rank;
 
-/// Which rank is on which host.
+/// Placement of ranks on hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     hosts: Vec<String>,
-    /// For each rank, where in `hosts`.
+    /// Index in `hosts` of each rank's host.
     of_rank: Vec<usize>,
 }
 
 impl Placement {
-    /// Longest name of a host, in bytes (gethostname(2) gives no longer ones).
+    /// Longest name of a host, in bytes (the limit of gethostname(2)).
     pub const LONGEST_HOST: usize = 64;
 
-    /// Rank r is on `hosts[of_rank[r]]`.
+    /// Returns a placement of rank r on `hosts[of_rank[r]]`.
     ///
     /// # Errors
     /// [`Error::BadName`] of a host, [`Error::BadPlacement`].
@@ -31,10 +31,10 @@ impl Placement {
         Ok(Placement { hosts, of_rank })
     }
 
-    /// All `size` ranks on one host.
+    /// Returns a placement of all `size` ranks on one host.
     ///
     /// # Errors
-    /// Like [`Placement::new`].
+    /// Errors of [`Placement::new`].
     pub fn on_one(host: &str, size: u32) -> Result<Placement, Error> {
         Placement::new(vec![host.to_owned()], vec![0; size as usize])
     }
@@ -47,19 +47,19 @@ impl Placement {
         &self.hosts
     }
 
-    /// Every rank with the number of its host.
+    /// Returns every rank with the index of its host.
     pub fn ranks(&self) -> impl Iterator<Item = (Rank, usize)> + '_ {
         (0..).map(Rank).zip(self.of_rank.iter().copied())
     }
 
-    /// The ranks of a host, in order.
+    /// Returns the ranks of a host, in order.
     pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = Rank> + '_ {
         self.ranks()
             .filter(move |&(_, of)| of == host)
             .map(|(rank, _)| rank)
     }
 
-    /// The hosts that have ranks.
+    /// Returns the hosts that have ranks.
     fn used(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.hosts.len()).filter(|&host| self.of_rank.contains(&host))
     }
@@ -68,13 +68,13 @@ impl Placement {
         self.used().count()
     }
 
-    /// `a,b`, as PMIx takes it (PMIX_NODE_MAP).
+    /// Returns the hosts in the format of PMIX_NODE_MAP, such as `a,b`.
     pub fn node_map(&self) -> String {
         let names: Vec<&str> = self.used().map(|host| self.hosts[host].as_str()).collect();
         format!("raw:{}", names.join(","))
     }
 
-    /// `0,1;2,3`: the ranks of each host (PMIX_PROC_MAP).
+    /// Returns the ranks of each host in the format of PMIX_PROC_MAP, such as `0,1;2,3`.
     pub fn process_map(&self) -> String {
         let lists: Vec<String> = self
             .used()
@@ -83,8 +83,10 @@ impl Placement {
         format!("raw:{}", lists.join(";"))
     }
 
-    /// `(vector,(0,2,3))`: blocks of first host, hosts, and ranks of each (PMI-1's
-    /// PMI_process_mapping).
+    /// Returns the placement in the format of PMI-1's PMI_process_mapping.
+    ///
+    /// In `(vector,(0,2,3))`, each block has the first host, the number of hosts, and the number of
+    /// ranks on each.
     pub fn process_mapping(&self) -> String {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
         for run in self.of_rank.chunk_by(|a, b| a == b) {
@@ -103,7 +105,7 @@ impl Placement {
     }
 }
 
-/// `0,2,4`.
+/// Returns a comma-separated list of ranks, such as `0,2,4`.
 pub fn listed(ranks: impl Iterator<Item = Rank>) -> String {
     ranks
         .map(|rank| rank.to_string())

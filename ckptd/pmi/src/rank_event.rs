@@ -1,9 +1,9 @@
-//! What the servers report of ranks.
+//! Events of ranks that the servers report.
 
 use crate::Name;
 use understudy_numbers::Rank;
 
-/// What a rank has done.
+/// An action of a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RankEvent {
     pub generation: Name,
@@ -13,10 +13,10 @@ pub struct RankEvent {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RankAction {
-    /// It has begun MPI_Init.
+    /// The rank has begun MPI_Init.
     Connected,
-    /// It is at the end of MPI_Finalize.
+    /// The rank is at the end of MPI_Finalize.
     Finalized,
-    /// It has called MPI_Abort: the whole job shall end.
+    /// The rank has called MPI_Abort: the whole job must end.
     Abort { status: i32, message: String },
 }

@@ -1,4 +1,4 @@
-//! One server for either kind of MPI library.
+//! A server for both kinds of MPI libraries.
 
 use crate::pmi1::Pmi1Server;
 use crate::pmix::{PmixServer, PmixSettings};
@@ -17,7 +17,7 @@ use understudy_numbers::Rank;
 /// Inputs of a server.
 pub struct ServerSettings {
     pub mpi: Mpi,
-    /// A directory of this user alone (0700), for session directories.
+    /// Directory for session directories that only this user can access (0700).
     pub directory: PathBuf,
     /// The name of this node in placements.
     pub host: String,
@@ -58,10 +58,10 @@ enum Protocol {
 }
 
 impl Server {
-    /// Starts the server that fits the MPI library. The channel reports what ranks do.
+    /// Starts the server that fits the MPI library; the channel reports events of ranks.
     ///
     /// # Errors
-    /// Those of [`PmixServer::start`] and [`Pmi1Server::start`].
+    /// Errors of [`PmixServer::start`] and [`Pmi1Server::start`].
     pub fn start(settings: &ServerSettings) -> Result<(Server, Receiver<RankEvent>), Error> {
         let (protocol, events) = match settings.mpi.kind {
             Kind::OpenMpi => {
@@ -87,13 +87,13 @@ impl Server {
         Ok((server, events))
     }
 
-    /// Registers a generation, whose ranks may start from now on.
+    /// Registers a generation; its ranks may start from now on.
     ///
     /// The server makes the directory `segments`, in which the ranks share memory, and removes it
     /// at the end of the generation.
     ///
     /// # Errors
-    /// Those of [`PmixServer::begin`], [`Pmi1Server::begin`] and mkdir(2).
+    /// Errors of [`PmixServer::begin`], [`Pmi1Server::begin`] and mkdir(2).
     pub fn begin(&self, generation: &Namespace, segments: &Path) -> Result<(), Error> {
         match &self.protocol {
             Protocol::Pmix(server) => server.begin(generation)?,
@@ -111,10 +111,10 @@ impl Server {
             })
     }
 
-    /// Returns what makes a process this rank, which is on this node.
+    /// Returns the variables and descriptor that make a process this rank of this node.
     ///
     /// # Errors
-    /// Those of [`PmixServer::environment`] and [`Pmi1Server::identity`]; [`Error::Unknown`].
+    /// Errors of [`PmixServer::environment`] and [`Pmi1Server::identity`]; [`Error::Unknown`].
     pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
         let unknown = || Error::Unknown(generation.to_string());
         let segments = self.segments.lock().get(generation).cloned();
@@ -135,7 +135,7 @@ impl Server {
                 identity
             }
         };
-        // UCX serves either.
+        // UCX is used with both protocols.
         let segments = segments.ok_or_else(unknown)?;
         identity
             .defaults
@@ -144,10 +144,10 @@ impl Server {
     }
 
     fn defaults_of_open_mpi(&self, segments: &Path) -> Vec<(OsString, OsString)> {
-        // Data about a job comes over the socket, not by files of libpmix in shared memory.
+        // Data about a job are sent over the socket, not through files of libpmix in shared memory.
         let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
-        // The default directories would keep segments of killed ranks. 4.x calls the first
-        // component "vader".
+        // Segments of killed ranks would stay in the default directories. 4.x has the first
+        // component under the name "vader".
         for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
             let name = format!("OMPI_MCA_{name}_backing_directory");
             defaults.push((name.into(), segments.into()));
@@ -166,7 +166,7 @@ impl Server {
         matches!(self.protocol, Protocol::Pmix(_))
     }
 
-    /// Requests the data that a rank of this node has put for ranks of other nodes.
+    /// Requests data that a rank of this node has put for other nodes.
     ///
     /// It answers a [`crate::Modex`] of another node. Any thread may call `then`, with `None` if
     /// there is no such data. Ranks with PMI-1 never request any.
@@ -201,7 +201,7 @@ impl Server {
             Protocol::Pmi1(server) => server.end(generation)?,
         }
         let segments = self.segments.lock().remove(generation);
-        // Without the lock: the removal takes time.
+        // The lock is not held, because the removal takes time.
         if let Some(segments) = segments {
             let _ = std::fs::remove_dir_all(segments);
         }

@@ -6,7 +6,7 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber};
 /// An output of the state machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Sends an order to the nodes that it is about.
+    /// Sends an order to the nodes that execute it.
     Order(JobOrder<Beginning>),
     /// Prints a message.
     Say(String),
@@ -25,7 +25,7 @@ impl Action {
         Action::Order(JobOrder::Guardian { rank, message })
     }
 
-    /// Starts a process of the program at a guardian; `anew` if not for the first time.
+    /// Starts a process at a guardian; `anew` unless it is the first start.
     pub fn start(number: ProcessNumber, at: Guardian, anew: bool) -> Action {
         Action::to_guardian(at, ToGuardian::Start { number, anew })
     }
@@ -35,7 +35,7 @@ impl Action {
         Action::to_guardian(at, ToGuardian::Kill { number })
     }
 
-    /// Ends a guardian with this status.
+    /// Makes a guardian exit with this status.
     pub fn leave(at: Guardian, status: i32) -> Action {
         Action::to_guardian(at, ToGuardian::Leave { status })
     }
@@ -50,7 +50,7 @@ impl Action {
         Action::Order(JobOrder::End { is_good })
     }
 
-    /// Admits a process, or none at the end of the job.
+    /// Admits a process; the generation is `None` at the end of the job.
     pub fn admit(number: ProcessNumber, generation: Option<Generation>) -> Action {
         Action::Order(JobOrder::Admit { number, generation })
     }

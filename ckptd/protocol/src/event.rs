@@ -5,31 +5,31 @@ use std::time::Duration;
 use understudy_messages::ToManager;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
-/// Where guardians are, and where what their processes have handed over stays.
+/// A node: the place of guardians and of the replica stores of their processes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Node(pub u32);
 
-/// Nodes that fail as a whole, a rack, say (UNDERSTUDY_DOMAIN).
+/// A failure domain: nodes that fail together, such as a rack (UNDERSTUDY_DOMAIN).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Domain(pub u32);
 
-/// How a process has ended.
+/// Reason for the end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// It has ended itself, with this status.
+    /// The process has exited with this status.
     Exit(i32),
-    /// A signal has ended it.
+    /// The process was killed by this signal.
     Signal(i32),
-    /// A signal has ended it that the launcher has sent to it.
+    /// The process was killed by a signal that the launcher has sent.
     Asked(i32),
-    /// The kernel has killed it for want of memory.
+    /// The process was killed by the kernel because memory was exhausted.
     ///
-    /// A replacement would not have that memory either.
+    /// A replacement would exhaust the memory as well.
     Memory,
 }
 
 impl Ending {
-    /// As a shell tells it.
+    /// Returns the exit status as a shell reports it.
     pub fn status(self) -> i32 {
         match self {
             Ending::Exit(status) => status,
@@ -39,54 +39,65 @@ impl Ending {
     }
 }
 
-/// What is left of a process that another manager has known, which has died.
+/// State that survives the death of a manager, for one process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Known {
-    /// The generation that it was told last; its own, if it has been in one.
+    /// Last generation of which the process was notified; its own if it was in one.
     pub generation: Generation,
-    /// It has used MPI.
+    /// True if the process has used MPI.
     pub is_heard: bool,
-    /// It has been in a generation that has begun, or has inherited.
+    /// True if the process was in a generation or has adopted a replica store.
+    ///
+    /// The generation must have begun.
     pub has_played: bool,
-    /// It has gone on with the program in one.
+    /// True if the process has continued the program in such a generation.
     pub has_part: bool,
-    /// Somebody had, when its generation began.
+    /// True if any process had continued the program when this process's generation began.
     pub is_protected: bool,
-    /// It may have been told that all workers are at their end.
+    /// True if the process may have been notified that all workers are in `MPI_Finalize`.
     pub has_ended: bool,
-    /// The worker whose copies it has handed over, or inherited.
+    /// Worker whose replicas are in the process's replica store.
     pub keeps: Option<Worker>,
-    /// It has inherited what this one had handed over.
+    /// Process from which this process has adopted a replica store.
     pub heir_of: Option<ProcessNumber>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A guardian has come, on this node, and has told all that it knows ([`Event::Known`]).
+    /// A guardian of this node has joined; all its processes were reported ([`Event::Known`]).
     Came(Guardian, Node),
-    /// A guardian has died, and its processes with it.
+    /// A guardian has died with its processes.
     Gone(Guardian),
-    /// Before the guardian comes: a process that it has started for another manager. If that has
-    /// ended, this is told when all guardians have come.
+    /// A process that a guardian has started for an earlier manager.
+    ///
+    /// Reported before the guardian joins. If the process has ended, [`Event::Ended`] follows when
+    /// all guardians have joined.
     Known(ProcessNumber, Guardian, Known),
-    /// A node belongs to a domain; one of which this is never said is a domain of its own.
+    /// A node belongs to a failure domain.
+    ///
+    /// Without this event a node is a domain of its own.
     Belongs(Node, Domain),
-    /// A node is lost after this time of silence, with all that was there.
+    /// A node is lost, with all its processes and files, after this time of silence.
     Lost(Node, Duration),
-    /// A process uses MPI: its program does, or the next one of its script.
+    /// A process, or the next program of its script, has begun to use MPI.
     Called(ProcessNumber),
-    /// A message of a process. The job has no use for those about spawned processes and boards.
+    /// A message of a process.
+    ///
+    /// Messages about spawned processes and boards have no effect on the job.
     Message(ProcessNumber, ToManager),
-    /// A process has ended. Before the first has been started, one that has been asked to end
+    /// A process has ended.
+    ///
+    /// Before the first process was started, a process that was killed by the launcher's signal
     /// stands for its guardian.
     Ended(ProcessNumber, Ending),
-    /// The output of a process that has ended has come to its end: so many bytes, to standard
-    /// output.
+    /// The output of a process has ended after this number of bytes on standard output.
     Closed(ProcessNumber, u64),
-    /// The MPI library of a process has given up in this generation, as it may when another process
-    /// dies. (A program's own abort is [`ToManager::Abort`].)
+    /// The MPI library of a process has aborted in this generation.
+    ///
+    /// Libraries may do so when another process dies. A program's own abort is
+    /// [`ToManager::Abort`].
     Broke(ProcessNumber, Generation),
-    /// The job cannot go on, and is to end with this status.
+    /// The job cannot continue and ends with this status.
     Abort(i32),
     Tick,
 }

@@ -18,34 +18,34 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
-/// How long the guardians may take to come, from the start of the manager.
+/// Time limit for the guardians to join, from the start of the manager.
 pub const GATHERING: Duration = Duration::from_secs(120);
-/// How many generations in a row may end before anybody could go on in one.
+/// Limit of successive generations in which no process resumes the program.
 const FRUITLESS: u32 = 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Gathering,
-    /// Processes leave the last generation.
+    /// Processes leave the MPI library of the last generation.
     Meeting,
     /// A generation has begun.
     Running,
-    /// All processes are killed, to start from the beginning.
+    /// All processes are killed and will be started from the beginning.
     Restarting,
-    /// The end has come; those that still run at the deadline are killed.
+    /// The job ends; processes that still run at the deadline are killed.
     Ending {
         deadline: Option<Duration>,
     },
-    /// Guardians have been told to leave.
+    /// Guardians were sent [`ToGuardian::Leave`](understudy_messages::ToGuardian::Leave).
     Over,
 }
 
-/// Which spares should take parts: asked once for each generation.
+/// Request for placement hints, sent once in each generation.
 #[derive(Debug, Default)]
 struct Question {
     is_asked: bool,
     is_answered: bool,
-    /// In the order in which they were told.
+    /// Spares that should take over, in the order of the messages.
     wishes: Vec<ProcessNumber>,
 }
 
@@ -54,46 +54,50 @@ pub struct Job {
     workers: u32,
     spares: u32,
     guardians: BTreeSet<Guardian>,
-    /// Guardians that have died before all had come.
+    /// Guardians that died before all guardians had joined.
     absent: BTreeSet<Guardian>,
-    /// Where each is, or was.
+    /// Node of each guardian, also of dead ones.
     nodes: BTreeMap<Guardian, Node>,
     domains: Domains,
-    /// What another manager has known, until all guardians have come.
+    /// Processes that were started for an earlier manager, until all guardians have joined.
     known: BTreeMap<ProcessNumber, (Guardian, Known)>,
-    /// There has been another manager.
+    /// True if this manager follows another one.
     is_again: bool,
     members: BTreeMap<ProcessNumber, Member>,
     living: BTreeSet<ProcessNumber>,
-    /// Living ones that are not ready for the generation.
+    /// Living processes that are not ready for the generation.
     unready: BTreeSet<ProcessNumber>,
-    /// Of these something will come yet.
+    /// Processes that have not exited, or whose output has not ended.
     open: BTreeSet<ProcessNumber>,
-    /// Living ones that are in MPI_Finalize, and need the others no more.
+    /// Living processes that are in `MPI_Finalize`.
     at_end: BTreeSet<ProcessNumber>,
-    /// By worker, who has died since the last generation began and has left its copies.
+    /// Dead process that has left a replica store, by worker, since the last generation began.
     legacies: BTreeMap<Worker, ProcessNumber>,
-    /// Who has died, of those that were in a generation, since anybody could go on.
+    /// Processes of a generation that have died since any process last resumed the program.
     fallen: BTreeSet<ProcessNumber>,
     question: Question,
-    /// Who has which rank in the last generation; another manager does not know it.
+    /// Process of each rank in the last generation; empty after a change of the manager.
     ranks: Vec<ProcessNumber>,
-    /// New spares are started in place of dead ones without anybody asking.
+    /// True if dead spares are replaced without a request.
     replenishes: bool,
-    /// Living processes of each guardian that has any.
+    /// Number of living processes of each guardian that has had any.
     load: BTreeMap<Guardian, u32>,
-    /// The number of the next process.
+    /// Number of the next process.
     next: u32,
     generation: Generation,
     phase: Phase,
-    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it
-    /// after a death.
+    /// True if the job recovers from a failure instead of restarting.
+    ///
+    /// A checkpoint exists, or the program runs unprotected and its processes end the job after a
+    /// failure.
     is_protected: bool,
     futile: u32,
     fruitless: u32,
     stillborn: u32,
     restarts: u32,
-    /// A new spare has died on its way: no other is started.
+    /// True if a new spare has died before it was ready.
+    ///
+    /// No further spare is started.
     has_failed_to_replenish: bool,
     /// Time of the first failure since the program last ran.
     failed_at: Option<Duration>,
@@ -101,19 +105,19 @@ pub struct Job {
     ///
     /// Earlier than `now` if the detection took time.
     happened_at: Duration,
-    /// Until when to wait for the death for which MPI libraries have given up.
+    /// Time limit for the failure because of which MPI libraries have aborted.
     broken_deadline: Option<Duration>,
-    /// Who has ended by itself without MPI_Finalize, and had been in a generation.
+    /// Process that has exited without `MPI_Finalize`, and whether it was in a generation.
     leaver: Option<(ProcessNumber, bool)>,
     status: i32,
-    /// Whose process has ended the job so.
+    /// Guardian of the process whose status is the job's.
     culprit: Option<Guardian>,
     now: Duration,
     actions: Vec<Action>,
 }
 
 impl Job {
-    /// A job whose guardians, one for each worker and spare, are still to come.
+    /// Returns a job whose guardians, one for each worker and spare, have not joined yet.
     pub fn new(workers: u32, spares: u32) -> Job {
         Job {
             workers,
@@ -155,12 +159,14 @@ impl Job {
         }
     }
 
-    /// The job has had another manager, which has died. To be said before its guardians come.
+    /// Records that this manager follows one that has died.
+    ///
+    /// Must be called before the guardians join.
     pub fn note_other_manager(&mut self) {
         self.is_again = true;
     }
 
-    /// The same; new spares are started in place of those that have died unused.
+    /// Sets whether spares that have died unused are replaced by new ones.
     #[must_use]
     pub fn replenishing(self, replenishes: bool) -> Job {
         Job {
@@ -169,7 +175,7 @@ impl Job {
         }
     }
 
-    /// What an event leads to; `now` never goes back.
+    /// Handles an event and returns the resulting actions; `now` never decreases.
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
         (self.now, self.happened_at) = (now, now);
         match event {
@@ -193,22 +199,22 @@ impl Job {
         std::mem::take(&mut self.actions)
     }
 
-    /// The generation that has begun, or is to.
+    /// Returns the generation that has begun or was announced last.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Nothing is left to be done.
+    /// True if the guardians were sent their exit status.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// The job's exit status, so far.
+    /// Returns the job's exit status as known so far.
     pub fn status(&self) -> i32 {
         self.status
     }
 
-    /// When [`Event::Tick`] is wanted.
+    /// Returns the time at which [`Event::Tick`] must be sent.
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
             Phase::Ending { deadline } => deadline,
@@ -222,7 +228,7 @@ impl Job {
         self.phase == Phase::Meeting
     }
 
-    /// Processes end, and nobody takes their places.
+    /// True if processes end and are not replaced.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. } | Phase::Over)
     }
@@ -236,7 +242,7 @@ impl Job {
         self.guardians.insert(guardian);
         self.start_if_all_are_there();
         if self.phase == Phase::Over {
-            // The others may have come to nothing without it.
+            // The job may have ended while this guardian had not joined.
             let (at, status) = (guardian, self.status);
             self.actions.push(Action::leave(at, status));
         }
@@ -255,7 +261,9 @@ impl Job {
         }
     }
 
-    /// Starts every process, each at the guardian of its number; if one has gone, at another.
+    /// Starts every process, each at the guardian of its number.
+    ///
+    /// If the guardian has died, another guardian starts the process.
     fn start_all(&mut self) {
         self.members.clear();
         self.legacies.clear();
@@ -273,8 +281,10 @@ impl Job {
         self.start(number, home);
     }
 
-    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of
-    /// its node, if any is left there, or of a domain of which nothing has been lost.
+    /// Starts a process at this guardian, or at the guardian with the fewest processes.
+    ///
+    /// Another guardian is chosen if this one has died or already has a process: one of the same
+    /// node, or, if none is left there, one of a failure domain without lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {
@@ -317,7 +327,7 @@ impl Job {
             self.phase == Phase::Running,
             self.is_meeting(),
         );
-        // Who is killed to start from the beginning has nothing more to say.
+        // A process that is killed for a restart from the beginning has no influence any more.
         let Some(member) = self
             .members
             .get_mut(&number)
@@ -363,7 +373,7 @@ impl Job {
             {
                 self.failed()
             }
-            // It waits for a start from the beginning, and others have gone on.
+            // The process waits for a restart from the beginning, but other processes have resumed.
             ToManager::Failed { generation: of } if of == generation && is_meeting => {
                 let at = member.at;
                 self.actions.push(Action::kill(number, at));
@@ -373,7 +383,7 @@ impl Job {
                 let at = member.at;
                 self.abort(status, at);
             }
-            // The launcher handles these.
+            // The node's manager handles these messages.
             ToManager::Spawns { .. }
             | ToManager::Captured { .. }
             | ToManager::Settled { .. }
@@ -382,7 +392,7 @@ impl Job {
         }
     }
 
-    /// Starts processes where too few are left: at guardians of the dead that have none.
+    /// Starts processes until there are enough, at guardians of dead processes if possible.
     fn start_missing(&mut self) {
         self.start_heirs();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
@@ -395,7 +405,7 @@ impl Job {
         }
     }
 
-    /// The next generation is to be.
+    /// Announces the next generation.
     fn renew(&mut self) {
         self.start_missing();
         self.generation = self.generation.next();
@@ -403,7 +413,7 @@ impl Job {
         let failed_at = self.failed_at.unwrap_or(self.happened_at);
         self.failed_at = Some(failed_at.min(self.happened_at));
         self.question = Question::default();
-        // Spares need not say again that they are ready.
+        // Spares do not report again that they are ready.
         let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
         self.unready = self
             .living
@@ -415,7 +425,7 @@ impl Job {
         self.actions.push(Action::announce(self.generation));
     }
 
-    /// What has become possible.
+    /// Performs the transition that the current phase allows.
     fn go_on(&mut self) {
         match self.phase {
             Phase::Restarting => self.restart_if_all_are_over(),
@@ -432,7 +442,7 @@ impl Job {
 
     fn begin_if_ready(&mut self) {
         if self.open.is_empty() && !self.members.values().any(Member::is_heard) {
-            // None of them has used MPI.
+            // No process has used MPI.
             return self.end_with(0, None);
         }
         let ready = self.living.len() - self.unready.len();
@@ -444,7 +454,7 @@ impl Job {
         {
             return;
         }
-        // Who has got copies of its own since cannot be an heir.
+        // A process that has a replica store by now cannot adopt another one.
         self.start_heirs();
         let is_first = !self.is_protected && !self.has_begun();
         if self.awaits_heirs() || (!is_first && self.awaits_wishes()) {
@@ -465,14 +475,14 @@ impl Job {
         }
         self.bequeath(&ranks);
         self.ranks.clone_from(&ranks);
-        // What the dead have left has been seen to.
+        // Dead processes have no further effect.
         let open = &self.open;
         self.members.retain(|number, _| open.contains(number));
         self.stillborn = 0;
         self.broken_deadline = None;
         self.phase = Phase::Running;
         if is_first {
-            // A failure before belongs to another start, or to another program of a script.
+            // An earlier failure belongs to another start, or to another program of a script.
             self.failed_at = None;
         }
         let generation = self.generation;

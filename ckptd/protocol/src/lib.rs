@@ -1,25 +1,27 @@
-//! What a job's process manager decides: a state machine with events in and actions out.
+//! Decisions of a job's process manager: a state machine with events in and actions out.
 //!
 //! ```text
-//!   start:  W + S guardians; each starts a process of the program; all say Ready(0)
-//!   begin:  a generation of W processes is made known to their MPI; each gets its rank; the others, the spares, wait
-//!   death:  generation + 1 is announced; who is inside MPI is interrupted, and says Ready again
-//!           (a spare comes in for each of the dead; a new process is started if there would be less than W)
-//!   end:    W workers say AtEnd; all are told End; from then on only exit statuses count
+//!   start:    W + S guardians join; each starts one process; all processes report Ready(0)
+//!   begin:    a generation of W processes begins: the manager registers the ranks with the MPI
+//!             library's server and gives each process its rank; the S spares wait
+//!   failure:  generation + 1 is announced; processes inside MPI are interrupted and report Ready
+//!             again; a spare replaces each dead process; a new process is started if there
+//!             would be fewer than W
+//!   end:      W workers report AtEnd; End is sent to all; from then on only exit statuses count
 //! ```
 //!
-//! What a dead process has handed over, only a process of its node can inherit: one is started
+//! Only a process of the same node can adopt the replica store of a dead process. One is started
 //! there if there is none.
 //!
-//! A manager that dies is followed by another one, which learns from the guardians what there is,
-//! and begins the next generation.
+//! A manager that dies is followed by another one. The guardians report their processes to the new
+//! manager, which begins the next generation.
 //!
-//! Whatever dies, and whenever, the next generation is the answer. The job ends early if the
-//! program does (a process exits by itself before the end, or asks for an abort), or if nobody is
-//! left who knows the job, and no copies.
+//! Every failure, at any time, is answered by the next generation. The job ends early if the
+//! program does (a process exits by itself before the end, or calls MPI_Abort), or if neither a
+//! process that was in a generation nor a replica store is left.
 //!
-//! There are no sockets here, no clock, no MPI: time is passed in, and `tests/simulator` plays all
-//! the rest.
+//! The crate uses no sockets, no clock and no MPI: time is passed in, and `tests/simulator`
+//! simulates everything else.
 #![forbid(unsafe_code)]
 
 mod action;

@@ -1,4 +1,4 @@
-//! A process of the program, as the manager knows it.
+//! State of one process of the program.
 
 use crate::{Ending, Known};
 use understudy_numbers::{Generation, Guardian, Worker};
@@ -6,24 +6,26 @@ use understudy_numbers::{Generation, Guardian, Worker};
 #[derive(Debug)]
 pub struct Member {
     pub at: Guardian,
-    /// The last generation that it was ready for.
+    /// Last generation for which the process was ready.
     pub ready: Option<Generation>,
-    /// It has been in a generation that has begun; before that it is a spare.
+    /// True if the process was in a generation that has begun.
+    ///
+    /// Before that the process is a spare.
     pub has_played: bool,
-    /// It has played a worker.
+    /// True if the process has run a worker.
     pub has_part: bool,
-    /// Its MPI library has given up.
+    /// True if the process's MPI library has aborted.
     pub is_broken: bool,
-    /// It was started in place of a spare that was used up.
+    /// True if the process was started in place of a spare that was used up.
     pub is_replacement: bool,
-    /// How often it was started again before anybody had heard of it.
+    /// Number of times that the process was started again before it used MPI.
     pub revivals: u32,
-    /// The worker whose copies it has handed over.
+    /// Worker whose replicas are in the replica store of the process.
     pub keeps: Option<Worker>,
-    /// It can be asked which spares should take parts.
+    /// True if the process can give placement hints.
     pub can_choose: bool,
     pub ending: Option<Ending>,
-    /// Whether anything came by its standard output, once that has ended.
+    /// True if the process has printed to standard output; `None` until its output has ended.
     pub has_printed: Option<bool>,
 }
 
@@ -44,7 +46,7 @@ impl Member {
         }
     }
 
-    /// One that another manager has known.
+    /// Returns the state of a process that was started for an earlier manager.
     pub fn known(at: Guardian, known: &Known) -> Member {
         Member {
             ready: known.is_heard.then_some(known.generation),
@@ -55,7 +57,7 @@ impl Member {
         }
     }
 
-    /// The same when the next program of a script begins.
+    /// Returns the state with which the process begins the next program of a script.
     pub fn anew(&self) -> Member {
         Member {
             ending: self.ending,
@@ -68,22 +70,22 @@ impl Member {
         self.ending.is_none()
     }
 
-    /// It has used MPI.
+    /// True if the process has used MPI.
     pub fn is_heard(&self) -> bool {
         self.ready.is_some()
     }
 
-    /// A signal has ended it.
+    /// True if the process was killed by a signal.
     pub fn is_killed(&self) -> bool {
         matches!(self.ending, Some(Ending::Signal(_)))
     }
 
-    /// It waits until it is needed.
+    /// True if the process is an idle spare.
     pub fn is_spare(&self) -> bool {
         !self.has_played && self.is_heard() && self.lives()
     }
 
-    /// Nothing of it will come any more.
+    /// True if the process has exited and its output has ended.
     pub fn is_over(&self) -> bool {
         self.ending.is_some() && self.has_printed.is_some()
     }

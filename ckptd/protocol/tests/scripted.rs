@@ -1,4 +1,4 @@
-//! The protocol with events in a given order.
+//! Tests of the protocol with events in a fixed order.
 
 use std::time::Duration;
 use understudy_protocol::{
@@ -116,7 +116,7 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
     );
 }
 
-/// As MPI libraries do that are connected to a dead process over TCP.
+/// MPI libraries that are connected to a dead process over TCP abort in this way.
 #[test]
 fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_death() {
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
@@ -151,7 +151,7 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     assert!(told.contains(&Action::announce(Generation(2))), "{told:?}");
 }
 
-/// Four workers on two nodes, and a spare on each.
+/// Returns a job of four workers and two spares on two nodes, which has begun.
 fn begun() -> Job {
     let mut job = Job::new(4, 2);
     let now = Duration::ZERO;
@@ -174,8 +174,7 @@ fn begun() -> Job {
     job
 }
 
-/// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks
-/// of that are.
+/// Kills a process, makes `others` ready, and returns the ranks of the next generation.
 fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -> Vec<u32> {
     let now = Duration::ZERO;
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
@@ -201,14 +200,15 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -
 fn a_spare_of_the_same_node_comes_first() {
     assert_eq!(ranks_after(&mut begun(), 2, &[0, 1, 3], &[]), [0, 1, 4, 3]);
     assert_eq!(ranks_after(&mut begun(), 3, &[0, 1, 2], &[]), [0, 1, 2, 5]);
-    // Nobody else waits on that node.
+    // No other spare is left on that node.
     let mut job = begun();
     ranks_after(&mut job, 3, &[0, 1, 2], &[]);
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
 }
 
-/// Begins a job whose processes are on these nodes; those of even numbers are one rack, and the
-/// others another one.
+/// Begins a job whose processes are on these nodes.
+///
+/// The nodes with even numbers are one rack, and the others are a second one.
 fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
     let mut job = Job::new(workers, nodes.len() as u32 - workers);
     let mut each = |event: &dyn Fn(u32) -> Event| {
@@ -234,7 +234,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     assert!(told.iter().any(begins), "{told:?}");
     // The other spare is better than none.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
-    // Without spares a new process is started outside of that domain.
+    // Without spares a new process is started outside of the rack.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
     let told = job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
     let starts = |action: &Action| {
@@ -264,7 +264,7 @@ fn time_since_a_failure_includes_detection() {
     };
     let lost = since_failure(&mut job, 10, 1, [1, 2]);
     assert_eq!(lost, Some(Some(seconds(6))));
-    // A further failure before the program runs belongs to the same outage.
+    // A further failure before the program resumes belongs to the same recovery.
     let said = |number, what| Event::Message(ProcessNumber(number), what);
     let failed = |of| {
         said(
@@ -331,7 +331,7 @@ fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
         ranks_after(&mut asking(), 2, &[0, 1, 3], &wished),
         [0, 1, 5, 3]
     );
-    // The answer is waited for.
+    // Without an answer the generation does not begin.
     assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &[]), []);
     let mut job = asking();
     job.handle(
@@ -360,11 +360,11 @@ fn the_death_of_a_spare_disturbs_nobody() {
     else {
         panic!("{died:?}");
     };
-    // One that waits already is there for a worker that dies meanwhile.
+    // Another idle spare can replace a worker that dies meanwhile.
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &[]), [0, 1, 5, 3]);
 }
 
-/// A restart from disk has failed for one worker when another one had gone on already, and died.
+/// A restart from disk has failed for one worker; another one had resumed and died.
 #[test]
 fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced() {
     let (mut job, now) = (begun(), Duration::ZERO);
@@ -372,7 +372,7 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
     let failed = failed_in(1, Generation(1));
     let (number, at) = (ProcessNumber(1), Guardian(1));
     assert_eq!(job.handle(now, failed), [Action::kill(number, at)]);
-    // Nobody has gone on yet.
+    // No process has resumed yet.
     let mut job = Job::new(2, 0);
     (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
     (0..2).for_each(|it| drop(job.handle(now, ready(it, Generation(0)))));
@@ -389,7 +389,7 @@ fn a_launcher_that_ends_a_spare_ends_the_job() {
     assert_eq!(told, [Action::end(false)]);
 }
 
-/// It is not taken for the next program of a script.
+/// The spare does not count as the next program of a script.
 #[test]
 fn a_new_spare_that_comes_after_the_end_is_let_go() {
     let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
@@ -407,7 +407,7 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
     assert_eq!(told, [admitted, Action::end(true)]);
 }
 
-/// It may have died before it could say anything.
+/// The guardian may have died before it could send a message.
 #[test]
 fn a_guardian_that_does_not_come_ends_the_job_and_one_that_comes_late_leaves() {
     let mut job = Job::new(2, 0);

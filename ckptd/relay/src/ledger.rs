@@ -1,4 +1,4 @@
-//! The ledger file: layout, creation by the relay, mapping by everyone.
+//! The ledger file: its layout, creation and mapping.
 #![allow(unsafe_code)]
 
 use super::note::NoteCell;
@@ -17,65 +17,66 @@ use understudy_formats::private::open_own;
 /// First eight bytes of a ledger that is ready; zero before.
 pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
 
-/// Bump rule: any change to the layout or to the meaning of a field of [`Ledger`] or
-/// [`StreamCell`], or to the protocol in the module's documentation, is a new version. Nobody reads
-/// another one.
+/// Version of the ledger.
+///
+/// Any change to the layout or to the meaning of a field of [`Ledger`] or [`StreamCell`], or to the
+/// protocol in the documentation of the crate, requires a new version. Other versions are refused.
 pub const LEDGER_VERSION: u32 = 6;
 
 /// Length of the file: one page.
 pub const LEDGER_LEN: usize = 4096;
 
-/// Where a stream stands.
+/// State of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StreamState {
     /// The relay was started without this stream.
     Absent = 0,
     Open = 1,
-    /// Every writer is gone and every byte is forwarded.
+    /// All writers have closed the stream, and every byte is forwarded.
     Ended = 2,
 }
 
-/// How far the rank is.
+/// Progress of the rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RankStage {
     Starting = 0,
-    /// Inside of `MPI_Init`, where it waits for every other rank.
+    /// The rank is inside `MPI_Init`, where it waits for all other ranks.
     Initialising = 1,
-    /// Past it: from here on its death is noticed by the others.
+    /// The rank has left `MPI_Init`: from now on the other ranks notice its death.
     Running = 2,
 }
 
-/// The books of one stream. "Rank" and "relay" say who writes a field.
+/// Counters of one stream; "Rank" and "Relay" name the writer of a field.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct StreamCell {
-    /// Relay: odd around `read(2)` and the changes to `raw_read`, `place` and `command` it entails.
+    /// Relay: odd during `read(2)` and the resulting changes to `raw_read`, `place`, `command`.
     pub(super) seq: AtomicU32,
     /// A [`StreamState`], set by the relay.
     pub(super) state: AtomicU32,
-    /// Relay: bytes read from the pipe.
+    /// Relay: number of bytes that were read from the pipe.
     pub(super) raw_read: AtomicU64,
-    /// Relay: place of the next byte to be read.
+    /// Relay: position of the next byte to be read.
     pub(super) place: PositionCell,
-    /// Relay: the place behind the last byte that was new when it was forwarded.
+    /// Relay: position behind the last byte that was new when it was forwarded.
     pub(super) high_water: PositionCell,
-    /// Relay: bytes read that are dealt with, be it forwarded, dropped or lost.
+    /// Relay: number of bytes that were read and forwarded, dropped or lost.
     pub(super) settled: AtomicU64,
-    /// Relay: repeated bytes dropped.
+    /// Relay: number of repeated bytes that were dropped.
     pub(super) dropped: AtomicU64,
-    /// Relay: bytes the real descriptor refused.
+    /// Relay: number of bytes that the real descriptor refused.
     pub(super) lost: AtomicU64,
-    /// Relay: `errno` of the first such refusal.
+    /// Relay: `errno` of the first refusal.
     pub(super) errno: AtomicI32,
-    /// Rank sets [`POSTED`] last of all; relay sets [`IDLE`].
+    /// State of the command: the rank sets [`POSTED`] last of all, the relay sets [`IDLE`].
     pub(super) command: AtomicU32,
-    /// Rank: the raw count the command is for.
+    /// Rank: raw count for which the command is.
     pub(super) command_at: AtomicU64,
-    /// Rank: the place there.
+    /// Rank: position at this count.
     pub(super) command_place: PositionCell,
-    /// Rank: the high-water mark from there on, if `command_marks`.
+    /// Rank: high-water mark from this count on, if `command_marks`.
     pub(super) command_high_water: PositionCell,
     /// Rank: 1 if the command sets the high-water mark.
     pub(super) command_marks: AtomicU32,
@@ -114,18 +115,18 @@ impl StreamCell {
     }
 }
 
-/// The whole ledger, as it lies in the file.
+/// The whole ledger, as stored in the file.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Ledger {
     /// Relay: [`LEDGER_MAGIC`], set last.
     pub(super) magic: AtomicU64,
     pub(super) version: AtomicU32,
-    /// Relay: its process id, for people.
+    /// Relay: its process id, for information.
     pub(super) relay_pid: AtomicU32,
-    /// Relay: 1 when both streams have ended, right before it exits.
+    /// Relay: 1 when both streams have ended, just before it exits.
     pub(super) closed: AtomicU32,
-    /// Rank: 1 asks the relay to remove the file when it is closed.
+    /// Rank: 1 requests that the relay removes the file at its end.
     pub(super) remove_on_close: AtomicU32,
     /// Rank: its process id; 0 until it has introduced itself.
     pub(super) rank_pid: AtomicU32,
@@ -133,14 +134,16 @@ pub struct Ledger {
     pub(super) launcher_pid: AtomicU32,
     /// A [`RankStage`], set by the rank.
     pub(super) stage: AtomicU32,
-    /// Rank: 1 while it is a spare without a part.
+    /// Rank: 1 while it is an idle spare.
     pub(super) idle: AtomicU32,
-    /// Rank: 1 + the status with which it ends without `MPI_Finalize`; 0 otherwise.
+    /// Rank: 1 + the status with which it exits without `MPI_Finalize`; 0 otherwise.
     pub(super) left: AtomicU32,
     pub(super) streams: [StreamCell; 2],
-    /// Rank: what it dies of.
+    /// Rank: record of its fatal signal.
     pub(super) note: NoteCell,
-    /// Rank: 1 + the last epoch after whose cut one of its threads has changed files; 0: none has.
+    /// Rank: 1 + the last epoch after whose cut a thread has changed files.
+    ///
+    /// Zero if no thread has changed files.
     pub(super) effects: AtomicU64,
 }
 
@@ -166,7 +169,7 @@ impl Ledger {
         }
     }
 
-    /// Declares the ledger ready for the other side.
+    /// Marks the ledger as ready.
     pub(super) fn publish(&self) {
         self.version.store(LEDGER_VERSION, SeqCst);
         self.relay_pid.store(std::process::id(), SeqCst);
@@ -181,7 +184,7 @@ impl Ledger {
         }
     }
 
-    /// The status with which the rank has ended without `MPI_Finalize`, if it has.
+    /// Returns the status with which the rank has exited without `MPI_Finalize`.
     pub(super) fn left(&self) -> Option<u32> {
         self.left.load(SeqCst).checked_sub(1)
     }
@@ -191,7 +194,7 @@ impl Ledger {
     }
 }
 
-/// What can go wrong between a rank and a ledger.
+/// Errors of access to a ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error("the ledger cannot be opened: {0}")]
@@ -225,9 +228,9 @@ pub(super) struct Mapping {
     at: NonNull<u8>,
 }
 
-// SAFETY: a mapping may be used and unmapped by any thread, and `Ledger` consists of atomics only.
+// SAFETY: any thread may use and unmap a mapping, and `Ledger` consists of atomics only.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: any thread may use and unmap a mapping, and `Ledger` consists of atomics only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -237,8 +240,7 @@ impl Mapping {
         })
     }
 
-    /// The relay's side: takes the file over, empty as it may be, and leaves it blank and
-    /// allocated.
+    /// Creates the ledger for the relay: locks the file, clears it and allocates its blocks.
     pub(super) fn create(path: &Path) -> io::Result<(Self, File)> {
         let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
         if !sys::try_lock(&file, true)? {
@@ -252,8 +254,9 @@ impl Mapping {
         Ok((Self::new(&file, true)?, file))
     }
 
-    /// The rank's side: waits until the relay has made the ledger ready, or `look` finds why it
-    /// will not.
+    /// Opens the ledger for a rank: waits until the relay has made it ready.
+    ///
+    /// The wait ends with an error if `look` returns one.
     pub(super) fn open(
         path: &Path,
         writable: bool,
@@ -274,7 +277,7 @@ impl Mapping {
         }
     }
 
-    /// A ledger that is ready already.
+    /// Opens a ledger that is ready already.
     pub(super) fn open_ready(path: &Path, writable: bool) -> Result<(Self, File), LedgerError> {
         Self::open_if_ready(path, writable)?.ok_or(LedgerError::NotReady(Duration::ZERO))
     }
@@ -309,17 +312,17 @@ impl Deref for Mapping {
     type Target = Ledger;
 
     fn deref(&self) -> &Ledger {
-        // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above),
-        // lives as long as `self`, and every bit pattern is a valid `Ledger`, as it consists of
-        // atomics only. A read-only mapping is given out by `LedgerObserver` alone, which only
-        // loads.
+        // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above), and
+        // lives as long as `self`. Every bit pattern is a valid `Ledger`, because it consists of
+        // atomics only. Only `LedgerObserver` uses a read-only mapping, and it only loads.
         unsafe { self.at.cast().as_ref() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `map_shared` with this length; references to it end with `self`.
+        // SAFETY: the mapping was made by `map_shared` with this length, and no reference outlives
+        // `self`.
         unsafe { sys::unmap(self.at, LEDGER_LEN) };
     }
 }

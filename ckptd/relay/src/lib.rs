@@ -1,46 +1,49 @@
-//! The output relay: standard output and error that show every byte exactly once.
+//! The output relay: every byte of standard output and error appears exactly once.
 //!
 //! A rank's descriptors 1 and 2 are write ends of pipes. Their read ends belong to a relay process
-//! of its own ([`run`]), which outlives the rank's `SIGKILL`, forwards to the real descriptors, and
-//! keeps the books in a [`Ledger`]: a small file that relay and rank map `MAP_SHARED`.
+//! ([`run`]), one for each rank, which survives the rank's `SIGKILL`. The relay forwards the output
+//! to the real descriptors and maintains a [`Ledger`]: a small file that relay and rank map
+//! `MAP_SHARED`.
 //!
-//! # Places
+//! # Positions
 //!
-//! Per [`Stream`] there are two ways to count. A [`RawCount`] counts the bytes that passed through
-//! the pipe; it only grows. A [`Position`] is a place in the program's undisturbed output, by line
-//! and by byte in the line; a rollback sets it back. Bytes are forwarded from the *high-water mark*
-//! on, the place behind the last byte that was forwarded; below it, they are the repeat of what has
-//! been shown, and dropped.
+//! Each [`Stream`] has two kinds of counters. A [`RawCount`] is the number of bytes that have
+//! passed through the pipe; it only grows. A [`Position`] is a position in the output of a run
+//! without failures, given by the line and the byte in the line; a rollback sets it back. The
+//! *high-water mark* is the position behind the last byte that was forwarded. Bytes below it repeat
+//! earlier output and are dropped; bytes from it on are forwarded.
 //!
-//! Programs print times. A line that tells one may be of another length when it is printed again,
-//! so lines are dropped as lines, whatever their length. Only of a line that was shown in part, the
-//! repeat is dropped by bytes; its end never is. So such a line may consist of the first part of
-//! one printing and the second of the other, but no other line suffers.
+//! Programs print times. A line that contains a time may have another length when it is printed
+//! again, so that whole lines are dropped, whatever their length is. Only if a line was forwarded
+//! in part, its repetition is dropped by bytes; the end of that line is never dropped. So such a
+//! line may consist of the first part of one printing and the second part of the other, but no
+//! other line is affected.
 //!
 //! # Protocol
 //!
-//! * The relay holds the stream's `seq` odd around `read(2)` and the counters that follow from it.
-//!   So `raw_read + FIONREAD` between two equal even readings of `seq` is exactly what the rank has
-//!   written.
-//! * Lines are counted by the relay. A rank that wants to know its place waits until the relay has
-//!   read everything.
-//! * A rank that rolls back posts one command: "the byte at raw count R has place P" (and, for an
-//!   understudy, "the high-water mark is H"). R is what it has written so far. The relay looks for
-//!   a command after each read and applies it in front of byte R, splitting the chunk if need be. A
-//!   byte at or past R was written after the command was posted, so no such byte can be missed. At
-//!   end-of-file a command at the very end is applied too.
-//! * While the rank writes nothing, the relay does not touch a command at R = written: the rank may
-//!   overwrite it. A command at an earlier R has to be applied first; the rank waits for that.
-//! * A stream's state is `Ended` when its last byte is forwarded; then `high_water` is final, and a
-//!   survivor reads it ([`LedgerObserver::final_high_water`]).
+//! * The relay keeps the stream's `seq` odd during `read(2)` and the resulting changes of counters.
+//!   So `raw_read + FIONREAD` between two equal even readings of `seq` is exactly the number of
+//!   bytes that the rank has written.
+//! * The relay counts the lines. A rank that needs its position waits until the relay has read
+//!   everything.
+//! * A rank that is rolled back posts one command: "the byte at raw count R has position P" (and,
+//!   for a replacement, "the high-water mark is H"). R is the number of bytes that the rank has
+//!   written. The relay checks for a command after each read and applies it before byte R; it
+//!   splits the chunk if necessary. Bytes from R on were written after the command was posted, so
+//!   that none of them can be missed. A command at the very end is applied at the end of file.
+//! * While the rank writes nothing, the relay ignores a command at R = written: the rank may
+//!   overwrite it. A command at an earlier R must be applied first; the rank waits for that.
+//! * A stream's state becomes `Ended` when its last byte is forwarded. Then `high_water` is final,
+//!   and a survivor can read it ([`LedgerObserver::final_high_water`]).
 //!
-//! # Notes
+//! # Fatal signals
 //!
-//! A rank that dies of a fatal signal of its own notes which, and where the program was ([`Note`]).
+//! A rank that is killed by a fault of its own records the signal and the position in the program
+//! ([`Note`]).
 //!
-//! All of it presumes that one thread of one process writes to the stream while a rank-side
-//! operation runs, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
-//! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver answers at both ends.
+//! The protocol assumes that one thread of one process writes to the stream during an operation of
+//! the rank, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2), flock(2),
+//! and ioctl_list(2) for `FIONREAD`, which the pipe driver supports at both ends.
 
 mod ledger;
 mod names;

@@ -1,31 +1,30 @@
-//! What a rank notes of its own death, for those who take its part: the fatal signal, and where the
-//! program was.
+//! Record of a rank's fatal signal and its position in the program, for the survivors.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Most frames of a backtrace, the place of the fault among them.
+/// Limit of the frames of a backtrace, including that of the fault.
 pub const FRAMES: usize = 16;
-/// Most bytes of a module's name.
+/// Limit of the length of a module's name, in bytes.
 pub const NAME_LEN: usize = 40;
 
 const NAME_WORDS: usize = NAME_LEN / 8;
 const FRAME_WORDS: usize = 2 + NAME_WORDS;
 const HEAD_WORDS: usize = 3;
-/// Length of a note as it lies in the ledger.
+/// Length of a record in the ledger, in words.
 pub const NOTE_WORDS: usize = HEAD_WORDS + FRAMES * FRAME_WORDS;
 
-/// A place in the program or one of its libraries.
+/// A position in the program or one of its libraries.
 #[derive(Debug, Clone, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Frame {
-    /// The address in the process that died.
+    /// Address in the process that has died.
     pub address: u64,
-    /// The offset in the module's file; equal in all processes.
+    /// Offset in the module's file; equal in all processes.
     pub offset: u64,
-    /// The file's name without its directory; empty if the address belongs to no file.
+    /// Name of the file without its directory; empty if the address belongs to no file.
     pub module: String,
 }
 
-/// A fatal signal, noted by the process that died of it.
+/// A fatal signal, recorded by the process that it has killed.
 #[derive(Debug, Clone, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Note {
     pub signal: i32,
@@ -33,12 +32,14 @@ pub struct Note {
     pub code: i32,
     /// `si_addr`.
     pub address: u64,
-    /// Innermost first; none if the signal came from outside of the program.
+    /// Backtrace, innermost frame first; empty if the signal came from outside of the program.
     pub frames: Vec<Frame>,
 }
 
-/// The note as it lies in the ledger: signal and code, address, number of frames, frames; zeros:
-/// none. It is written in a signal handler and may end anywhere, since the handler may.
+/// The record in the ledger; all zeros if there is none.
+///
+/// Its words are: signal and code, address, number of frames, frames. A signal handler writes it
+/// and may be interrupted at any word.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NoteCell {
@@ -52,7 +53,7 @@ impl NoteCell {
         }
     }
 
-    /// Notes the signal. Safe in a signal handler.
+    /// Records the signal; async-signal-safe.
     pub fn begin(&self, signal: i32, code: i32, address: u64) {
         self.words[1].store(address, SeqCst);
         self.words[0].store(
@@ -61,8 +62,9 @@ impl NoteCell {
         );
     }
 
-    /// Adds a frame; further ones than [`FRAMES`] and bytes than [`NAME_LEN`] are left out. Safe in
-    /// a signal handler.
+    /// Adds a frame; async-signal-safe.
+    ///
+    /// Frames beyond [`FRAMES`] and bytes of a name beyond [`NAME_LEN`] are left out.
     pub fn add_frame(&self, address: u64, offset: u64, module: &[u8]) {
         let count = self.words[2].load(SeqCst) as usize;
         let from = HEAD_WORDS + count * FRAME_WORDS;
@@ -79,14 +81,14 @@ impl NoteCell {
         self.words[2].store(count as u64 + 1, SeqCst);
     }
 
-    /// The words as they are.
+    /// Returns the words of the record.
     pub fn words(&self) -> [u64; NOTE_WORDS] {
         std::array::from_fn(|at| self.words[at].load(SeqCst))
     }
 }
 
 impl Note {
-    /// Reads words that came from [`NoteCell::words`]; `None` if nothing was noted.
+    /// Decodes the result of [`NoteCell::words`]; `None` if nothing was recorded.
     pub fn from_words(words: &[u64]) -> Option<Note> {
         let (&[head, address, count], rest) = words.split_first_chunk()?;
         let frame = |words: &[u64]| Frame {

@@ -1,4 +1,4 @@
-//! A survivor's look at another rank's ledger on the same node.
+//! Access of a survivor to the ledger of another rank on the same node.
 
 use super::ledger::{LedgerError, Mapping, StreamState};
 use super::note::NOTE_WORDS;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// A ledger mapped read-only.
+/// A ledger that is mapped read-only.
 pub struct LedgerObserver {
     ledger: Mapping,
     file: File,
@@ -18,7 +18,7 @@ pub struct LedgerObserver {
 }
 
 impl LedgerObserver {
-    /// Maps the ledger at `path`; it must exist and be ready.
+    /// Maps the ledger at `path`, which must exist and be ready.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
         let (ledger, file) = Mapping::open_ready(path, false)?;
         Ok(Self {
@@ -28,8 +28,9 @@ impl LedgerObserver {
         })
     }
 
-    /// Waits until the stream has ended and every byte of it is forwarded, and returns its
-    /// high-water mark, which then is final. A stream the relay does not have has its beginning.
+    /// Waits until every byte of the stream is forwarded, and returns its final high-water mark.
+    ///
+    /// A stream that the relay does not have returns the beginning.
     pub fn final_high_water(
         &self,
         stream: Stream,
@@ -54,7 +55,7 @@ impl LedgerObserver {
         }
     }
 
-    /// The beginning of the line that the high-water mark of this moment lies in, final or not.
+    /// Returns the beginning of the line that contains the current high-water mark.
     pub fn high_water_line(&self, stream: Stream) -> Position {
         Position {
             column: 0,
@@ -62,32 +63,37 @@ impl LedgerObserver {
         }
     }
 
-    /// What the rank noted of its death, for [`Note::from_words`](super::Note::from_words).
+    /// Returns the rank's record of a fatal signal, for
+    /// [`Note::from_words`](super::Note::from_words).
     pub fn note(&self) -> [u64; NOTE_WORDS] {
         self.ledger.note.words()
     }
 
-    /// 1 + the last epoch after whose cut a thread of the rank has changed files; 0: none has.
+    /// Returns 1 + the last epoch after whose cut a thread has changed files.
+    ///
+    /// Zero if no thread has changed files.
     pub fn effects(&self) -> u64 {
         self.ledger.effects.load(SeqCst)
     }
 
-    /// The status with which the rank has ended without `MPI_Finalize`, if it has.
+    /// Returns the status with which the rank has exited without `MPI_Finalize`.
     pub fn left(&self) -> Option<u32> {
         self.ledger.left()
     }
 
-    /// Whether both streams have ended.
+    /// True if both streams have ended.
     pub fn is_closed(&self) -> bool {
         self.ledger.closed.load(SeqCst) != 0
     }
 
-    /// `errno` of the first write to the real descriptor that failed.
+    /// Returns `errno` of the first failed write to the real descriptor.
     pub fn write_error(&self, stream: Stream) -> Option<i32> {
         Some(self.ledger.cell(stream).errno.load(SeqCst)).filter(|&errno| errno != 0)
     }
 
-    /// The relay holds a lock on its ledger as long as it lives, however it ends.
+    /// True if the relay lives.
+    ///
+    /// The relay has a lock on its ledger, which is released in whatever way the relay ends.
     pub fn relay_alive(&self) -> bool {
         match sys::try_lock(&self.file, false) {
             Ok(true) => {
@@ -95,13 +101,13 @@ impl LedgerObserver {
                 false
             }
             Ok(false) => true,
-            // A file system without flock(2) tells nothing: believe in the relay, the timeout will
-            // do.
+            // A file system without flock(2) gives no information: assume that the relay lives; the
+            // timeout limits the wait.
             Err(_) => true,
         }
     }
 
-    /// Removes the ledger file of a rank that can no longer ask its relay to.
+    /// Removes the ledger of a rank that can no longer request its removal.
     pub fn remove(self) -> std::io::Result<()> {
         std::fs::remove_file(&self.path)
     }

@@ -1,13 +1,14 @@
-//! Places in a program's output, in lines.
+//! Positions in a program's output, by line and byte.
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// A place in the program's undisturbed output: how many lines end before it, and how many bytes of
-/// its own line do.
+/// Position in the output of a run without failures, by line and byte.
 ///
-/// Lines rather than bytes, because what is written again after a rollback may be of another length
-/// where it tells times. Two undisturbed outputs of equal bytes have equal places.
+/// It consists of the number of complete lines before it, and the number of bytes in its line.
+///
+/// Lines are used instead of bytes, because output that is repeated after a rollback may have
+/// another length if it contains times. Equal outputs have equal positions.
 #[derive(
     Debug,
     Clone,
@@ -27,15 +28,15 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where the output begins.
+    /// Beginning of the output.
     pub const START: Self = Self { line: 0, column: 0 };
-    /// Behind everything that will ever be written.
+    /// Position behind all output.
     pub const NEVER: Self = Self {
         line: u64::MAX,
         column: 0,
     };
 
-    /// The place behind `bytes`, which begin here.
+    /// Returns the position behind `bytes`, which begin here.
     pub fn after(self, bytes: &[u8]) -> Self {
         match memchr::memrchr(b'\n', bytes) {
             None => Self {
@@ -49,8 +50,10 @@ impl Position {
         }
     }
 
-    /// How many of `bytes`, which begin here, lie below `mark`: whole lines, and of the mark's own
-    /// line as many bytes as it counts. The end of that line is never below it, wherever it comes.
+    /// Returns the number of `bytes`, beginning here, that are below `mark`.
+    ///
+    /// These are whole lines, and as many bytes of the mark's own line as its column. The end of
+    /// that line is never below the mark, whatever its length.
     pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
         let (begin, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,
@@ -75,8 +78,10 @@ impl Position {
     }
 }
 
-/// A [`Position`] in shared memory. Its halves are read one after the other: who may meet a change
-/// in between protects himself by other means.
+/// A [`Position`] in shared memory.
+///
+/// Its two words are loaded one after the other. A reader that may see a change in between needs
+/// another protection.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct PositionCell {
@@ -127,7 +132,7 @@ mod tests {
         }
     }
 
-    /// Equal bytes: what lies below the mark is exactly what came before it.
+    /// With equal bytes, exactly the bytes before the mark are below it.
     #[test]
     fn repeated_bytes_are_below() {
         let text = b"one\ntwo\n\nfour\n";

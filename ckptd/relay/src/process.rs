@@ -1,4 +1,4 @@
-//! The relay as a process.
+//! The process of the relay.
 
 use super::ledger::{Ledger, Mapping, StreamState};
 use super::names::{job_of_name, name_of_directory};
@@ -17,8 +17,10 @@ pub const IN_OUT_FD: RawFd = 3;
 /// Read end of the pipe behind the rank's standard error.
 pub const IN_ERR_FD: RawFd = 4;
 
-/// The ledger as the relay has it: in its file or, failing that, just in memory, for forwarding
-/// must go on whatever happens to the books.
+/// Ledger of the relay.
+///
+/// If the file cannot be used, the ledger is in private memory, because the output must be
+/// forwarded in any case.
 enum Books {
     Shared {
         ledger: Mapping,
@@ -37,17 +39,18 @@ impl Books {
     }
 }
 
-/// Runs the relay: descriptors 3 and 4 are the pipes' read ends, 1 and 2 the real outputs. Returns
-/// after the end of both streams.
+/// Runs the relay until both streams have ended.
 ///
-/// To be called first thing in a process of its own: closes all other descriptors, starts a session
-/// and ignores the signals that would end it before its pipes do.
+/// Descriptors 3 and 4 are the read ends of the pipes, 1 and 2 the real outputs.
+///
+/// Must be called first in a process of its own: it closes all other descriptors, starts a session,
+/// and ignores the signals that would end the process before its pipes are closed.
 pub fn run(path: &Path) {
     let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
     let books = open_books(path);
     if matches!(books, Books::Private(_)) {
-        // The rank is not to wait for it.
+        // The rank must not wait for the ledger.
         inputs.into_iter().flatten().for_each(sys::mark);
     }
     let ledger = books.ledger();
@@ -61,12 +64,13 @@ pub fn run(path: &Path) {
     }
     ledger.publish();
     if path.is_absolute() {
-        // Keep no directory busy. The ledger's name must still hold at the end.
+        // The process must not keep a directory busy, but the path of the ledger must be valid at
+        // the end.
         let _ = std::env::set_current_dir("/");
     }
     std::thread::scope(|scope| {
         let [out, err] = inputs;
-        // Independent streams: a stalled reader of one does not hold up the other.
+        // The streams are independent: a stalled reader of one does not delay the other.
         let err = err.map(|fd| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
                 pump(ledger.cell(Stream::Err), fd, libc::STDERR_FILENO);
@@ -77,7 +81,7 @@ pub fn run(path: &Path) {
         }
         match err {
             Some(Ok(err)) => drop(err.join()),
-            // Without a second thread the streams have to take turns.
+            // Without a second thread the streams are forwarded one after the other.
             Some(Err(_)) => pump(ledger.cell(Stream::Err), IN_ERR_FD, libc::STDERR_FILENO),
             None => {}
         }
@@ -112,9 +116,10 @@ fn close(books: &Books) {
     }
 }
 
-/// Whether somebody is still to remove what the job has left. A rank may be killed together with
-/// its manager while its relay starts, which makes the ledger after everything else has been
-/// removed.
+/// True if the job's leftovers are still to be removed.
+///
+/// A rank may be killed together with its manager while its relay starts, so that the relay creates
+/// the ledger after everything else was removed.
 fn job_lasts(ledger: &Path) -> bool {
     let name = ledger
         .file_name()

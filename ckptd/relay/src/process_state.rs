@@ -2,7 +2,7 @@
 
 use understudy_formats::proc_stat;
 
-/// Returns true if a process exists and is no zombie.
+/// Returns true if a process exists and is not a zombie.
 ///
 /// The state is in `/proc/PID/stat` (proc(5)).
 pub fn lives(pid: u32) -> bool {

@@ -1,4 +1,4 @@
-//! One stream through the relay.
+//! Forwarding of one stream.
 
 use super::ledger::{IDLE, POSTED, StreamCell, StreamState};
 use super::position::Position;
@@ -8,33 +8,33 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Most bytes taken at once: the usual capacity of a pipe (pipe(7)).
+/// Most bytes that are read at once: the usual capacity of a pipe (pipe(7)).
 const CHUNK: usize = 64 * 1024;
 
-/// A piece of a chunk whose bytes follow one another in the undisturbed output.
+/// A part of a chunk whose bytes have contiguous positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     bytes: Range<usize>,
-    /// Place of the first byte.
+    /// Position of the first byte.
     place: Position,
-    /// Sets the high-water mark before it.
+    /// New high-water mark that is set before this piece.
     high_water: Option<Position>,
 }
 
 enum Taken {
-    /// What was read, cut in two where a command applies.
+    /// Bytes that were read, split where a command applies.
     Pieces(Piece, Option<Piece>),
     Nothing,
     End,
 }
 
-/// Forwards `input` to `output` till its end and keeps the books in `cell`.
+/// Forwards `input` to `output` until its end, and updates the counters in `cell`.
 pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
     let mut buffer = vec![0; CHUNK];
     sys::set_nonblocking(input);
     loop {
         if sys::poll(input, libc::POLLIN, None).is_err() {
-            // No memory for poll(2): try again rather than spin.
+            // poll(2) has no memory: retry after a pause instead of spinning.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         match take(cell, input, &mut buffer) {
@@ -50,7 +50,7 @@ pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
     cell.state.store(StreamState::Ended as u32, SeqCst);
 }
 
-/// Reads once. `seq` is odd from before the read until the counters agree with it again.
+/// Reads once; `seq` is odd until the counters are consistent with the read again.
 fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
     let seq = cell.seq.load(Relaxed);
     cell.seq.store(seq.wrapping_add(1), SeqCst);
@@ -66,7 +66,7 @@ fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
     taken
 }
 
-/// Moves the counters over `bytes` just read and applies a command that is due among them.
+/// Advances the counters by the bytes read, and applies a command among them.
 fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
     let (raw, place) = (cell.raw_read.load(Relaxed), cell.place.load());
     let after = raw + bytes.len() as u64;
@@ -96,7 +96,7 @@ fn account(cell: &StreamCell, bytes: &[u8]) -> Taken {
     Taken::Pieces(first, Some(second))
 }
 
-/// Takes the command off: the place and the mark from so many bytes behind `raw` on.
+/// Removes the command; returns its position, its mark, and its offset from `raw`.
 fn apply(cell: &StreamCell, raw: u64) -> (Position, Option<Position>, usize) {
     let at = cell.command_at.load(SeqCst);
     let place = cell.command_place.load();
@@ -105,7 +105,7 @@ fn apply(cell: &StreamCell, raw: u64) -> (Position, Option<Position>, usize) {
     (place, high_water, at.saturating_sub(raw) as usize)
 }
 
-/// A command behind the last byte still counts: another process may go on from here.
+/// Applies a command behind the last byte, because another process may continue from here.
 fn end(cell: &StreamCell) -> Taken {
     let raw = cell.raw_read.load(Relaxed);
     if cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) <= raw {
@@ -118,7 +118,7 @@ fn end(cell: &StreamCell) -> Taken {
     Taken::End
 }
 
-/// Forwards what of a piece has not been forwarded before.
+/// Forwards the bytes of a piece that were not forwarded before.
 fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     if let Some(mark) = piece.high_water {
         cell.high_water.store(mark);
@@ -145,8 +145,10 @@ fn settle(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     cell.settled.fetch_add(bytes.len() as u64, SeqCst);
 }
 
-/// The real descriptor does not take the rest of a piece. The rank must not block on it: it is
-/// lost, as it would have been without a relay, and the next piece is tried anew.
+/// Counts bytes that the real descriptor does not accept.
+///
+/// The rank must not block on them: they are lost, as without a relay, and the next piece is tried
+/// again.
 fn refused(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let _ = cell.errno.compare_exchange(0, errno, SeqCst, Relaxed);

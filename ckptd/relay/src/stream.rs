@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One of the two output streams of a rank.
+/// An output stream of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     Out,
@@ -29,6 +29,6 @@ impl fmt::Display for Stream {
     }
 }
 
-/// A number of bytes that passed, or will pass, through the pipe of one process.
+/// Number of bytes that have passed, or will pass, through the pipe of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RawCount(pub u64);

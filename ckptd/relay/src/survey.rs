@@ -1,4 +1,4 @@
-//! All ledgers of a node, for who wants to know what runs there, or what was left behind.
+//! All ledgers of a node, for tools that list running jobs or leftovers.
 
 use super::ledger::{LedgerError, Mapping, RankStage};
 use crate::names::job_of_name;
@@ -9,33 +9,33 @@ use std::sync::atomic::Ordering::SeqCst;
 use understudy_formats::private::{Directory, in_memory};
 use understudy_numbers::ProcessNumber;
 
-/// A rank of some job, as its ledger shows it.
+/// A rank of any job, as described by its ledger.
 #[derive(Debug, Clone)]
 pub struct Seat {
     pub path: PathBuf,
-    /// The launcher's name of the job.
+    /// Name of the job, as given by the launcher.
     pub job: String,
     pub rank: ProcessNumber,
-    /// What the ledger says; `None` if it is of another version, or not ready.
+    /// Contents of the ledger; `None` if it has another version, or is not ready.
     pub entry: Option<Entry>,
 }
 
-/// What a ledger says.
+/// Contents of a ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Process ids; 0 where one has not introduced itself.
+    /// Process ids; 0 where a process has not introduced itself.
     pub pid: u32,
     pub launcher: u32,
     pub relay: u32,
     pub stage: RankStage,
-    /// It is a spare without a part.
+    /// True if the rank is an idle spare.
     pub is_idle: bool,
-    /// Whether the rank's process is there.
+    /// True if the rank's process lives.
     pub lives: bool,
 }
 
 impl Seat {
-    /// Whether anything of the rank is still there: itself, its relay, its launcher.
+    /// True if the rank, its relay or its launcher still exists.
     pub fn is_taken(&self) -> bool {
         let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
         let by_entry = |entry: Entry| {
@@ -43,20 +43,27 @@ impl Seat {
                 || is_relay(entry.relay)
                 || (lives(entry.launcher) && has_started_ranks(entry.launcher))
         };
-        // A ledger that is being made has a launcher, whose process id is in the job's name.
+        // For a ledger that is being created, the launcher's process id in the job's name is used.
         self.entry.is_some_and(by_entry) || has_launcher(&self.job)
     }
 }
 
 /// Names of launchers, ckptd's own among them.
-const LAUNCHERS: [&str; 5] = ["ckptd", "prterun", "mpirun", "mpiexec", "prted"];
+const LAUNCHERS: [&str; 6] = [
+    "understudy",
+    "ckptd",
+    "prterun",
+    "mpirun",
+    "mpiexec",
+    "prted",
+];
 
-/// Whether a process is a launcher.
+/// True if a process is a launcher.
 fn has_started_ranks(pid: u32) -> bool {
     LAUNCHERS.contains(&name_of(pid).as_str())
 }
 
-/// Whether the launcher lives on this node that has given a job its name: `prterun-HOST-PID@N`.
+/// True if the launcher that has named a job lives on this node: `prterun-HOST-PID@N`.
 pub fn has_launcher(job: &str) -> bool {
     let pid = job
         .rsplit_once('@')
@@ -64,7 +71,7 @@ pub fn has_launcher(job: &str) -> bool {
     pid.is_some_and(|pid| lives(pid) && has_started_ranks(pid))
 }
 
-/// All ranks of this user that have a ledger on this node.
+/// Returns all ranks of this user that have a ledger on this node.
 pub fn survey() -> Vec<Seat> {
     let Ok(Some(directory)) = Directory::open(&in_memory()) else {
         return Vec::new();
@@ -85,7 +92,7 @@ pub fn survey() -> Vec<Seat> {
                     lives: pid != 0 && lives(pid),
                 })
             }
-            // Another user's, or gone.
+            // The ledger belongs to another user, or was removed.
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };

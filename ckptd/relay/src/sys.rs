@@ -1,4 +1,4 @@
-//! The system calls of relay and ledger, each with its errors as `io::Error`.
+//! System calls of relay and ledger, with errors as `io::Error`.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -22,7 +22,7 @@ pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<
     } else {
         libc::PROT_READ
     };
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
+    // SAFETY: a new mapping at an address that the kernel chooses affects no memory in use.
     let at = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -40,30 +40,33 @@ pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<
 }
 
 /// # Safety
-/// `at` and `len` are a mapping of [`map_shared`] that nothing refers to any more.
+/// `at` and `len` describe a mapping of [`map_shared`] to which no references exist any more.
 pub(super) unsafe fn unmap(at: NonNull<u8>, len: usize) {
-    // SAFETY: the caller vouches for the mapping.
+    // SAFETY: the caller guarantees that the mapping exists and is not referenced.
     unsafe { libc::munmap(at.as_ptr().cast(), len) };
 }
 
-/// Allocates the blocks of a file, so that a full file system shows here and not as `SIGBUS`
-/// (posix_fallocate(3)).
+/// Allocates the blocks of a file (posix_fallocate(3)).
+///
+/// A full file system causes an error here instead of a later `SIGBUS`.
 pub(super) fn allocate(file: &File, len: usize) -> io::Result<()> {
-    // SAFETY: plain descriptor and numbers.
+    // SAFETY: the arguments are a descriptor and numbers.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len as libc::off_t) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
-/// Tries to lock a file (flock(2)); `Ok(false)` if another open file description holds it.
+/// Tries to lock a file (flock(2)).
+///
+/// Returns `false` if another open file description has the lock.
 pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
     let how = if exclusive {
         libc::LOCK_EX
     } else {
         libc::LOCK_SH
     };
-    // SAFETY: plain descriptor and flags.
+    // SAFETY: the arguments are a descriptor and flags.
     match check(unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) }) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -72,27 +75,28 @@ pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
 }
 
 pub(super) fn unlock(file: &File) {
-    // SAFETY: plain descriptor and flags.
+    // SAFETY: the arguments are a descriptor and flags.
     unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// Bytes waiting in a pipe; either end may ask.
+/// Returns the number of bytes in a pipe; either end can be used.
 pub(super) fn unread(fd: RawFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: FIONREAD stores one int at the pointer given.
+    // SAFETY: FIONREAD stores one int at the given pointer.
     check(unsafe { libc::ioctl(fd, libc::FIONREAD, &mut bytes) })?;
     Ok(bytes as u64)
 }
 
 pub(super) fn is_pipe(fd: RawFd) -> bool {
-    // SAFETY: all-zero is a valid `stat`, a plain C structure of integers.
+    // SAFETY: all zeros are a valid `stat`, a plain C structure of integers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is writable; a bad descriptor only makes fstat fail.
     unsafe { libc::fstat(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
-/// Waits until `fd` is ready for `events` or in a final state; `None` waits for ever. Returns the
-/// events seen, 0 after the time has passed.
+/// Waits until `fd` is ready for `events`, in a final state, or `timeout` has passed.
+///
+/// Returns the events that have occurred; 0 after the timeout.
 pub(super) fn poll(
     fd: RawFd,
     events: libc::c_short,
@@ -105,7 +109,7 @@ pub(super) fn poll(
     };
     let millis = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as libc::c_int);
     loop {
-        // SAFETY: one pollfd, as said.
+        // SAFETY: the pointer refers to one pollfd.
         match check(unsafe { libc::poll(&mut entry, 1, millis) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other.map(|_| entry.revents),
@@ -113,24 +117,24 @@ pub(super) fn poll(
     }
 }
 
-/// Whether the last reader of the pipe behind this write end is gone (poll(2), `POLLERR`).
+/// True if the pipe of this write end has no reader any more (poll(2), `POLLERR`).
 pub(super) fn reader_gone(fd: RawFd) -> bool {
     poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
 }
 
-/// Capacity of a pipe whose relay has no ledger: both ends see it (fcntl(2), `F_SETPIPE_SZ`).
+/// Capacity of a pipe whose relay has no ledger, visible at both ends (fcntl(2), `F_SETPIPE_SZ`).
 const MARK: libc::c_int = 128 * 1024;
 
-/// Tells the other end of a pipe that there is no ledger.
+/// Marks a pipe, so that its other end detects that there is no ledger.
 pub(super) fn mark(fd: RawFd) {
-    // SAFETY: fcntl(2) on a pipe; where the limit for pipes is reached (pipe(7)) the other end
-    // waits in vain, for a time.
+    // SAFETY: fcntl(2) with a descriptor and a number. If the limit for pipes is reached (pipe(7)),
+    // the call fails and the other end waits until its timeout.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, MARK) };
 }
 
-/// Whether the other end has marked this pipe.
+/// True if the other end has marked this pipe.
 pub(super) fn is_marked(fd: RawFd) -> bool {
-    // SAFETY: fcntl(2).
+    // SAFETY: fcntl(2) with a descriptor only.
     unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) == MARK }
 }
 
@@ -156,7 +160,8 @@ pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Makes reads of this descriptor fail with `EAGAIN` instead of waiting.
 pub(super) fn set_nonblocking(fd: RawFd) {
-    // SAFETY: plain descriptor and flags; a failure leaves the descriptor as it was.
+    // SAFETY: the arguments are a descriptor and flags; after a failure the descriptor is
+    // unchanged.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         if flags >= 0 {
@@ -165,9 +170,11 @@ pub(super) fn set_nonblocking(fd: RawFd) {
     }
 }
 
-/// Makes this process one that ends by end-of-file only: a session of its own, deaf to the signals
-/// that a terminal, a launcher or a limit sends, without standard input and descriptors from
-/// `first_foreign_fd` on (setsid(2), signal(7), close_range(2)).
+/// Isolates this process, so that only the end of its input ends it.
+///
+/// It gets a session of its own, ignores the signals that a terminal, a launcher or a limit sends,
+/// and has no standard input and no descriptors from `first_foreign_fd` on (setsid(2), signal(7),
+/// close_range(2)).
 pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
     const DEAF_TO: [libc::c_int; 11] = [
         libc::SIGHUP,
@@ -186,9 +193,9 @@ pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
         // SAFETY: SIG_IGN is a valid disposition for each of these signals.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // SAFETY: called before the relay opens a descriptor or starts a thread, so nothing that is
-    // closed here belongs to a Rust object. setsid(2) may fail for a group leader, which changes
-    // nothing.
+    // SAFETY: the function is called before the relay opens a descriptor or starts a thread, so
+    // that no closed descriptor belongs to a Rust object. setsid(2) may fail for a group leader,
+    // without any effect.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, name.as_ptr());

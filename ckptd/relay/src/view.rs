@@ -1,4 +1,4 @@
-//! The rank's side of the ledger.
+//! Access of a rank to its own ledger.
 
 use super::ledger::{IDLE, LedgerError, Mapping, POSTED, RankStage, StreamCell, StreamState};
 use super::note::NoteCell;
@@ -13,26 +13,29 @@ use std::time::{Duration, Instant};
 
 /// A rank's own ledger together with the write ends of its pipes.
 ///
-/// All state is in the ledger, none in this value, so a rollback of the rank's memory does not
-/// disturb it, provided the mapping of the ledger itself is no part of a checkpoint. None of the
-/// operations allocates. They presume that nothing writes to the stream meanwhile.
+/// All state is in the ledger and none in this value, so that a rollback of the rank's memory does
+/// not affect it. The mapping of the ledger must not be part of a checkpoint. The operations do not
+/// allocate, and assume that no process writes to the stream meanwhile.
 pub struct LedgerView {
     ledger: Mapping,
     pipes: [Option<RawFd>; 2],
 }
 
-/// What one look at a stream gives.
+/// Consistent values of a stream's counters.
 struct Snapshot {
     written: u64,
-    /// Of the next byte to be written, unless the relay has to read what is before it first.
+    /// Position of the next byte to be written.
+    ///
+    /// `None` while the relay has not read all bytes.
     place: Option<Position>,
-    /// A command waits for the next byte to be written.
+    /// True if a command applies to the next byte to be written.
     pending: bool,
 }
 
 impl LedgerView {
-    /// Maps the ledger at `path`, waiting up to `timeout` for the relay to make it, unless that is
-    /// found to be gone or unable to.
+    /// Maps the ledger at `path`; waits up to `timeout` for the relay to create it.
+    ///
+    /// The wait ends early if the relay has died or cannot create the ledger.
     ///
     /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay
     /// has no such stream. They must stay open as long as the view is used, so give private
@@ -61,60 +64,64 @@ impl LedgerView {
         Ok(Self { ledger, pipes })
     }
 
-    /// Tells the relay who this process is: with the launcher's process id, and how many ranks that
-    /// has started on this node.
+    /// Records the process ids of this process and of its launcher.
     pub fn introduce(&self, launcher_pid: u32) {
         self.ledger.launcher_pid.store(launcher_pid, SeqCst);
         self.ledger.rank_pid.store(std::process::id(), SeqCst);
     }
 
-    /// Tells the relays how far this process is.
+    /// Records the progress of this process.
     pub fn set_stage(&self, stage: RankStage) {
         self.ledger.stage.store(stage as u32, SeqCst);
     }
 
-    /// Tells the relays whether this process is a spare without a part.
+    /// Records whether this process is an idle spare.
     pub fn set_idle(&self, idle: bool) {
         self.ledger.idle.store(idle.into(), SeqCst);
     }
 
-    /// Where this process notes what it dies of.
+    /// Returns the record for a fatal signal of this process.
     pub fn note(&self) -> &NoteCell {
         &self.ledger.note
     }
 
-    /// Where threads of this process note the epoch, plus 1, after whose cut they change files.
+    /// Returns the cell that records changes of files by threads.
+    ///
+    /// Its value is 1 + the last epoch after whose cut they have changed files.
     pub fn effects(&self) -> &AtomicU64 {
         &self.ledger.effects
     }
 
-    /// Tells the relay that this process ends with `status` although the job needs it. The relay
-    /// ends the job then, if the others do not end by themselves.
+    /// Records that this process exits with `status` although the job needs it.
     pub fn leave(&self, status: i32) {
         self.ledger.left.store(1 + (status & 0xff) as u32, SeqCst);
     }
 
-    /// Exactly how many bytes this process (and those before it in this pipe) wrote so far.
+    /// Returns the number of bytes that were written to this pipe.
+    ///
+    /// The count includes bytes of earlier processes with the same pipe.
     pub fn written(&self, stream: Stream) -> Result<RawCount, LedgerError> {
         self.snapshot(stream).map(|now| RawCount(now.written))
     }
 
-    /// Place of the next byte to be written. To be kept with a cut. Waits until the relay has read
-    /// what was written before: it counts the lines.
+    /// Returns the position of the next byte to be written, which belongs to a cut.
+    ///
+    /// Waits until the relay, which counts the lines, has read all bytes that were written before.
     pub fn position(&self, stream: Stream) -> Result<Position, LedgerError> {
         let (_, pipe) = self.stream(stream)?;
         wait(pipe, None, || Ok(self.snapshot(stream)?.place))
     }
 
-    /// After a rollback: the next byte to be written has this place.
+    /// Sets the position of the next byte to be written, after a rollback.
     ///
-    /// Returns at once, unless an earlier rebase is still on its way through a full pipe.
+    /// Returns at once, unless an earlier rebase has not been applied because of a full pipe.
     pub fn rebase(&self, stream: Stream, place: Position) -> Result<(), LedgerError> {
         self.post(stream, place, None)
     }
 
-    /// For an understudy that goes on with a dead rank's part: the next byte to be written has this
-    /// place, and everything below `high_water` has been forwarded by the dead rank's relay.
+    /// Sets the position of the next byte for a process that replaces a dead rank.
+    ///
+    /// Everything below `high_water` was forwarded by the dead rank's relay.
     pub fn takeover(
         &self,
         stream: Stream,
@@ -124,7 +131,7 @@ impl LedgerView {
         self.post(stream, place, Some(high_water))
     }
 
-    /// Waits until everything written so far is forwarded (or dropped, or refused).
+    /// Waits until everything written so far is forwarded, dropped or refused.
     pub fn flush(&self, stream: Stream, timeout: Duration) -> Result<(), LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
         let written = self.snapshot(stream)?.written;
@@ -133,17 +140,17 @@ impl LedgerView {
         })
     }
 
-    /// Asks the relay to remove the ledger file at its end: the rank is about to end in good order.
+    /// Requests that the relay removes the ledger at its end, because the rank exits normally.
     pub fn remove_on_close(&self) {
         self.ledger.remove_on_close.store(1, SeqCst);
     }
 
-    /// `errno` of the first write to the real descriptor that failed.
+    /// Returns `errno` of the first failed write to the real descriptor.
     pub fn write_error(&self, stream: Stream) -> Option<i32> {
         Some(self.ledger.cell(stream).errno.load(SeqCst)).filter(|&errno| errno != 0)
     }
 
-    /// Repeated bytes dropped so far.
+    /// Returns the number of repeated bytes that were dropped so far.
     pub fn dropped(&self, stream: Stream) -> u64 {
         self.ledger.cell(stream).dropped.load(SeqCst)
     }
@@ -182,7 +189,8 @@ impl LedgerView {
         let (cell, pipe) = self.stream(stream)?;
         let now = self.snapshot(stream)?;
         if now.pending {
-            // Ours until a further byte is written. A rebase keeps the mark a takeover has set.
+            // The rank owns the command until another byte is written. A rebase keeps the mark of a
+            // takeover.
             if let Some(mark) = high_water {
                 cell.command_high_water.store(mark);
                 cell.command_marks.store(1, SeqCst);
@@ -204,7 +212,7 @@ impl LedgerView {
     }
 }
 
-/// One look, to be thrown away if `seq` changed meanwhile.
+/// Reads the counters once; the result is invalid if `seq` has changed meanwhile.
 fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
     let place = cell.place.load();
@@ -223,7 +231,7 @@ fn look(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     })
 }
 
-/// Waits for the relay, polling, as long as there is one, until `look` gives something.
+/// Polls until `look` returns a value, as long as the relay lives.
 fn wait<T>(
     pipe: RawFd,
     timeout: Option<Duration>,

@@ -6,13 +6,13 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use understudy_formats::events::{Epoch, Kind, ProcessNumber};
 
-/// Count, sum and greatest of a quantity over all ranks and epochs.
+/// Count, sum and maximum of a quantity over all ranks and epochs.
 #[derive(Debug, Default, Serialize)]
 pub struct Summary {
     pub count: u64,
     pub total: u64,
     pub max: u64,
-    /// The rank the greatest value comes from.
+    /// Rank with the greatest value.
     #[serde(serialize_with = "described")]
     pub max_rank: Option<ProcessNumber>,
 }
@@ -31,11 +31,12 @@ impl Summary {
     }
 }
 
-/// All that is known about a job's checkpoints.
+/// Statistics of a job's checkpoints.
 #[derive(Debug, Default, Serialize)]
 pub struct Checkpoints {
-    /// Epochs cut, and committed, by at least one rank.
+    /// Number of epochs that were cut by at least one rank.
     pub cut: usize,
+    /// Number of epochs that were committed by at least one rank.
     pub committed: usize,
     #[serde(serialize_with = "described")]
     pub last_committed: Option<Epoch>,
@@ -44,29 +45,30 @@ pub struct Checkpoints {
     pub scan_ns: Summary,
     pub copy_ns: Summary,
     pub ship_bytes: Summary,
-    /// Pages that were left out of it, since the holder has them itself.
+    /// Deduplicated pages, which the buddy has itself.
     pub alike_pages: Summary,
     pub ship_ns: Summary,
     pub received_bytes: Summary,
-    /// From cut to commit.
+    /// Time from the cut to the commit.
     pub commit_ns: Summary,
     /// All checkpoints in order of time.
     #[serde(skip)]
     pub points: Vec<CheckpointPoint>,
 }
 
-/// Newest checkpoints among which the one of a commit is looked up.
+/// Number of newest checkpoints in which the checkpoint of a commit is searched.
 const MAX_UNCOMMITTED: usize = 64;
 
-/// Checkpoint of all workers.
+/// A checkpoint of all workers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct CheckpointPoint {
     pub epoch: Epoch,
-    /// Times of the first and of the last capture, on the job's clock.
+    /// Time of the first capture, on the job's clock.
     pub at_ns: u64,
+    /// Time of the last capture, on the job's clock.
     pub last_ns: u64,
     pub bytes: u64,
-    /// The pause of the slowest worker.
+    /// Pause of the slowest worker.
     pub pause_ns: u64,
     pub committed: bool,
 }
@@ -77,7 +79,7 @@ pub(super) struct CheckpointCollector {
     it: Checkpoints,
     cut: BTreeSet<Epoch>,
     committed: BTreeSet<Epoch>,
-    /// Ranks in the newest point.
+    /// Ranks that are included in the newest point.
     captured: BTreeSet<ProcessNumber>,
 }
 
@@ -126,7 +128,7 @@ impl CheckpointCollector {
         }
     }
 
-    /// The point of a capture: a new one if its epoch was cut again.
+    /// Returns the point of a capture: a new one if its epoch was cut again.
     fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
         let points = &mut self.it.points;
         let is_same = points.last().is_some_and(|last| last.epoch == epoch);

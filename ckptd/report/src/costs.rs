@@ -1,4 +1,4 @@
-//! What protection has cost a job, for advice on the interval.
+//! Cost of protection for a job, for advice on the interval.
 
 use crate::{Event, Recovery};
 use std::collections::BTreeMap;
@@ -6,23 +6,24 @@ use understudy_formats::events::{Epoch, Kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
-    /// How long a checkpoint has kept the slowest worker, in the mean of all but the first, which
-    /// copies everything.
+    /// Mean pause of the slowest worker for a checkpoint.
+    ///
+    /// The first checkpoint, which copies everything, is not included.
     pub pause_ns: u64,
-    /// Checkpoints that this is about.
+    /// Number of checkpoints that are included.
     pub checkpoints: u64,
-    /// Mean time from a failure to the return; 0 without failures.
+    /// Mean time from a failure to the resumed program; 0 without failures.
     pub recovery_ns: u64,
-    /// From the first event to the last.
+    /// Time from the first event to the last.
     pub elapsed_ns: u64,
-    /// Recoveries that were completed.
+    /// Number of completed recoveries.
     pub recoveries: u64,
 }
 
 /// Collects the costs of a job, event by event.
 #[derive(Debug, Default)]
 pub(super) struct CostCollector {
-    /// Longest pause of each checkpoint but the first.
+    /// Longest pause of each checkpoint except the first.
     pauses: BTreeMap<Epoch, u64>,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -45,7 +46,7 @@ impl CostCollector {
         }
     }
 
-    /// `None` without a checkpoint after the first.
+    /// Returns `None` without a checkpoint after the first.
     pub fn finish(self, recoveries: &[Recovery]) -> Option<Costs> {
         let checkpoints = self.pauses.len() as u64;
         let durations: Vec<u64> = recoveries

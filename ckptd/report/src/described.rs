@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use understudy_formats::describe::{Describe, Value};
 
-/// Serializes a value that names its fields.
+/// Serializes a value that describes its own fields.
 pub fn described<S: Serializer>(value: &impl Describe, serializer: S) -> Result<S::Ok, S::Error> {
     Tree(&value.describe()).serialize(serializer)
 }

@@ -4,13 +4,13 @@ use crate::described::described;
 use serde::Serialize;
 use understudy_formats::events::{Epoch, Kind, ProcessNumber, Record};
 
-/// Latest time of an event, in nanoseconds: 146 years, also in a damaged file.
+/// Latest time of an event, in nanoseconds (146 years), even in a damaged file.
 const LATEST_NS: u64 = i64::MAX as u64 / 2;
 
-/// A record in the job's own time.
+/// A record with a time on the job's clock.
 #[derive(Debug, Clone, Serialize)]
 pub struct Event {
-    /// Nanoseconds since the first rank began its file.
+    /// Nanoseconds since the first rank has begun its file.
     pub at_ns: u64,
     #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
@@ -19,13 +19,13 @@ pub struct Event {
     #[serde(rename = "event")]
     #[serde(serialize_with = "described")]
     pub kind: Kind,
-    /// Bytes of the record in its file.
+    /// Length of the record in its file, in bytes.
     #[serde(skip)]
     pub frame_bytes: usize,
 }
 
 impl Event {
-    /// A record of a file that began at `since_ns`.
+    /// Returns the event of a record in a file that began at `since_ns`.
     pub fn new(rank: ProcessNumber, since_ns: u64, record: Record, bytes: usize) -> Self {
         let Record { t, epoch, kind } = record;
         Self {

@@ -1,4 +1,4 @@
-//! The timeline in words: a line for each event.
+//! The timeline as text: a line for each event.
 
 use crate::Timeline;
 use crate::parts::Parts;
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use understudy_formats::events::{Kind, ProcessNumber, SpareChoice};
 use understudy_formats::pages::PAGE_SIZE;
 
-/// Writes a line for each event, and an empty one.
+/// Writes a line for each event, and an empty line.
 pub(super) fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
     writeln!(out, "Timeline (seconds since the first rank's start)")?;
     let mut parts = Parts::default();
@@ -301,7 +301,7 @@ fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -
     )
 }
 
-/// A rank that learns of a failure by a revocation may not know whose it is.
+/// Returns the failed ranks as text; a rank may detect a failure without its origin.
 fn ranks(ranks: &[ProcessNumber]) -> String {
     if ranks.is_empty() {
         return "ranks not yet known".to_owned();

@@ -1,4 +1,4 @@
-//! The events of a job on its clock, read from the event files in each pass.
+//! The events of a job on its clock, read from its files in each pass.
 
 use crate::Event;
 use crate::merge::Merge;
@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use understudy_formats::events::{EventReader, ProcessNumber};
 use understudy_formats::private::open_regular;
 
-/// Bytes that are read ahead, in all files together, and limits for one file.
+/// Number of bytes that are read ahead, in all files together.
 const READ_AHEAD: usize = 8 << 20;
+/// Limits of the bytes that are read ahead in one file.
 const CHUNK: [usize; 2] = [4 << 10, 64 << 10];
 
-/// The whole records of an event file.
+/// Complete records of an event file.
 #[derive(Debug)]
 pub(super) struct EventFile {
     pub path: PathBuf,
@@ -23,7 +24,7 @@ pub(super) struct EventFile {
     pub rank: ProcessNumber,
     /// Beginning of the file on the job's clock, in nanoseconds.
     pub since_ns: u64,
-    /// Bytes up to the end of the last good record.
+    /// Number of bytes up to the end of the last valid record.
     pub length: u64,
 }
 
@@ -54,7 +55,7 @@ impl Timeline {
         }
     }
 
-    /// The events, from the first to the last.
+    /// Returns the events from the first to the last.
     pub fn iter(&self) -> impl Iterator<Item = Event> {
         let [least, most] = CHUNK;
         let chunk = (READ_AHEAD / self.files.len().max(1)).clamp(least, most);
@@ -67,7 +68,7 @@ impl Timeline {
     }
 
     fn events_of<'a>(&'a self, file: &'a EventFile, chunk: usize) -> impl Iterator<Item = Event> {
-        // Each read of a part opens its file.
+        // Each read of the file opens it.
         let part = BufReader::with_capacity(chunk, FilePart { file, at: 0 });
         let mut reader = EventReader::new(part, chunk).ok();
         self.has_changed
@@ -93,7 +94,7 @@ impl Serialize for Timeline {
     }
 }
 
-/// Reads the whole records of a file; opens the file for each piece.
+/// Reads the complete records of a file; opens the file for each read.
 ///
 /// A job may have more files than a process may open.
 struct FilePart<'a> {

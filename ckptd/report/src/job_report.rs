@@ -10,30 +10,30 @@ use crate::recovery::{Recovery, RecoveryCollector};
 use crate::{Event, RunRecord, Timeline};
 use serde::Serialize;
 
-/// Everything `understudy events` has to say about a job.
+/// The report of `understudy events` on a job.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// When the first process began its file, in nanoseconds since 1970.
+    /// Time when the first process has begun its file, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// What `understudy run` has written down, if it has started the job.
+    /// Record of `understudy run`, if it has started the job.
     pub run: Option<RunRecord>,
     pub outcome: Outcome,
     pub ranks: Vec<RankFile>,
-    /// Harmless: what a killed rank leaves behind.
+    /// Harmless damage, such as that of a killed rank's file.
     pub notes: Vec<String>,
-    /// Damage: what is missing from this report.
+    /// Damage because of which the report has gaps.
     pub problems: Vec<String>,
     pub recoveries: Vec<Recovery>,
     pub checkpoints: Checkpoints,
-    /// Read from the files while it is written.
+    /// Events, read from the files while the report is written.
     pub timeline: Timeline,
     /// The cost of checkpoints; `None` without a checkpoint after the first.
     #[serde(skip)]
     pub costs: Option<Costs>,
-    /// The journals of the initialisation phase, if there are any.
+    /// Set-up logs of all workers, if any were recorded.
     #[serde(skip)]
     pub journals: Option<JournalTable>,
-    /// The savings of the program's marks, if it has any.
+    /// Savings by the program's annotations, if it has any.
     #[serde(skip)]
     pub marks: Option<MarkSavings>,
 }
@@ -44,7 +44,7 @@ impl Report {
         Self::observed(job, |_| ())
     }
 
-    /// As [`Report::new`]; `observe` sees each event, too.
+    /// Collects all statistics, and passes each event to `observe`.
     pub fn observed(job: Job, mut observe: impl FnMut(&Event)) -> Self {
         let Job {
             ranks,
@@ -77,7 +77,7 @@ impl Report {
         }
     }
 
-    /// Notes as a problem that files were changed by others while they were read.
+    /// Records a problem if other processes have changed files during the read.
     pub fn check_unchanged(&mut self) {
         if self.timeline.has_changed() {
             let problem =

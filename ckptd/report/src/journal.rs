@@ -1,4 +1,4 @@
-//! What the journals of the initialisation phase are made of, over all workers.
+//! Contents of the journals of the set-up phase, over all workers.
 
 use crate::Event;
 use crate::described::described;
@@ -6,22 +6,22 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
 
-/// The last journal of each worker, added up.
+/// Sum over the last journals of all workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JournalTable {
-    /// Workers that have told.
+    /// Number of workers that have reported a journal.
     pub workers: u32,
-    /// Bytes as they are kept, compressed, of the journals that are.
+    /// Compressed size of the journals that are kept, in bytes.
     pub kept: u64,
-    /// How many are not.
+    /// Number of journals that are not kept.
     pub not_kept: u32,
     /// Calls and bytes before compression.
     #[serde(serialize_with = "described")]
     pub total: Amount,
-    /// The places with the most bytes first.
+    /// Call sites, those with the most bytes first.
     #[serde(serialize_with = "described")]
     pub rows: Vec<JournalRow>,
-    /// What workers have not listed.
+    /// Calls that workers have not listed by call site.
     #[serde(serialize_with = "described")]
     pub others: Amount,
 }
@@ -75,7 +75,7 @@ impl JournalTable {
         (it.workers > 0).then_some(it)
     }
 
-    /// The first so many places, and what all the others have.
+    /// Returns the first `count` call sites, and the sum of all others.
     pub fn first(&self, count: usize) -> (&[JournalRow], Amount) {
         let (first, rest) = self.rows.split_at(count.min(self.rows.len()));
         let mut others = self.others;

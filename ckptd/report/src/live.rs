@@ -1,4 +1,4 @@
-//! A job as it stands, from event files that are still being written.
+//! The current state of a job, from event files that are still being written.
 
 use crate::Event;
 use crate::described::{by_number, described};
@@ -12,46 +12,46 @@ use understudy_formats::events::{
     EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
 };
 
-/// One process of the job.
+/// A process of the job.
 #[derive(Debug, Clone, Serialize)]
 pub struct Process {
     pub pid: u32,
     pub host: String,
-    /// What it does now.
+    /// Current role of the process.
     #[serde(serialize_with = "described")]
     pub role: Role,
-    /// Its last word, if it has said one.
+    /// End that the process has recorded, if any.
     #[serde(serialize_with = "described")]
     pub end: Option<EndHow>,
-    /// Others have found it dead.
+    /// True if other processes have detected the death of the process.
     pub has_failed: bool,
 }
 
-/// The last checkpoint that counts.
+/// The last committed checkpoint.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct LastCheckpoint {
     #[serde(serialize_with = "described")]
     pub epoch: Epoch,
-    /// What was captured, of all workers together.
+    /// Captured bytes of all workers together.
     pub bytes: u64,
-    /// How long the program stood still, in the slowest worker.
+    /// Pause of the program, in the slowest worker.
     pub pause_ns: u64,
-    /// When it was committed, in nanoseconds since 1970.
+    /// Time of the commit, in nanoseconds since 1970.
     pub at_ns: u64,
 }
 
-/// How far the protection of a job is.
+/// State of a job's protection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
     /// Before the first checkpoint.
     Starting,
     Protected,
-    /// Why it is not.
+    /// The job is not protected, for this reason.
     Refused(String),
 }
 
-/// A job as it stands.
+/// The current state of a job.
 #[derive(Debug, Clone, Serialize)]
 pub struct Standing {
     pub job: String,
@@ -62,19 +62,19 @@ pub struct Standing {
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,
-    /// Why nobody could go on.
+    /// Reason why the job was lost, if it was.
     pub lost: Option<String>,
-    /// Recoveries that are over.
+    /// Number of completed recoveries.
     pub recoveries: u32,
     #[serde(serialize_with = "by_number")]
     pub processes: BTreeMap<ProcessNumber, Process>,
-    /// Sizes and pauses of checkpoints that do not count yet.
+    /// Sizes and pauses of checkpoints that are not committed yet.
     #[serde(skip)]
     captures: BTreeMap<Epoch, (u64, u64)>,
 }
 
 impl Standing {
-    /// A job of which nothing is known.
+    /// Returns the state of a job without events.
     fn new() -> Self {
         Self {
             job: String::new(),
@@ -91,7 +91,7 @@ impl Standing {
         }
     }
 
-    /// Processes that others have found dead.
+    /// Returns the number of processes whose death others have detected.
     pub fn failures(&self) -> usize {
         self.processes
             .values()
@@ -99,7 +99,7 @@ impl Standing {
             .count()
     }
 
-    /// Spares that can still take a part.
+    /// Returns the number of spares that can still take over.
     pub fn idle_spares(&self) -> usize {
         let is_idle = |process: &&Process| {
             matches!(process.role, Role::Spare(_)) && !process.has_failed && process.end.is_none()
@@ -107,7 +107,7 @@ impl Standing {
         self.processes.values().filter(is_idle).count()
     }
 
-    /// The process that plays a worker, or was the last to.
+    /// Returns the process that runs a worker, or the last one that has run it.
     pub fn player(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let plays = |process: &Process| process.role == Role::Worker(worker);
         let mut players = self.processes.iter().filter(|(_, process)| plays(process));
@@ -117,7 +117,7 @@ impl Standing {
             .map(|(rank, process)| (*rank, process))
     }
 
-    /// The job in one line, at a time in nanoseconds since 1970.
+    /// Returns the job's state in one line; `now_ns` is in nanoseconds since 1970.
     pub fn to_line(&self, now_ns: u64) -> String {
         let mut parts = Vec::new();
         match &self.protection {
@@ -140,7 +140,7 @@ impl Standing {
         parts.join(" | ")
     }
 
-    /// The job in one line when it has ended with a status.
+    /// Returns the state of a job that has ended with a status, in one line.
     pub fn to_last_line(&self, status: u8) -> String {
         let end = match status {
             0 => "ended well".to_owned(),
@@ -169,7 +169,7 @@ impl Standing {
         parts.join(" | ")
     }
 
-    /// Spares that never had a part, or have none yet.
+    /// Returns the number of spares that have not taken over from a worker.
     fn unused_spares(&self) -> usize {
         let is_unused =
             |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
@@ -207,7 +207,7 @@ impl Standing {
                 job,
                 ..
             } => {
-                // A later job in the directory of an earlier one.
+                // The directory contains a later job after an earlier one.
                 if self.job != job {
                     *self = Self::new();
                 }
@@ -261,7 +261,7 @@ impl Standing {
                 recovery, epoch, ..
             } => {
                 self.recoveries = self.recoveries.max(recovery);
-                // What was cut after it is cut again.
+                // Later captures will be repeated.
                 self.captures.retain(|&cut, _| cut <= epoch);
                 self.protection = Protection::Protected;
             }
@@ -297,12 +297,12 @@ impl Standing {
     }
 }
 
-/// Follows the event files of one directory.
+/// Reader of the event files of one directory while they are written.
 pub struct Live {
     dir: PathBuf,
     files: BTreeMap<ProcessNumber, Follower>,
     standing: Standing,
-    /// What cannot be read, by file.
+    /// Unreadable files, with the reasons.
     problems: BTreeSet<String>,
 }
 
@@ -316,7 +316,7 @@ impl Live {
         }
     }
 
-    /// Reads what is new, and says how the job stands; `None` as long as no process has begun.
+    /// Reads new events and returns the job's state; `None` until a process has begun.
     pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
         self.find_files()?;
         let sources = self.files.iter_mut().map(|(&rank, follower)| Source {
@@ -324,7 +324,7 @@ impl Live {
             follower,
             problem: None,
         });
-        // Events of one batch in the order in which they happened.
+        // The events of one batch are handled in order of time.
         let mut fresh = Merge::new(sources);
         for event in &mut fresh {
             self.standing.take(event);
@@ -334,7 +334,7 @@ impl Live {
         Ok(Some(&self.standing).filter(|standing| !standing.processes.is_empty()))
     }
 
-    /// What could not be read.
+    /// Returns the files that could not be read, with the reasons.
     pub fn problems(&self) -> impl Iterator<Item = &String> {
         self.problems.iter()
     }
@@ -356,11 +356,11 @@ impl Live {
     }
 }
 
-/// The new records of a file; times count from 1970.
+/// New records of a file, with times since 1970.
 struct Source<'a> {
     rank: ProcessNumber,
     follower: &'a mut Follower,
-    /// The damage that ends the file.
+    /// Damage at which the file ends.
     problem: Option<String>,
 }
 

@@ -12,13 +12,13 @@ use understudy_formats::events::{
     EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
 };
 
-/// Clocks of one host that disagree by more than this are not the same clock after all.
+/// Difference from which the clocks of one host count as different clocks.
 const SAME_CLOCK_NS: i128 = 1_000_000_000;
 
-/// Missing files that are named one by one.
+/// Limit of missing files that are listed by name.
 const MISSING_LISTED: usize = 8;
 
-/// Why there is nothing to report on.
+/// Reasons for which no report is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{dir}: {source}. Give the directory the job was told to write its events to.")]
@@ -36,14 +36,14 @@ pub enum LoadError {
     Nothing { dir: PathBuf, problems: Vec<String> },
 }
 
-/// One rank's file in short.
+/// Summary of one rank's file.
 #[derive(Debug, Clone, Serialize)]
 pub struct RankFile {
     #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
     pub file: String,
     pub records: usize,
-    /// The file ends inside a record, as a killed rank's may.
+    /// True if the file ends inside a record, as after the kill of a rank.
     pub torn: bool,
 }
 
@@ -54,9 +54,9 @@ pub struct Job {
     pub notes: Vec<String>,
     pub problems: Vec<String>,
     pub timeline: Timeline,
-    /// The origin of the timeline, in nanoseconds since 1970.
+    /// Origin of the timeline, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// What `understudy run` has written down.
+    /// Record of `understudy run`.
     pub run: Option<RunRecord>,
 }
 
@@ -67,16 +67,16 @@ struct Loaded {
     host: Option<String>,
 }
 
-/// The jobs that the files are of.
+/// Jobs to which the files belong.
 #[derive(Default)]
 struct Started {
     jobs: BTreeSet<String>,
-    /// The least number of processes that a rank was started with.
+    /// Smallest number of processes with which a rank was started.
     size: Option<u32>,
 }
 
 impl Job {
-    /// Reads all files once, to find damage; keeps no records.
+    /// Reads all files once to detect damage; keeps no records.
     pub fn load(dir: &Path) -> Result<Self, LoadError> {
         let files = event_files(dir).map_err(|source| LoadError::Directory {
             dir: dir.to_owned(),
@@ -192,11 +192,11 @@ impl Job {
         }
     }
 
-    /// Names the missing files of processes that the job was started with.
+    /// Reports missing files of processes with which the job was started.
     fn check_all_ranks(&mut self, size: Option<u32>) {
         let Some(size) = size else { return };
         let there: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
-        // Damaged files are told of already.
+        // Damaged files have been reported already.
         let is_told = |name: &str| {
             self.problems
                 .iter()
@@ -225,7 +225,7 @@ impl Job {
 }
 
 impl Started {
-    /// Notes the start of a rank and returns the host of the rank.
+    /// Records the start of a rank and returns its host.
     fn note(&mut self, kind: Kind) -> Option<String> {
         let Kind::Start {
             job,
@@ -256,10 +256,10 @@ fn event_files(dir: &Path) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
     Ok(files)
 }
 
-/// Brings the files on one clock and sorts the files by their beginning.
+/// Aligns the files on one clock, and sorts them by their beginning.
 ///
-/// Ranks of one host share `CLOCK_MONOTONIC`; the file begun first relates that clock to real time.
-/// Between hosts the real-time clocks count.
+/// Ranks of one host share `CLOCK_MONOTONIC`; the file that was begun first relates this clock to
+/// real time. Between hosts the real-time clocks are used.
 fn align(mut files: Vec<Loaded>) -> Vec<EventFile> {
     files.sort_by_key(|file| file.header.clocks.realtime_ns);
     let mut offsets: BTreeMap<String, i128> = BTreeMap::new();

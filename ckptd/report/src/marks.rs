@@ -1,4 +1,4 @@
-//! What the marks of a program (`understudy.h`) have saved.
+//! Savings by the annotations of a program (`understudy.h`).
 
 use crate::Event;
 use crate::described::described;
@@ -6,36 +6,39 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
 
-/// Memory of one size that was marked in one way at one place of the program, in whatever process.
+/// Annotated memory of one size, kind and call site, in all processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MarkRow {
     #[serde(serialize_with = "described")]
     pub way: MarkWay,
     /// Function and offset of the call.
     pub place: String,
-    /// Bytes of one such region.
+    /// Size of one such region, in bytes.
     pub bytes: u64,
-    /// Whole pages of the largest of them.
+    /// Number of whole pages of the largest region.
     pub whole_pages: u64,
-    /// Different regions, counted in each process.
+    /// Number of different regions, counted in each process.
     pub regions: u64,
-    /// Captures for which such a mark counted, and those before which it had been forgotten.
+    /// Number of captures for which the annotation was in force.
     pub captures: u64,
+    /// Number of captures before which the annotation was withdrawn.
     pub missed: u64,
-    /// Pages that would have been captured and sent.
+    /// Number of pages that would have been captured and sent.
     pub saved_pages: u64,
-    /// Pages that copies would have held, in the capture with the most of them, of one process.
+    /// Number of pages that replicas of one process would have contained.
+    ///
+    /// The capture with the most pages counts.
     pub held_pages: u64,
 }
 
 impl MarkRow {
-    /// Why nothing was saved; `None` if something was.
+    /// Returns the reason why nothing was saved; `None` if something was.
     pub fn failing(&self) -> Option<&'static str> {
         match self {
             Self {
                 saved_pages: 1.., ..
             } => None,
-            // That is all that can be had of these.
+            // Steps that can be undone save only memory of replicas.
             Self {
                 way: MarkWay::Reverse,
                 held_pages: 1..,
@@ -64,35 +67,38 @@ impl MarkRow {
     }
 }
 
-/// The savings of all marks.
+/// Savings by all annotations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MarkSavings {
-    /// Those that have saved the most first.
+    /// Annotations, those with the most savings first.
     pub rows: Vec<MarkRow>,
-    /// Checkpoints of which something was left out.
+    /// Number of checkpoints from which pages were left out.
     pub checkpoints: u64,
-    /// Pages that were left out of all captures but the first, of all processes.
+    /// Pages that were left out of all captures except the first, of all processes.
     pub saved_pages: u64,
-    /// Pages that were captured all the same, and the time it took to copy them.
+    /// Pages that were captured nevertheless.
     pub captured_pages: u64,
+    /// Time of copying these pages.
     pub copy_ns: u64,
-    /// Recomputations after recoveries, of all processes, and how long the longest took.
+    /// Number of recomputations after recoveries, of all processes.
     pub recomputations: u64,
+    /// Duration of the longest recomputation.
     pub longest_ns: u64,
-    /// How often survivors have undone steps, how long that took at most, and how often it was in
-    /// vain.
+    /// Number of times that survivors have undone steps.
     pub reversals: u64,
+    /// Longest duration of undoing steps.
     pub longest_reversal_ns: u64,
+    /// Number of times that undoing steps has failed.
     pub failed_reversals: u64,
 }
 
-/// What rows are told apart by.
+/// Key of a row.
 type Key = (MarkWay, String, u64);
 
-/// Regions that are counted one by one, of all marks together.
+/// Limit of regions that are counted one by one, of all annotations together.
 const MAX_REGIONS: usize = 100_000;
 
-/// Collects the savings of marks, event by event.
+/// Collects the savings by annotations, event by event.
 #[derive(Debug, Default)]
 pub(super) struct MarkCollector {
     savings: MarkSavings,
@@ -105,7 +111,7 @@ impl MarkCollector {
     pub fn add(&mut self, event: &Event) {
         let it = &mut self.savings;
         match &event.kind {
-            // The first one copies everything, before the program could say anything.
+            // The first capture copies everything, before the program could annotate memory.
             Kind::Capture {
                 epoch,
                 pages,
@@ -155,7 +161,7 @@ impl MarkCollector {
         }
     }
 
-    /// `None` if the program has marked nothing.
+    /// Returns `None` if the program has no annotations.
     pub fn finish(self) -> Option<MarkSavings> {
         let mut it = self.savings;
         it.checkpoints = self.epochs.len() as u64;
@@ -167,8 +173,7 @@ impl MarkCollector {
 }
 
 impl MarkSavings {
-    /// The part of the pages, and so of the copying and sending, that checkpoints are without: 0 to
-    /// 1.
+    /// Returns the fraction of pages that were left out of checkpoints, from 0 to 1.
     pub fn share(&self) -> f64 {
         let all = self.saved_pages.saturating_add(self.captured_pages);
         if all == 0 {
@@ -178,7 +183,7 @@ impl MarkSavings {
         }
     }
 
-    /// Time of copying that was saved, if pages that were left out take as long as others.
+    /// Returns the saved time of copying, assuming equal times for all pages.
     pub fn saved_ns(&self) -> u64 {
         let per_page = self.copy_ns as f64 / self.captured_pages.max(1) as f64;
         (per_page * self.saved_pages as f64) as u64

@@ -1,22 +1,21 @@
-//! Merging the records of many event files in order of time, with bounded memory.
+//! Merging of the records of many event files in order of time, with bounded memory.
 
 use crate::Event;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
-/// Events of one file that are held back to be sorted.
+/// Number of events of one file that are buffered for sorting.
 ///
-/// A rank writes the records of a failure when it has recovered from the failure, with their own
-/// times.
+/// A rank writes the records of a failure after its recovery, with their original times.
 const WINDOW: usize = 32;
 
-/// Yields the events of all sources in order of time.
+/// Iterator over the events of all sources in order of time.
 ///
-/// Events of one time come in the order of the sources.
+/// Events with equal times are in the order of the sources.
 pub(super) struct Merge<S> {
     lanes: Vec<Lane<S>>,
-    /// Time and lane of the first event of each lane that has one.
+    /// Time and lane of the first event of each lane that has an event.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -24,7 +23,7 @@ struct Lane<S> {
     source: S,
     /// The next events, sorted by time.
     window: VecDeque<Event>,
-    /// True once the source has returned `None`: each further try would be a system call.
+    /// True if the source has returned `None`, so that further calls are avoided.
     is_done: bool,
 }
 
@@ -36,7 +35,7 @@ impl<S: Iterator<Item = Event>> Merge<S> {
         Self { lanes, heads }
     }
 
-    /// The sources, in their order.
+    /// Returns the sources in their order.
     pub fn into_sources(self) -> impl Iterator<Item = S> {
         self.lanes.into_iter().map(|lane| lane.source)
     }
@@ -72,7 +71,7 @@ impl<S: Iterator<Item = Event>> Lane<S> {
         lane
     }
 
-    /// Takes one event from the source and sorts the event in.
+    /// Takes one event from the source and inserts it in order.
     fn refill(&mut self) {
         if self.is_done {
             return;

@@ -1,38 +1,41 @@
-//! How a job ended, and what it had left.
+//! The end of a job, and its remaining spares.
 
 use crate::{Event, Recovery, RunRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{EndHow, Kind, ProcessNumber, Role};
 
-/// The end of a job, as far as its processes could tell.
+/// The end of a job, as far as its processes have recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "how")]
 pub enum Ended {
-    /// All workers came to the end of `MPI_Finalize`.
+    /// All workers have reached the end of `MPI_Finalize`.
     Finished,
-    /// A worker ended by `exit` without `MPI_Finalize`.
+    /// A worker has called `exit` without `MPI_Finalize`.
     Exited { status: i32 },
-    /// `MPI_Abort`, or an error that ends the job.
+    /// The job was ended by `MPI_Abort`, or by an error.
     Aborted { status: i32 },
-    /// A failure could not be recovered from.
+    /// A failure without recovery.
     Lost { status: i32, reason: String },
-    /// `understudy run` has ended, and not all workers have recorded an end.
+    /// `understudy run` has ended, but some workers have not recorded an end.
     Stopped { status: i32, signal: Option<i32> },
-    /// Not all workers have recorded an end: the job still runs, or was killed as a whole.
+    /// The job still runs, or was killed as a whole.
+    ///
+    /// Not all workers have recorded an end.
     Unfinished,
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub ended: Ended,
-    /// Processes that failed, and recoveries that brought the job back.
+    /// Number of failed processes.
     pub failures: usize,
+    /// Number of completed recoveries.
     pub recoveries: usize,
-    /// Spares that had no part at the end.
+    /// Number of spares that have not taken over from a worker.
     pub spares_left: usize,
-    /// Why the job was not, or no longer, protected.
+    /// Reason why the job was not protected, or not any more.
     pub unprotected: Option<String>,
 }
 
@@ -43,7 +46,7 @@ pub(super) struct OutcomeCollector {
     lost: Option<(String, i32)>,
     unprotected: Option<String>,
     workers: usize,
-    /// Ends of processes in order of time.
+    /// Recorded ends of processes in order of time.
     ends: Vec<(ProcessNumber, EndHow)>,
 }
 
@@ -64,7 +67,7 @@ impl OutcomeCollector {
         }
     }
 
-    /// The outcome; `run` decides where no process could record the end.
+    /// Returns the outcome; `run` decides if no process could record the end.
     pub fn finish(self, recoveries: &[Recovery], run: Option<&RunRecord>) -> Outcome {
         let Self {
             roles,
@@ -143,7 +146,7 @@ impl OutcomeCollector {
 }
 
 impl Outcome {
-    /// The end of a job of which not all workers have recorded an end.
+    /// Describes the end of a job in which some workers have not recorded an end.
     pub fn stopped_in_words(&self) -> String {
         let Ended::Stopped { status, signal } = self.ended else {
             return String::new();
@@ -159,7 +162,7 @@ impl Outcome {
         }
     }
 
-    /// The status that the job's processes have ended it with, if they have told.
+    /// Returns the exit status that the job's processes have recorded, if any.
     pub fn status(&self) -> Option<i32> {
         match &self.ended {
             Ended::Finished => Some(0),

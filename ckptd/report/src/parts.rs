@@ -1,10 +1,10 @@
-//! The parts of the ranks along the timeline.
+//! Roles of the ranks along the timeline.
 
 use crate::Event;
 use std::collections::BTreeMap;
 use understudy_formats::events::{Kind, ProcessNumber, Role, Worker};
 
-/// The part of each rank at a point of the timeline.
+/// Role of each rank at one time of the timeline.
 #[derive(Default)]
 pub struct Parts(BTreeMap<ProcessNumber, Role>);
 

@@ -1,4 +1,4 @@
-//! What happened in each recovery.
+//! Statistics of each recovery.
 
 use crate::described::described;
 use crate::{CheckpointPoint, Event};
@@ -6,22 +6,22 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
 
-/// A process that failed.
+/// A process that has failed.
 #[derive(Debug, Serialize)]
 pub struct FailedRank {
     #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
-    /// Its part when it failed, if its file tells.
+    /// Role of the process when it failed, if its file contains it.
     #[serde(serialize_with = "described")]
     pub role: Option<Role>,
-    /// Of what it died, as the others found out.
+    /// Cause of the failure, as reported by other processes.
     pub cause: Option<String>,
     pub last_sign_ns: Option<u64>,
-    /// When it killed itself on purpose, if it did.
+    /// Time of a kill by fault injection, if any.
     pub killed_ns: Option<u64>,
 }
 
-/// A spare that took over.
+/// A process that has taken over from a worker.
 #[derive(Debug, Serialize)]
 pub struct TakeoverBy {
     #[serde(serialize_with = "described")]
@@ -30,12 +30,12 @@ pub struct TakeoverBy {
     pub spare: Spare,
     #[serde(serialize_with = "described")]
     pub as_worker: Worker,
-    /// True for a process that was started when all spares were in use.
+    /// True for a process that was started because all spares were in use.
     pub is_new: bool,
 }
 
 impl TakeoverBy {
-    /// The process in words.
+    /// Returns the process as text.
     pub fn process(&self) -> String {
         match self.is_new {
             true => format!("rank {}, a new process", self.rank),
@@ -44,43 +44,43 @@ impl TakeoverBy {
     }
 }
 
-/// A stage's duration over all ranks.
+/// Duration of a stage over all ranks.
 #[derive(Debug, Serialize)]
 pub struct StageTime {
     #[serde(serialize_with = "described")]
     pub stage: RecoveryStage,
     pub max_ns: u64,
-    /// The rank that took longest.
+    /// Rank with the longest duration.
     #[serde(serialize_with = "described")]
     pub slowest: ProcessNumber,
     pub ranks: usize,
 }
 
-/// One recovery; times are on the job's clock.
+/// A recovery; times are on the job's clock.
 #[derive(Debug, Default, Serialize)]
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
-    /// Time of the failure, as the process manager has measured it.
+    /// Time of the failure, as measured by the process manager.
     pub failed_ns: Option<u64>,
-    /// The first detection and what it came through.
+    /// Time of the first detection.
     pub detected_ns: Option<u64>,
     #[serde(serialize_with = "described")]
     pub detected_by: Option<ProcessNumber>,
     pub error_class: Option<String>,
     pub takeovers: Vec<TakeoverBy>,
-    /// The epoch the job went on from.
+    /// Epoch from which the job has resumed.
     #[serde(serialize_with = "described")]
     pub epoch: Option<Epoch>,
     pub stages: Vec<StageTime>,
     #[serde(serialize_with = "described")]
     pub resumed: Vec<ProcessNumber>,
-    /// When the last rank was back in the program.
+    /// Time when the last rank has resumed the program.
     pub resumed_ns: Option<u64>,
-    /// Time that the user has lost, as the job has printed it.
+    /// Time that the user has lost, as printed by the job.
     pub failure_to_resume_ns: Option<u64>,
     pub kill_to_resume_ns: Option<u64>,
-    /// Computing time of each worker that was repeated.
+    /// Repeated computing time of each worker.
     pub repeated_ns: Option<u64>,
 }
 
@@ -100,27 +100,27 @@ fn number(kind: &Kind) -> Option<u32> {
 pub(super) struct RecoveryCollector {
     recoveries: BTreeMap<u32, Progress>,
     ranks: BTreeMap<ProcessNumber, RankHistory>,
-    /// Spares that the job was started with.
+    /// Number of spares with which the job was started.
     spares: u32,
 }
 
-/// A recovery as far as it has come.
+/// A recovery whose events are being collected.
 #[derive(Debug)]
 struct Progress {
     it: Recovery,
     stages: BTreeMap<RecoveryStage, StageTime>,
     failed: BTreeSet<ProcessNumber>,
-    /// Time of each rank's return, and the time since the failure.
+    /// Time when each rank has resumed, and the time since the failure.
     returns: BTreeMap<ProcessNumber, (u64, u64)>,
 }
 
-/// The part and the records of a rank, for the case that the rank fails.
+/// Role and records of a rank, for the case of its failure.
 #[derive(Debug, Default)]
 struct RankHistory {
     role: Option<Role>,
     last_sign_ns: Option<u64>,
     killed_ns: Option<u64>,
-    /// The worker whose part the rank had, as others report its death.
+    /// Worker that the rank ran, as reported by other ranks after its death.
     worker: Option<Worker>,
     cause: Option<String>,
 }
@@ -144,7 +144,7 @@ impl RecoveryCollector {
             } => {
                 let dead = self.ranks.entry(*rank).or_default();
                 dead.worker.get_or_insert(*worker);
-                // Only processes of the same node may have seen the cause.
+                // Only processes of the same node can determine the cause.
                 if cause != "unknown" {
                     dead.cause.get_or_insert_with(|| cause.clone());
                 }
@@ -158,7 +158,7 @@ impl RecoveryCollector {
         }
     }
 
-    /// The recoveries; `points` are the checkpoints of the job.
+    /// Returns the recoveries; `points` are the checkpoints of the job.
     pub fn finish(self, points: &[CheckpointPoint]) -> Vec<Recovery> {
         let Self {
             recoveries, ranks, ..
@@ -181,7 +181,7 @@ impl Progress {
         }
     }
 
-    /// Adds an event of the job, which was started with so many spares.
+    /// Adds an event; `spares` is the number of spares with which the job was started.
     fn add(&mut self, event: &Event, spares: u32) {
         let it = &mut self.it;
         match &event.kind {
@@ -219,10 +219,10 @@ impl Progress {
         }
     }
 
-    /// Returns the time at which the rank that printed the line about this recovery returned.
+    /// Returns the time when the rank that has printed the recovery's message resumed.
     ///
-    /// The second number is the time since the failure. The rank with the lowest replaced worker
-    /// prints the line, or that of worker 0 if no worker was replaced.
+    /// The second number is the time since the failure. The rank of the lowest replaced worker
+    /// prints the message, or that of worker 0 if no worker was replaced.
     fn reported_return(&self, ranks: &BTreeMap<ProcessNumber, RankHistory>) -> Option<(u64, u64)> {
         let is_first = |rank: &ProcessNumber| {
             let role = ranks.get(rank).and_then(|it| it.role);
@@ -261,7 +261,7 @@ impl Progress {
     }
 }
 
-/// Time from the last capture of the epoch that all returned to until the failure.
+/// Returns the time from the last capture of the restored epoch until the failure.
 fn repeated(it: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
     let (epoch, detected) = (it.epoch?, it.detected_ns?);
     let end = points.partition_point(|point| point.at_ns <= detected);
@@ -289,9 +289,10 @@ fn add_stage(
     }
 }
 
-/// A rank fails once, and its file ends there.
+/// Returns the description of a failed rank.
 ///
-/// The last part and record are those of the failure.
+/// A rank fails once and its file ends there, so that its last role and record are those of the
+/// failure.
 fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
     let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
     FailedRank {

@@ -1,5 +1,6 @@
-//! What `understudy run` writes beside the event files: the command as it was given, and how the
-//! job ended.
+//! The record that `understudy run` writes beside the event files.
+//!
+//! It contains the command and the end of the job.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -9,34 +10,36 @@ use understudy_formats::private::{create_anew, open_regular};
 /// Name of the file.
 const FILE: &str = "run.json";
 
-/// A run. Times are nanoseconds since 1970.
+/// A run; times are in nanoseconds since 1970.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// The words of the command, `understudy run …`.
+    /// Arguments of the command, `understudy run …`.
     pub command: Vec<String>,
-    /// The host that the launcher ran on.
+    /// Host on which the launcher ran.
     pub host: String,
     pub started_ns: u64,
-    /// Missing while the job runs, and if `understudy run` was killed.
+    /// `None` while the job runs, and if `understudy run` was killed.
     pub ended_ns: Option<u64>,
-    /// The exit status of `understudy run`.
+    /// Exit status of `understudy run`.
     pub status: Option<u8>,
-    /// The signal by which the user, or the batch system, has ended the job.
+    /// Signal by which the user or the batch system has ended the job.
     pub signal: Option<i32>,
 }
 
 impl RunRecord {
-    /// Writes the record, in place of an earlier one. A command line may hold what only its user is
-    /// to read: mode 0600.
+    /// Writes the record, in place of an earlier one.
+    ///
+    /// The file has mode 0600, because a command line may contain confidential data.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         create_anew(&dir.join(FILE))?.write_all(&serde_json::to_vec_pretty(self)?)
     }
 
-    /// The record of the job whose event files lie there and begin at `began_ns`; a job that was
-    /// started by other means has none.
+    /// Returns the record of the job whose events in `dir` begin at `began_ns`.
+    ///
+    /// A job that was started by other means has none.
     pub fn of_job(dir: &Path, began_ns: u64) -> Option<Self> {
         let record: Self = serde_json::from_reader(open_regular(&dir.join(FILE)).ok()?).ok()?;
         let is_its = (record.started_ns..=record.ended_ns.unwrap_or(u64::MAX)).contains(&began_ns);
@@ -60,7 +63,9 @@ mod tests {
         }
     }
 
-    /// The umask of most users lets others read; so did the file of an earlier version.
+    /// The usual umask lets other users read files.
+    ///
+    /// The file of an earlier version had such a mode, too.
     #[test]
     fn a_record_is_for_its_user_alone() {
         let dir = tempfile::tempdir().expect("a directory");

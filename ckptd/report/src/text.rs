@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use crate::event_lines;
 use crate::units::{bytes, count, time};
@@ -12,10 +12,10 @@ macro_rules! line {
 }
 
 impl Report {
-    /// Writes the report for people, with or without the timeline.
+    /// Writes the report as text, with or without the timeline.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn write(&self, out: &mut impl io::Write, with_timeline: bool) -> io::Result<()> {
         if with_timeline {
             event_lines::write(out, &self.timeline)?;
@@ -24,7 +24,7 @@ impl Report {
     }
 }
 
-/// All of the report but the timeline.
+/// Returns the report without the timeline.
 fn summary(report: &Report) -> String {
     let mut out = String::new();
     outcome(&mut out, &report.outcome);

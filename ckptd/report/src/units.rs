@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A duration as people read it.
+/// Formats a duration with a suitable unit.
 pub fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -12,13 +12,13 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// A number of things: `1 spare`, `2 spares`.
+/// Formats a number of objects: `1 spare`, `2 spares`.
 pub fn count(number: impl TryInto<u64> + Display + Copy, one: &str, several: &str) -> String {
     let is_one = number.try_into().is_ok_and(|number| number == 1);
     format!("{number} {}", if is_one { one } else { several })
 }
 
-/// A size as people read it.
+/// Formats a size with a suitable unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {

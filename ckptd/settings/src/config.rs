@@ -1,8 +1,7 @@
 //! All settings of a job as values, read and checked.
 //!
-//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job
-//! starts: one piece of code, so that what a job would stop for is known before it has waited in a
-//! queue.
+//! The runtime reads them in every rank, and `understudy run` and `understudy doctor` before a job
+//! starts. All three use this code, so that errors are found before a job has waited in a queue.
 
 use super::domains;
 use super::fault::{self, Fault};
@@ -22,63 +21,69 @@ use understudy_wire::client::Address;
 /// All settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How many of the last ranks are spares.
+    /// Number of spares, which are the last ranks.
     pub spares: u32,
-    /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
+    /// Distance from a worker to its buddy, in worker ranks.
+    ///
+    /// `None` stands for the number of ranks per node.
     pub buddy_offset: Option<u32>,
-    /// How workers are protected.
+    /// Kind of protection.
     pub scheme: Scheme,
-    /// Whether pages that a holder has itself are left out of its copies.
+    /// Deduplication of pages that the buddy has itself.
     pub shared_pages: SharedPages,
-    /// File that says which hosts fail together; `None`: each node is by itself.
+    /// File with the failure domains of hosts.
+    ///
+    /// `None` if each node is a domain of its own.
     pub domains: Option<PathBuf>,
-    /// When to take checkpoints.
+    /// Interval of checkpoints.
     pub interval: Interval,
-    /// Whether cuts are taken at any call about messages where no candidate comes for long.
+    /// True if cuts may also be taken at any communication call.
+    ///
+    /// They are if no collective call over all workers is reached for long.
     pub anywhere: bool,
     /// Mean time between failures of the job.
     pub mtbf: Duration,
-    /// What somebody outside says of failures to come; `None`: a file in the job's directory.
+    /// File with warnings of expected failures; `None` for a file in the job's directory.
     pub warnings: Option<PathBuf>,
-    /// How changed pages are found.
+    /// Method of finding modified pages.
     pub tracking: Tracking,
-    /// Whose initialisation phase is recorded and rehearsed, even if nothing follows from that.
+    /// Workers whose set-up phase is recorded and replayed on trial, even without other effects.
     pub rehearse: Rehearse,
-    /// How static data are brought back.
+    /// Method of restoring static data.
     pub static_data: Static,
-    /// How long a journal may get.
+    /// Limit of a journal's length.
     pub log_limit: LogLimit,
-    /// The level of `MPI_Pcontrol` that begins another phase.
+    /// Level of `MPI_Pcontrol` that begins another set-up phase.
     pub new_phase: Option<i32>,
-    /// Where the initialisation phase ends.
+    /// Rule for the end of the set-up phase.
     pub init_end: Rule,
-    /// Whether the job stops if it cannot be protected.
+    /// Jobs that stop if they cannot be protected.
     pub require: Require,
-    /// Whether memory that the program says it does not need is overwritten.
+    /// True if memory that the program has declared unneeded is overwritten.
     pub poison: bool,
-    /// Where epochs are written to.
+    /// Directory for checkpoints on disk.
     pub disk: Option<PathBuf>,
-    /// How many epochs there are from one that is written to the next.
+    /// Number of checkpoints of which one is written to disk.
     pub disk_every: u64,
-    /// Whether the job goes on from an epoch on disk.
+    /// True if the job is restarted from a checkpoint on disk.
     pub restart: bool,
-    /// Whether new spares join the job in place of those that are used up.
+    /// True if spares that are used up are replaced by new ones.
     pub replenish: bool,
-    /// What threads of the program's own may do.
+    /// Permissions of threads that the program creates.
     pub threads: Threads,
-    /// The daemon that may choose spares.
+    /// Daemon that may choose spares.
     pub daemon: Option<Address>,
-    /// File of the token that it wants over TCP.
+    /// File with the token for the daemon over TCP.
     pub daemon_token: Option<PathBuf>,
-    /// Where event files go.
+    /// Directory for event files.
     pub log_dir: Option<PathBuf>,
-    /// Deaths to be died on purpose.
+    /// Faults that are injected for tests.
     pub faults: Vec<Fault>,
 }
 
 type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
-/// How the value of each variable of [`SETTINGS`] is read.
+/// Parser of each variable of [`SETTINGS`].
 const VALUES: &[(&str, Parse)] = &[
     ("UNDERSTUDY_SPARES", |config, text| {
         config.spares = number(text, "a number of ranks")?;
@@ -164,7 +169,7 @@ const VALUES: &[(&str, Parse)] = &[
         })?;
         Ok(())
     }),
-    // `private` reads it, before there is a configuration.
+    // The module `private` reads this variable before a configuration exists.
     ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
         match text.is_empty() || text.starts_with('/') {
             true => Ok(()),
@@ -205,7 +210,7 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
     ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
-    // The face's matter.
+    // The preload library reads this variable.
     (SECRET, |_, _| Ok(())),
     ("UNDERSTUDY_LOG", |_, _| Ok(())),
     ("UNDERSTUDY_LOG_DIR", |config, text| {
@@ -219,8 +224,9 @@ const VALUES: &[(&str, Parse)] = &[
 ];
 
 impl Config {
-    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it,
-    /// and what is possible.
+    /// Reads the variables through `lookup`.
+    ///
+    /// An error names the variable, the fault, and the possible values.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let mut config = Config {
             spares: 1,
@@ -274,11 +280,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether so many workers can keep copies of each other. What a single one leaves, its process
-    /// manager keeps.
+    /// Checks that this number of workers can keep replicas of each other.
+    ///
+    /// A single worker's replica is kept by its process manager.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason, and a remedy.
     pub fn check_workers(&self, workers: u32) -> Result<(), String> {
         let fewest = self.scheme.fewest_workers();
         match workers {
@@ -288,10 +295,10 @@ impl Config {
         }
     }
 
-    /// Whether what names an MPI procedure names one that `is_procedure` knows.
+    /// Checks that MPI procedures in settings exist according to `is_procedure`.
     ///
     /// # Errors
-    /// Which name is unknown.
+    /// The name of the unknown procedure.
     pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
         match &self.init_end {
             Rule::Calls(name, _) if !is_procedure(name) => {
@@ -301,10 +308,10 @@ impl Config {
         }
     }
 
-    /// Whether the files that settings name can be used on this host.
+    /// Checks that files in settings can be used on this host.
     ///
     /// # Errors
-    /// Which cannot, and why.
+    /// The file that cannot be used, and the reason.
     pub fn check_files(&self) -> Result<(), String> {
         if let Some(file) = &self.domains {
             domains::of_host(file, "")
@@ -318,7 +325,7 @@ impl Config {
         }
     }
 
-    /// The setting that lets a job stop that cannot be protected from its start.
+    /// Returns the setting because of which an unprotected job stops at its start.
     pub fn strict(&self) -> Option<&'static str> {
         match self {
             Config {
@@ -330,7 +337,7 @@ impl Config {
         }
     }
 
-    /// The settings by name, for the event file.
+    /// Returns the settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let value = |setting: &Setting| {
             lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned())

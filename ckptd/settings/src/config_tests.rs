@@ -1,4 +1,4 @@
-//! How settings are read and checked.
+//! Tests of reading and checking settings.
 
 use super::*;
 use crate::setting::Form;
@@ -254,7 +254,7 @@ fn a_bad_value_names_its_variable() {
     assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
 }
 
-/// The option of a switch sets 1.
+/// The option of a switch sets the value 1.
 #[test]
 fn no_option_can_only_set_its_default() {
     let idle: Vec<&str> = SETTINGS

@@ -1,11 +1,11 @@
-//! The file of `UNDERSTUDY_DOMAIN`: lines `host domain`, `#` begins a comment.
+//! The file of `UNDERSTUDY_DOMAIN`: lines `host domain`; `#` begins a comment.
 
 use std::path::Path;
 
-/// The domain of a host by the file; `None` if it is not listed.
+/// Returns the failure domain of a host; `None` if the host is not listed.
 ///
 /// # Errors
-/// Why the file cannot be read, or which line is wrong.
+/// The reason why the file cannot be read, or the malformed line.
 pub fn of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     listed(&text, host)

@@ -1,20 +1,22 @@
 //! The grammar of `UNDERSTUDY_FAULT`: faults, separated by `;`.
 //!
 //! ```text
-//! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]  |  "pretend" what  |  "count"
+//! fault   = action who "at=" where ["epoch=" E] ["delay=" time] ["copy=" copy]
+//!         | "pretend" what | "count"
 //! action  = "kill" | "kill-manager" | "wait" | "renew" | "corrupt"
-//! copy    = "held" | "own" | "state" | "journal" | "half-journal" (with "corrupt" only)
+//! copy    = "held" | "own" | "state" | "journal" | "half-journal"  (with "corrupt" only)
 //! what    = "no-pagemap-scan" | "no-userfaultfd" | "no-personality" | "no-memfd"
-//! who     = "rank=" R | "spare=" S                where = POINT | "call:" N | "time:" T
+//! who     = "rank=" R | "spare=" S
+//! where   = POINT | "call:" N | "time:" T
 //! ```
 
 use super::points;
 use std::time::Duration;
 
-/// Who meets the fault.
+/// Target of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// The process with this rank in the launcher's world, whatever part it plays.
+    /// The process with this rank in the launcher's world, whichever worker it runs.
     Rank(u32),
     /// The spare with this number.
     Spare(u32),
@@ -22,7 +24,7 @@ pub enum Who {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// At a fault point (its place in the table), in this epoch only.
+    /// At a fault point (its index in the table), in this epoch only.
     Point { point: usize, epoch: Option<u64> },
     /// At the entry of the rank's N-th MPI call, from 1.
     Call(u64),
@@ -30,67 +32,68 @@ pub enum Where {
     Time(Duration),
 }
 
-/// What this kernel is taken not to have.
+/// A kernel feature that is treated as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// PAGEMAP_SCAN (before Linux 6.7).
     PagemapScan,
-    /// userfaultfd(2), or the right to use it.
+    /// userfaultfd(2), or the permission to use it.
     Userfaultfd,
-    /// personality(2): the face's affair.
+    /// personality(2), which only the preload library uses.
     Personality,
-    /// memfd_create(2) for copies that outlive their process.
+    /// memfd_create(2) for replicas that outlive their process.
     Memfd,
 }
 
-/// A copy of which a bit changes.
+/// A replica in which a bit is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// A page in the middle of each copy that the rank holds of others.
+    /// A page in the middle of each replica that the rank stores for others.
     Held,
-    /// Every page of the rank's own copy: only pages that have changed since are put back from
-    /// there.
+    /// Every page of the rank's own replica.
+    ///
+    /// All pages are damaged, because only pages modified since are restored from the replica.
     Own,
-    /// What is not in the pages, in each copy that the rank holds of others.
+    /// Data other than pages, in each replica that the rank stores for others.
     State,
     /// Each journal that the rank has.
     Journal(Harm),
 }
 
-/// How something is damaged.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     Bit,
-    /// Its second half is gone.
+    /// The second half is removed.
     Half,
 }
 
-/// What happens to a rank.
+/// Effect of a fault on a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Kill,
-    /// The process manager of its node dies; once for each rank.
+    /// Kills the process manager of the rank's node; once for each rank.
     KillManager,
-    /// Nothing but the delay.
+    /// Only delays the rank.
     Wait,
-    /// All processes initialise MPI anew, although nobody has died.
+    /// Makes all processes initialise MPI again, although no process has died.
     Renew,
-    /// What it keeps is damaged.
+    /// Damages replicas or journals of the rank.
     Corrupt(Victim),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A rank waits, and then something happens to it.
+    /// A rank waits, and then the action is performed.
     Strike {
         who: Who,
         at: Where,
         delay: Duration,
         action: Action,
     },
-    /// The kernel lacks something.
+    /// A kernel feature is treated as missing.
     Pretend(Lack),
-    /// Counts of fault points and MPI calls are written to the event file at the end.
+    /// Writes counts of fault points and MPI calls to the event file at the end.
     Count,
 }
 
@@ -101,10 +104,10 @@ const LACKS: [(&str, Lack); 4] = [
     ("no-memfd", Lack::Memfd),
 ];
 
-/// The faults in `text`.
+/// Parses the faults in `text`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The malformed part of the text.
 pub fn parse(text: &str) -> Result<Vec<Fault>, String> {
     text.split(';').map(|fault| one(fault.trim())).collect()
 }
@@ -231,7 +234,7 @@ fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
     }
 }
 
-/// A time as in the settings, `500ms` or `2.5s`.
+/// Parses a time in the format of the settings, such as `500ms` or `2.5s`.
 fn time(text: &str) -> Result<Duration, String> {
     let (amount, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(amount), _) => (amount, 1e-3),

@@ -1,5 +1,6 @@
-//! The settings of the layer, as people meet them: environment variables of a job, options of
-//! `understudy run`, rows of the README's table. [`Config`] has them read and checked.
+//! Settings of understudy: environment variables, options of `understudy run`, rows of the README.
+//!
+//! [`Config`] has the settings read and checked.
 
 mod config;
 pub mod domains;

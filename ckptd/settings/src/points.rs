@@ -1,15 +1,17 @@
 //! The table of fault points.
 
-/// A place where a test may let a rank die: its name, `stage.event`, and the moment it stands for.
+/// A position in the code at which a test may kill a rank.
+///
+/// It has a name, `stage.event`, and a description of the moment.
 pub struct Point {
-    /// What `at=` says.
+    /// Value of `at=`.
     pub name: &'static str,
     pub moment: &'static str,
 }
 
 macro_rules! points {
     ($($name:literal: $moment:literal;)*) => {
-        /// Every fault point. Those of the stages of a recovery are passed by every living rank.
+        /// Every fault point. All living ranks pass those of a recovery's stages.
         pub const POINTS: &[Point] = &[$(Point { name: $name, moment: $moment }),*];
     };
 }
@@ -78,7 +80,9 @@ points! {
         more";
 }
 
-/// The point's place in the table. A stage's name alone stands for its end.
+/// Returns the point's index in the table.
+///
+/// The name of a stage stands for its end.
 pub fn find(name: &str) -> Option<usize> {
     let is_named =
         |point: &Point| point.name == name || point.name.strip_suffix(".end") == Some(name);

@@ -1,10 +1,11 @@
-//! What becomes of a job that cannot be protected.
+//! Jobs that cannot be protected.
 
 use super::values::{Require, require, switch};
 
-/// Why it must stop, if it must. `has_launcher`: the program could run without the layer;
-/// `is_split`: other nodes may not refuse, and their ranks would wait for those of this one for
-/// ever.
+/// Returns the reason why the job must stop, if it must.
+///
+/// `has_launcher`: the program could run without understudy. `is_split`: other nodes may not
+/// refuse, and their ranks would wait for those of this node for ever.
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
     let set_to = |name| std::env::var(name).unwrap_or_default();
     let is_required = require(&set_to("UNDERSTUDY_REQUIRE")).is_ok_and(|it| it != Require::Never);
@@ -21,7 +22,7 @@ pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
         .map(|(_, why)| why)
 }
 
-/// The end of the line that tells of it.
+/// Returns the end of the message about the job.
 pub fn outcome(stops: Option<&str>) -> String {
     stops.map_or_else(
         || "the program runs unprotected".into(),

@@ -1,35 +1,37 @@
-//! A setting, and its name.
+//! A setting and its name.
 
-/// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in
-/// lower case: `UNDERSTUDY_DISK_EVERY` is `--disk-every`.
+/// Form of a setting in `understudy run`.
+///
+/// The option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY` is
+/// `--disk-every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As an option with a value of this name.
+    /// An option with a value of this name.
     Value(&'static str),
-    /// As an option that stands for `1`.
+    /// An option that means `1`.
     Switch,
-    /// Only as a variable.
+    /// A variable without an option.
     Variable,
 }
 
 #[derive(Debug)]
 pub struct Setting {
     pub variable: &'static str,
-    /// Its default, as text.
+    /// Default value, as text.
     pub default: &'static str,
     pub meaning: &'static str,
-    /// How `understudy run` takes it.
+    /// Form in `understudy run`.
     pub form: Form,
 }
 
-/// The one whose value nobody else may see.
+/// The setting whose value other users must not see.
 pub const SECRET: &str = "UNDERSTUDY_SECRET";
 
-/// What all names begin with.
+/// Prefix of all names.
 pub const PREFIX: &str = "UNDERSTUDY_";
 
 impl Setting {
-    /// Its option, without the hyphens in front.
+    /// Returns the option without the leading hyphens.
     pub fn option(&self) -> String {
         self.variable
             .trim_start_matches(PREFIX)

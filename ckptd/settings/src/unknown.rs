@@ -1,4 +1,4 @@
-//! Variables that look like settings and are none: most are slips of the keyboard.
+//! Variables that resemble settings but are none, mostly misspelt names.
 
 use crate::setting::PREFIX;
 use crate::settings_table::SETTINGS;
@@ -6,8 +6,9 @@ use std::fmt;
 use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
-/// What is ours and no setting: what the layer tells itself, and what the module file and the tests
-/// set.
+/// Variables of understudy that are not settings.
+///
+/// They are used internally, by the module file, or by tests.
 const OTHERS: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
@@ -21,13 +22,12 @@ const OTHERS: [&str; 10] = [
     "UNDERSTUDY_WAS",
 ];
 
-/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1:
-/// equal).
+/// Similarity (Jaro's measure, 1 for equal names) above which a name counts as misspelt.
 const ALIKE: f64 = 0.74;
-/// So many slips of the keyboard may be in what settings begin with.
+/// Limit of wrong letters in the prefix.
 const SLIPS: usize = 2;
 
-/// A variable that nobody reads.
+/// A variable that is not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     pub name: String,
@@ -44,7 +44,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Those among `names` that begin like a setting and are none, or nearly so and were meant for one.
+/// Returns the `names` with the prefix of settings that are none, and misspelt ones.
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
     let is_known = |name: &str| {
@@ -61,7 +61,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     found
 }
 
-/// What follows the beginning that all settings have, in whatever letters and however misspelt.
+/// Returns the part after the prefix, which may be misspelt or in lower case.
 fn rest(name: &str) -> Option<String> {
     let name = name.to_uppercase();
     let (ours, bare) = (PREFIX, PREFIX.trim_end_matches('_'));

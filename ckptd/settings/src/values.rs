@@ -1,18 +1,18 @@
-//! The values of settings, and how they are written.
+//! Values of settings, and their text forms.
 
 use std::fmt;
 use std::time::Duration;
 use understudy_formats::pages::Tracking;
 
-/// A checkpoint that is due less often than this protects no job.
+/// Limit of the interval; checkpoints at longer intervals do not protect a job.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(30 * 86400);
 
-/// How workers are protected.
+/// Kind of protection of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// So many whole copies of each.
+    /// This number of whole replicas of each worker.
     Copies(u32),
-    /// Parity over groups of about so many.
+    /// Parity over groups of about this size.
     Parity(u32),
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for Scheme {
 }
 
 impl Scheme {
-    /// Whether there are whole copies.
+    /// True if there are whole replicas.
     pub fn is_whole_copies(self) -> bool {
         matches!(self, Scheme::Copies(_))
     }
 
-    /// The fewest workers that it can protect.
+    /// Returns the smallest number of workers that can be protected.
     pub fn fewest_workers(self) -> u32 {
         match self {
             Scheme::Copies(copies) => copies + 1,
@@ -40,55 +40,57 @@ impl Scheme {
     }
 }
 
-/// Whether pages of a copy that its holder has itself are left out.
+/// Deduplication of pages of a replica that the buddy has itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedPages {
-    /// Where a sample finds enough of them.
+    /// Enabled if a sample finds enough such pages.
     #[default]
     Auto,
     Always,
     Never,
 }
 
-/// When a cut is due.
+/// Interval of cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
-    /// After this much time since the last one.
+    /// This time after the last cut.
     Time(Duration),
-    /// After this many cut candidates (collectives over all workers).
+    /// This number of possible cuts (collective calls over all workers).
     Calls(u64),
-    /// After the time that is best for what checkpoints cost.
+    /// The best time for the measured cost of checkpoints.
     Auto,
-    /// Never; a failure leads back to MPI_Init.
+    /// No cuts; after a failure the job starts again from `MPI_Init`.
     Off,
 }
 
-/// How static data are brought back.
+/// Method of restoring static data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Static {
-    /// They are in the copies.
+    /// Restored from replicas.
     Image,
-    /// They are rebuilt by a replay of the initialisation phase.
+    /// Restored by a replay of the set-up phase.
     Replay,
-    /// They are read from a file.
+    /// Restored from a file.
     Disk,
-    /// A replay if it proves to be right, else images.
+    /// Restored by a replay if its result is verified, otherwise from replicas.
     Auto,
 }
 
-/// What threads that the program creates may do.
+/// Permissions of threads that the program creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The program loses its protection.
+    /// A program that creates threads loses its protection.
     Refused,
-    /// They are brought back, and call MPI as far as the program has asked for that.
+    /// Threads are restored, and may call MPI as far as the program has requested.
     AsAsked,
-    /// The same, and any may call, as if the program had asked for `MPI_THREAD_SERIALIZED`.
+    /// Threads are restored, and any may call MPI.
+    ///
+    /// MPI behaves as if the program had requested `MPI_THREAD_SERIALIZED`.
     Serialized,
 }
 
 impl Static {
-    /// Its name, if it goes with whole copies only.
+    /// Returns the name of the method, if it needs whole replicas.
     pub fn exclusive(self) -> Option<&'static str> {
         match self {
             Static::Replay => Some("replay"),
@@ -98,28 +100,31 @@ impl Static {
     }
 }
 
-/// Where the initialisation phase ends: at the first cut at which it is satisfied in every worker.
+/// Rule for the end of the set-up phase.
+///
+/// The phase ends at the first cut at which every worker satisfies the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// When calls are made at places that have made calls before, for long enough; at the latest
-    /// when the first interval is over.
+    /// Calls repeat at the same positions for long enough.
+    ///
+    /// The phase ends at the latest when the first interval is over.
     Auto,
-    /// This procedure has been called so often.
+    /// This procedure was called this number of times.
     Calls(String, u64),
-    /// `MPI_Pcontrol` has been called with this level.
+    /// `MPI_Pcontrol` was called with this level.
     Pcontrol(i32),
-    /// This function of the program has been entered.
+    /// This function of the program was entered.
     Function(String),
-    /// So much time has passed since `MPI_Init`.
+    /// This time has passed since `MPI_Init`.
     Time(Duration),
 }
 
-/// Whose initialisation phase is rehearsed.
+/// Workers whose set-up phase is replayed on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rehearse {
-    /// That of nobody, unless static data are rebuilt.
+    /// No worker, unless static data are restored by a replay.
     Off,
-    /// That of every fourth worker.
+    /// Every fourth worker.
     Sample,
     All,
 }
@@ -133,18 +138,19 @@ pub(super) fn rehearse(text: &str) -> Result<Rehearse, String> {
     }
 }
 
-/// How long a journal may get.
+/// Limit of a journal's length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LogLimit {
-    /// This part of the image that it stands for.
+    /// This fraction of the image that the journal can rebuild.
     Part(f64),
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
 }
 
 impl LogLimit {
-    /// Bytes for an image of so many bytes. So little memory is no reason to give a journal up that
-    /// the part of a small image may be longer.
+    /// Returns the limit in bytes for an image of this size.
+    ///
+    /// A fraction yields at least 4 MiB: so little memory is no reason to give up a journal.
     pub fn of(self, image: usize) -> usize {
         const LEAST: usize = 4 << 20;
         match self {
@@ -183,7 +189,7 @@ pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
         .ok_or_else(wrong)
 }
 
-/// What begins another phase.
+/// Parses the start of another set-up phase.
 pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
     match (text, text.strip_prefix("pcontrol:").map(str::parse)) {
         ("off", _) => Ok(None),
@@ -192,7 +198,7 @@ pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
     }
 }
 
-/// The rule for the end of the initialisation phase.
+/// Parses the rule for the end of the set-up phase.
 pub(super) fn init_end(text: &str) -> Result<Rule, String> {
     let wrong = || {
         format!(
@@ -226,12 +232,12 @@ pub(super) fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, 
     text.parse().map_err(|_| format!("`{text}` is not {what}"))
 }
 
-/// Jobs that stop where they cannot be protected.
+/// Jobs that stop if they cannot be protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Require {
-    /// None: they run unprotected.
+    /// No job; the program runs unprotected.
     Never,
-    /// All, but for those that have begun and get short of memory.
+    /// All jobs except those that run out of memory after their start.
     Start,
     Always,
 }

@@ -1,19 +1,22 @@
-//! Which tasks give a lost partition its messages again.
+//! Tasks and neighbours that take part in the recovery of a lost partition.
 //!
-//! A partition that fails after `lost` iterations since the checkpoint needs of iteration k the
-//! tasks at most `lost` − k steps away.
+//! A partition that fails after `lost` iterations since the checkpoint depends on those tasks of
+//! iteration k that are at most `lost` − k steps away.
 
 use crate::Grid;
 
-/// Tasks of the first `done` of `lost` iterations that are computed again.
+/// Returns the number of tasks that are computed again.
+///
+/// The first `done` of `lost` iterations are computed.
 pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
     (1..=done)
         .map(|iteration| grid.within(node, lost - iteration))
         .sum()
 }
 
-/// Neighbours that compute or give data of the checkpoint, where no border is near: 2i in a chain,
-/// 2i(i + 1) in a grid.
+/// Returns the number of neighbours that compute, or send data of the checkpoint.
+///
+/// Without a border in reach there are 2i in a chain and 2i(i + 1) in a grid.
 pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         2.0 * lost
@@ -22,7 +25,9 @@ pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
     }
 }
 
-/// Tasks where no border is near: i² in a chain, (2i³ + i)/3 in a grid.
+/// Returns the number of tasks without a border in reach.
+///
+/// There are i² in a chain and (2i³ + i)/3 in a grid.
 pub fn inner_tasks(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         lost * lost

@@ -1,4 +1,6 @@
-//! When which node fails: each by itself, with exponentially distributed times between.
+//! Times of node failures.
+//!
+//! Nodes fail independently, with exponentially distributed times between failures.
 
 /// The next failure of each node.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ impl Failures {
         failures
     }
 
-    /// These alone: nodes, and when they fail.
+    /// Returns failures of the listed nodes at the listed times only.
     pub fn listed(nodes: usize, listed: &[(usize, f64)]) -> Self {
         let mut next = vec![f64::INFINITY; nodes];
         listed.iter().for_each(|&(node, at)| next[node] = at);
@@ -31,18 +33,18 @@ impl Failures {
         }
     }
 
-    /// When the node fails next.
+    /// Returns the time of the node's next failure.
     #[inline]
     pub fn next(&self, node: usize) -> f64 {
         self.next[node]
     }
 
-    /// When any node fails next.
+    /// Returns the time of the next failure of any node.
     pub fn earliest(&self) -> f64 {
         self.next.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The failure has come; another node takes the place.
+    /// Draws the next failure of the node, which another node replaces.
     pub fn renew(&mut self, node: usize) {
         let before = self.next[node];
         let bits = mixed(self.seed ^ mixed(node as u64 ^ mixed(before.to_bits())));
@@ -56,8 +58,9 @@ impl Failures {
     }
 }
 
-/// The next number of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", 2014).
+/// Returns the next number of SplitMix64.
+///
+/// Source: Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014.
 fn mixed(state: u64) -> u64 {
     let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

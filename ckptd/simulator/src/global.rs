@@ -1,16 +1,16 @@
-//! All go back to the checkpoint, so all are always in the same iteration.
+//! Global rollback: all partitions roll back, so that all are always in the same iteration.
 
 use crate::{Failures, Run, Setting};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// One run; `None` if it has no end ([`Setting::can_end`]).
+/// Simulates one run; `None` if it never ends ([`Setting::can_end`]).
 pub fn global(setting: &Setting, mut failures: Failures) -> Option<Run> {
     let nodes = setting.grid.nodes();
     if !setting.can_end() {
         return None;
     }
-    // Times are positive, so their bits have their order.
+    // Times are positive, so that their bit patterns have the same order.
     let soonest = |failures: &Failures, node| Reverse((failures.next(node).to_bits(), node));
     let mut order: BinaryHeap<_> = (0..nodes).map(|node| soonest(&failures, node)).collect();
     let (mut run, mut done) = (Run::default(), 0);

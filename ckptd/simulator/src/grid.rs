@@ -1,4 +1,6 @@
-//! Partitions in a chain or a grid; each has those beside, above and below it as neighbours.
+//! Partitions in a chain or a grid.
+//!
+//! The neighbours of a partition are those beside, above and below it.
 
 /// Columns and rows of partitions; a chain is one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ impl Grid {
         self.height == 1 || self.width == 1
     }
 
-    /// Partitions at most `radius` steps from this one, itself included.
+    /// Returns the number of partitions at most `radius` steps away, including this one.
     pub fn within(self, node: usize, radius: usize) -> usize {
         let (column, row) = (node % self.width, node / self.width);
         let rows = row.saturating_sub(radius)..=(row + radius).min(self.height - 1);

@@ -1,13 +1,14 @@
-//! What three ways of rolling back cost a stencil program on a machine that fails.
+//! Costs of three kinds of rollback for a stencil program on a machine that fails.
 //!
-//! The program has a partition on each node, in a chain or a grid; a task is one iteration of one
-//! partition, and needs its own last one and those of its neighbours. All take a checkpoint
-//! together after every few iterations. When a node fails, another takes its place at once, and
+//! The program has a partition on each node, in a chain or a grid. A task is one iteration of one
+//! partition; it depends on the partition's previous task and on those of the neighbours. All
+//! partitions take a checkpoint together after a number of iterations. When a node fails, another
+//! one replaces it at once, and
 //!
-//! - *global*: all partitions go back to the checkpoint;
-//! - *log*: only the lost one does, and messages come from the logs of its neighbours;
-//! - *data flow*: the lost one does, and its neighbours make duplicates of their own parts that
-//!   give it the messages again.
+//! - *global*: all partitions are rolled back to the checkpoint;
+//! - *log*: only the lost one is, and messages are taken from the logs of its neighbours;
+//! - *data flow*: the lost one is, and its neighbours duplicate their own partitions, which compute
+//!   the messages again.
 //!
 //! Source: "Data flow rollback" for iterative programs, sections 2, 3, 5 and 6 (global rollback and
 //! logs for comparison); its equations 3 to 6 are in [`model`]. Time is in seconds, energy in

@@ -1,11 +1,11 @@
-//! Only the lost partition goes back: by logs of its neighbours, or by duplicates of them.
+//! Local rollback: only the lost partition is rolled back, with logs or duplicates of neighbours.
 //!
-//! Both take the same time: the duplicates are computed while the lost partition is. They differ in
-//! what they compute.
+//! Both variants take the same time, because the duplicates compute at the same time as the lost
+//! partition. They differ in the number of tasks that are computed.
 
 use crate::{Failures, Run, Setting, cone};
 
-/// The same failures, survived in two ways.
+/// Results of both variants for the same failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Local {
     pub log: Run,
@@ -27,9 +27,9 @@ pub fn local(setting: &Setting, failures: Failures) -> Local {
 struct State<'a> {
     setting: &'a Setting,
     failures: Failures,
-    /// When each partition's last task has ended.
+    /// End of each partition's last task.
     ended: Vec<f64>,
-    /// The same one iteration earlier.
+    /// End of each partition's task before the last one.
     before: Vec<f64>,
     found: Local,
 }
@@ -54,7 +54,7 @@ impl State<'_> {
         self.found
     }
 
-    /// The iteration of this number since the checkpoint.
+    /// Simulates one iteration; `iteration` counts from the checkpoint.
     fn iterate(&mut self, iteration: u32) {
         std::mem::swap(&mut self.ended, &mut self.before);
         let grid = self.setting.grid;
@@ -83,8 +83,10 @@ impl State<'_> {
         }
     }
 
-    /// When a task ends whose node fails before `end`: it begins anew when the `lost` iterations
-    /// are there again, and what it `needs`.
+    /// Returns the end of a task whose node fails before `end`.
+    ///
+    /// The task begins anew when the `lost` iterations have been computed again and its inputs have
+    /// arrived (`needs`).
     #[cold]
     fn survive(&mut self, node: usize, needs: f64, task: f64, lost: u32, mut end: f64) -> f64 {
         let step = self.setting.task;
@@ -109,8 +111,10 @@ impl State<'_> {
         end
     }
 
-    /// After the last iteration of a section. Its result is safe, so who fails while it waits for
-    /// others has lost nothing.
+    /// Takes a checkpoint after the last iteration of a section.
+    ///
+    /// The results of the section are safe: a node that fails while it waits for others loses
+    /// nothing.
     fn checkpoint(&mut self, copy: f64) {
         if !self.setting.is_coordinated {
             self.ended.iter_mut().for_each(|end| *end += copy);

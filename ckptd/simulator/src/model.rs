@@ -1,6 +1,6 @@
-//! What is expected on average, without a simulation.
+//! Expected values by formulas, without a simulation.
 //!
-//! The formulas hold where failures are rare against checkpoints, transfers cost nothing and no
+//! The formulas hold if failures are rare compared with checkpoints, transfers cost nothing, and no
 //! border is near.
 
 use crate::{Setting, cone};
@@ -9,16 +9,20 @@ use crate::{Setting, cone};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     pub failures: f64,
-    /// Seconds, of all three.
+    /// Time in seconds, equal for all three kinds of rollback.
     pub time: f64,
-    /// Tasks that are computed again.
+    /// Number of tasks that are computed again with global rollback.
     pub global: f64,
+    /// Number of tasks that are computed again with logs.
     pub log: f64,
+    /// Number of tasks that are computed again with data flow rollback.
     pub data_flow: f64,
 }
 
-/// T = Iτ / (1 − (C/2)τ n/M): a failure costs half a section on average. `None` if that is nothing
-/// or less.
+/// Returns the expected values; `None` if the run never ends.
+///
+/// T = Iτ / (1 − (C/2)τ n/M): a failure costs half a section on average. The run never ends if the
+/// denominator is not positive.
 pub fn expected(setting: &Setting) -> Option<Expected> {
     let nodes = setting.grid.nodes() as f64;
     let section = f64::from(setting.every) * setting.task;
@@ -46,34 +50,35 @@ pub fn expected(setting: &Setting) -> Option<Expected> {
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
     pub nodes: f64,
-    /// Seconds between two failures of one node, on average.
+    /// Mean time between two failures of one node, in seconds.
     pub node_mtbf: f64,
-    /// Iterations from one checkpoint to the next.
+    /// Number of iterations between two checkpoints.
     pub every: u32,
-    /// Seconds of a task.
+    /// Duration of a task, in seconds.
     pub task: f64,
-    /// What a node that waits takes less than one that computes, in watts.
+    /// Difference in power between a computing and a waiting node, in watts.
     pub watts_saved: f64,
     pub is_chain: bool,
 }
 
-/// What idle nodes save.
+/// Energy that idle nodes save.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Savings {
     /// Failures per second of the whole machine.
     pub failure_rate: f64,
-    /// Neighbours that take part in a recovery, on average (equation 5).
+    /// Mean number of neighbours that take part in a recovery (equation 5).
     pub neighbours: f64,
-    /// Nodes that do not (equation 6).
+    /// Number of nodes that do not take part (equation 6).
     pub idle: f64,
-    /// Joules that each of them saves in a recovery.
+    /// Energy that each idle node saves in a recovery, in joules.
     pub joules: f64,
-    /// Joules per second (equation 3).
+    /// Power saved by the whole machine, in watts (equation 3).
     pub watts: f64,
 }
 
-/// S = λ · N_idle · E (equation 3), with the neighbours of equation 4 averaged over the iterations
-/// that are lost (equation 5).
+/// Returns the savings S = λ · N_idle · E (equation 3).
+///
+/// The neighbours of equation 4 are averaged over the iterations that are lost (equation 5).
 pub fn savings(machine: &Machine) -> Savings {
     let every = f64::from(machine.every);
     let sum: f64 = (0..machine.every)

@@ -1,11 +1,11 @@
 //! The result of a run.
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Run {
     pub failures: u64,
-    /// Tasks that were completed beyond those of an undisturbed run.
+    /// Number of completed tasks beyond those of a run without failures.
     pub recomputed: f64,
-    /// Seconds.
+    /// Duration in seconds.
     pub time: f64,
 }

@@ -2,7 +2,7 @@
 
 use crate::Grid;
 
-/// Restarts of one section from which on a run counts as endless.
+/// Expected number of restarts of one section from which a run counts as endless.
 const MOST_RESTARTS: f64 = 1e5;
 
 /// A program and the machine that it runs on.
@@ -10,22 +10,22 @@ const MOST_RESTARTS: f64 = 1e5;
 pub struct Setting {
     pub grid: Grid,
     pub iterations: u32,
-    /// Iterations from one checkpoint to the next.
+    /// Number of iterations between two checkpoints.
     pub every: u32,
-    /// Seconds of a task.
+    /// Duration of a task, in seconds.
     pub task: f64,
-    /// Seconds between two failures of one node, on average.
+    /// Mean time between two failures of one node, in seconds.
     pub node_mtbf: f64,
-    /// Seconds until a neighbour has what it needs.
+    /// Time until data have arrived at a neighbour, in seconds.
     pub exchange: f64,
-    /// Seconds until the copy of a partition is where it is kept.
+    /// Time until the replica of a partition is stored, in seconds.
     pub copy: f64,
-    /// True if all have taken a checkpoint before any goes on from it.
+    /// True if no partition continues before all have taken a checkpoint.
     pub is_coordinated: bool,
 }
 
 impl Setting {
-    /// Seconds of an iteration in which nothing fails.
+    /// Returns the duration of an iteration without failures, in seconds.
     pub(crate) fn iteration(&self) -> f64 {
         self.task
             + if self.grid.nodes() > 1 {
@@ -35,14 +35,14 @@ impl Setting {
             }
     }
 
-    /// Returns the iterations of the section after `done`, and the seconds of its checkpoint.
+    /// Returns the length of the section after `done`, and the time of its checkpoint.
     pub(crate) fn section(&self, done: u32) -> (u32, f64) {
         let count = self.every.min(self.iterations - done);
         let has_checkpoint = count == self.every && self.grid.nodes() > 1;
         (count, if has_checkpoint { self.copy } else { 0.0 })
     }
 
-    /// True if a run in which all go back at each failure comes to an end.
+    /// True if a run with global rollback ends.
     pub fn can_end(&self) -> bool {
         let section = f64::from(self.every) * self.iteration() + self.copy;
         (section * self.grid.nodes() as f64 / self.node_mtbf).exp() < MOST_RESTARTS

@@ -1,20 +1,20 @@
-//! Simulated runs over seeds, beside the results of the equations.
+//! Simulated runs over seeds, together with the results of the equations.
 
 use crate::model::{self, Expected};
 use crate::{Failures, Grid, Local, Run, Setting, global, local};
 use serde::Serialize;
 
-/// Machines of a [`series`].
+/// Number of machines of a [`series`].
 const SIZES: usize = 10;
 
-/// Results of a way of rolling back.
+/// Results of one kind of rollback.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Values {
     pub failures: f64,
     /// Tasks that are computed again.
     pub recomputed: f64,
     pub energy_j: f64,
-    /// Seconds of the whole run.
+    /// Duration of the whole run, in seconds.
     pub time_s: f64,
 }
 
@@ -28,7 +28,7 @@ impl Values {
         }
     }
 
-    /// Each value of both, combined.
+    /// Combines the values of both, one by one.
     fn with(self, other: Self, combine: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             failures: combine(self.failures, other.failures),
@@ -39,7 +39,7 @@ impl Values {
     }
 }
 
-/// Values of one way of rolling back.
+/// Values of one kind of rollback.
 ///
 /// They are means over all seeds, standard deviations, and results of the equations.
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ pub struct Strategy {
     #[serde(flatten)]
     pub mean: Values,
     pub deviation: Values,
-    /// Expected values; `None` if the run never ends by the equations.
+    /// Results of the equations; `None` if the run never ends by them.
     pub expected: Option<Values>,
 }
 
@@ -70,7 +70,7 @@ impl Strategy {
 
 #[derive(Debug, Serialize)]
 pub struct Strategies {
-    /// `None`: it never ends.
+    /// `None` if the run never ends.
     pub global: Option<Strategy>,
     pub log: Strategy,
     pub dataflow: Strategy,
@@ -87,7 +87,7 @@ pub struct Simulation {
     pub strategies: Strategies,
 }
 
-/// Runs of all seeds; `joules` is the energy of a task.
+/// Simulates runs with all seeds; `joules` is the energy of a task.
 pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
     let nodes = setting.grid.nodes();
     let (mut all, mut log, mut flow) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,7 +125,7 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
     }
 }
 
-/// Machines of the same shape, a tenth of the size to all of it.
+/// Simulates machines of one shape, from a tenth of the size to the whole size.
 pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
     let mut grids: Vec<Grid> = (1..=SIZES)
         .map(|tenths| part(setting.grid, tenths))
@@ -137,7 +137,7 @@ pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
         .collect()
 }
 
-/// Returns a grid of some tenths of the nodes, of one node at least.
+/// Returns a grid with some tenths of the nodes, but at least one node.
 fn part(grid: Grid, tenths: usize) -> Grid {
     let share = tenths as f64 / SIZES as f64;
     let scaled = |length: usize, share: f64| ((length as f64 * share).round() as usize).max(1);
@@ -154,7 +154,7 @@ fn part(grid: Grid, tenths: usize) -> Grid {
 impl Simulation {
     /// Returns a table of all values.
     ///
-    /// Each value has a row, each way of rolling back a column.
+    /// Each value has a row, and each kind of rollback a column.
     pub fn text(&self) -> String {
         let Strategies {
             global,
@@ -207,7 +207,7 @@ impl Simulation {
     }
 }
 
-/// Fits into eight characters.
+/// Formats a number in at most eight characters.
 fn number(value: f64, digits: usize) -> String {
     if value < 1e7 {
         format!("{value:.*}", if value < 1e5 { digits } else { 0 })

@@ -1,4 +1,4 @@
-//! The simulator against the formulas, and the formulas against the numbers of the paper.
+//! Comparison of the simulator with the formulas, and of the formulas with the paper.
 
 use understudy_simulator::model::{self, Machine, expected, savings};
 use understudy_simulator::{Failures, Grid, Local, Run, Setting, cone, global, local};
@@ -26,7 +26,7 @@ fn assert_near(found: f64, expected: f64, part: f64) {
     );
 }
 
-/// Tasks that iteration `lost` of `node` depends on, one by one.
+/// Counts the tasks on which iteration `lost` of `node` depends, one by one.
 fn reached(grid: Grid, node: usize, lost: usize) -> usize {
     let mut wanted = vec![node];
     let mut count = 0;
@@ -91,7 +91,7 @@ fn cones_are_what_the_tasks_depend_on() {
         assert_eq!(chain.within(50, lost) as f64, around(true));
         assert_eq!(plane.within(21 * 45 + 22, lost) as f64, around(false));
     }
-    // The experiment of section 5.1: eight processes as 2 x 4, process 1 dies with two iterations
+    // The experiment of section 5.1: eight processes as 2 x 4; process 1 fails with two iterations
     // lost.
     let eight = Grid {
         width: 2,
@@ -164,7 +164,7 @@ fn expectations_are_those_of_the_paper() {
     assert_eq!(global(&worn, Failures::new(1, 1000, HOUR)), None);
 }
 
-/// Means over seeds, of global rollback and of the local ones.
+/// Returns means over seeds, of global rollback and of local rollback.
 fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     let nodes = setting.grid.nodes();
     let mean = |runs: &[Run]| Run {
@@ -193,9 +193,10 @@ fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     (mean(&all), found)
 }
 
-/// Tasks that global rollback computes again, without the formulas' assumption that failures are
-/// rare: of those that fall into a section of C iterations, more come early. Each section is tried
-/// e^(λCτ) times.
+/// Returns the number of tasks that global rollback computes again, for any failure rate.
+///
+/// The formulas assume rare failures. If failures are frequent, more of them occur early in a
+/// section of C iterations. Each section is tried e^(λCτ) times.
 fn exactly_global(setting: &Setting) -> f64 {
     let rate = setting.grid.nodes() as f64 / setting.node_mtbf;
     let survives = |iterations: u32| (-rate * setting.task * f64::from(iterations)).exp();
@@ -206,7 +207,9 @@ fn exactly_global(setting: &Setting) -> f64 {
     sections * lost / survives(setting.every) * setting.grid.nodes() as f64
 }
 
-/// The formulas are of rare failures: of many, more come early in a section, and some while a node
+/// The formulas assume rare failures.
+///
+/// If failures are frequent, more of them occur early in a section, and some occur while a node
 /// waits for others and loses nothing.
 #[test]
 fn simulated_means_are_those_of_the_formulas() {
@@ -227,7 +230,7 @@ fn simulated_means_are_those_of_the_formulas() {
         for time in [all.time, found.log.time] {
             assert_near(time, known.time, 0.02);
         }
-        // Nodes that wait lose nothing, so only failures in the time of computing count.
+        // Waiting nodes lose nothing, so that only failures during computation count.
         let computing =
             grid.nodes() as f64 * f64::from(setting.iterations) * setting.task / setting.node_mtbf;
         assert_near(
@@ -241,7 +244,7 @@ fn simulated_means_are_those_of_the_formulas() {
             exactly_global(&setting),
             if is_rare { 0.1 } else { 0.03 },
         );
-        // Near borders cones are smaller than the formula's.
+        // Near borders the cones are smaller than in the formula.
         let losses = 0..setting.every as usize;
         let cones = losses.clone().map(|lost| {
             (0..grid.nodes())
@@ -307,7 +310,7 @@ fn nobody_has_lost_anything_without_failures() {
     assert_eq!(local(&apart, none).data_flow, undisturbed);
 }
 
-/// Delays of distant nodes overlap if nobody waits for all (failure masking, Gamell et al. 2017).
+/// Delays of distant nodes overlap without a barrier (failure masking, Gamell et al. 2017).
 #[test]
 fn without_waiting_for_all_delays_overlap() {
     let apart = Setting {
@@ -329,7 +332,7 @@ fn without_waiting_for_all_delays_overlap() {
     assert_near(together, 10_909.0, 0.01);
 }
 
-/// A million partitions in little more than the time that the numbers take.
+/// A million partitions take little longer than drawing the random numbers.
 #[test]
 fn a_million_partitions_are_no_trouble() {
     let large = Setting {

@@ -1,6 +1,6 @@
 //! Sockets of the tools: readiness of many descriptors, and the user behind a connection.
 //!
-//! The ranks' library uses none of it.
+//! The ranks' library does not use this crate.
 
 mod local_peer;
 #[cfg(test)]

@@ -79,7 +79,7 @@ fn request(of: SocketAddr, to: SocketAddr) -> Vec<u8> {
     id[2..4].copy_from_slice(&to.port().to_be_bytes());
     put_address(&mut id[4..20], of.ip());
     put_address(&mut id[20..36], to.ip());
-    // Any cookie (`INET_DIAG_NOCOOKIE`); the interface between is 0, any.
+    // Any cookie (`INET_DIAG_NOCOOKIE`); the interface before it is 0, which means any.
     id[40..48].fill(0xff);
     bytes
 }

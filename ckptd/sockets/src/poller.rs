@@ -23,7 +23,7 @@ pub struct Poller {
     events: Events,
 }
 
-/// Place where any thread registers sources for a poller, and wakes it.
+/// Handle by which any thread registers sources for a poller, and wakes it.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<Registered>);
 
@@ -51,7 +51,7 @@ impl Poller {
     /// Makes a poller without sources.
     ///
     /// # Errors
-    /// Those of epoll_create1(2), eventfd(2) and timerfd_create(2).
+    /// Errors of epoll_create1(2), eventfd(2) and timerfd_create(2).
     pub fn new() -> io::Result<Poller> {
         let registered = Registered {
             epoll: polling::Poller::new()?,
@@ -63,7 +63,7 @@ impl Poller {
         })
     }
 
-    /// Returns the place where sources are registered.
+    /// Returns the registry of the poller.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -71,7 +71,7 @@ impl Poller {
     /// Blocks until a source is ready, the registry is woken, or `limit` has passed.
     ///
     /// # Errors
-    /// Those of epoll_wait(2). A signal does not end the wait.
+    /// Errors of epoll_wait(2). A signal does not end the wait.
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<Ready> {
         self.events.clear();
         self.registry.0.epoll.wait(&mut self.events, limit)?;
@@ -98,7 +98,7 @@ impl<T: AsFd> Source<T> {
     /// Registers a descriptor.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2): `PermissionDenied` for a regular file, which is always ready.
+    /// Errors of epoll_ctl(2): `PermissionDenied` for a regular file, which is always ready.
     pub fn new(registry: &Registry, inner: T, interest: Interest) -> io::Result<Source<T>> {
         let mut source = Source {
             inner,
@@ -113,7 +113,7 @@ impl<T: AsFd> Source<T> {
     /// Changes the operations that the source is to be ready for.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2); the interest is as before then.
+    /// Errors of epoll_ctl(2); the interest is as before then.
     pub fn set_interest(&mut self, interest: Interest) -> io::Result<()> {
         if interest == self.interest {
             return Ok(());
@@ -121,11 +121,11 @@ impl<T: AsFd> Source<T> {
         let epoll = &self.registry.0.epoll;
         let event = Event::new(self.key, interest.reads, interest.writes);
         if interest == Interest::NONE {
-            // A registered descriptor reports its end whatever the interest is.
+            // A registered descriptor reports its end regardless of the interest.
             epoll.delete(&self.inner)?;
         } else if self.interest == Interest::NONE {
-            // SAFETY: `drop` deletes the registration before `inner` is dropped. Should `inner`
-            // have been replaced, epoll(7) holds no number that could be another descriptor's.
+            // SAFETY: `drop` deletes the registration before `inner` is dropped. If `inner` was
+            // replaced, epoll(7) keeps no number that could be another descriptor's.
             unsafe { epoll.add_with_mode(&self.inner.as_fd(), event, PollMode::Level)? };
         } else {
             epoll.modify_with_mode(&self.inner, event, PollMode::Level)?;
@@ -144,7 +144,7 @@ impl<T: AsFd> Source<T> {
 
 impl<T: AsFd> Drop for Source<T> {
     fn drop(&mut self) {
-        // Without memory for the change nothing better is possible than an early end of waits.
+        // Without memory for the change, the only effect is that waits may end early.
         let _ = self.set_interest(Interest::NONE);
     }
 }

@@ -1,5 +1,6 @@
 //! `ckptd`: processes beside the ranks of an understudy job.
 
+use ckptd::host_options::HostOptions;
 use ckptd::manual;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -9,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
-use understudy_launch::starter::{self, By, Plan, hosts_of_file, hosts_of_list};
-use understudy_launch::{self as launch, manager, preload_library};
+use understudy_launch::starter::{self, By, Plan};
+use understudy_launch::{
+    self as launch, Environment, ProcessContext, Streams, manager, preload_library,
+};
 use understudy_pmi::{Kind, Mpi};
 use understudy_sockets::is_foreign;
 
@@ -142,23 +145,13 @@ struct Launch {
     #[arg(long, value_name = "FILE")]
     mpi: Option<PathBuf>,
 
-    /// Hosts with slots, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers are
-    /// placed first, then spares.
-    #[arg(long, value_name = "HOSTS")]
-    host: Vec<String>,
-
-    /// File with hosts and slots, as for mpirun.
-    #[arg(long, value_name = "FILE", conflicts_with = "host")]
-    hostfile: Option<PathBuf>,
+    #[command(flatten)]
+    hosts: HostOptions,
 
     /// Placement of ranks on hosts. `slot` fills one host after the other, `node` gives one rank to
     /// each host in turn.
     #[arg(long, value_name = "WHAT", default_value = "slot")]
     map_by: By,
-
-    /// Command that starts processes on a host. The host's name and a command follow, as with ssh.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
-    agent: String,
 
     /// The program with its arguments.
     #[arg(required = true, trailing_var_arg = true)]
@@ -198,7 +191,7 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
 }
 
 fn launch(options: Launch) -> Result<i32, launch::Error> {
-    let own = std::env::current_exe().unwrap_or_default();
+    let own = launch::own_program()?;
     let kind = match &options.mpi {
         Some(library) => Mpi::named(library)?.kind,
         None => Kind::OpenMpi,
@@ -206,22 +199,22 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     let preload = options
         .preload
         .unwrap_or_else(|| own.with_file_name(preload_library(kind)));
-    let hosts = match &options.hostfile {
-        Some(file) => hosts_of_file(file)?,
-        None => hosts_of_list(&options.host.join(","))?,
-    };
-    let agent = shell_words::split(&options.agent)
-        .map_err(|error| launch::Error::Hosts(format!("--agent {}: {error}", options.agent)))?;
-    starter::run(&Plan {
-        hosts,
+    let plan = Plan {
+        hosts: options.hosts.hosts()?,
         by: options.map_by,
-        agent,
+        agent: options.hosts.agent()?,
         workers: options.n.get(),
         spares: options.spares,
         program: options.program,
         preload: preload.into(),
         mpi: options.mpi,
-    })
+        context: ProcessContext {
+            ckptd: own,
+            environment: Environment::default(),
+            streams: Streams::own()?,
+        },
+    };
+    starter::run(&plan, |_| {})
 }
 
 fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {

@@ -1,6 +1,7 @@
-//! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does
-//! not travel: one side sends a number that it has never sent before, and the other answers with a
-//! code (HMAC-SHA256) that only who knows the token can make of it.
+//! Tokens that authenticate peers of the daemon, or of a job's leader, over TCP.
+//!
+//! A token is never transmitted. One side sends a number that it has never sent before. The other
+//! side answers with a code (HMAC-SHA256) whose computation requires the token.
 
 use hmac_sha256::HMAC;
 use std::fs::File;
@@ -8,19 +9,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The shortest token, in bytes.
+/// Minimum length of a token in bytes.
 const SHORTEST: usize = 16;
-/// The longest file of tokens, and the most tokens in it.
+/// Maximum size of a token file in bytes, and maximum number of tokens.
 const LONGEST_FILE: u64 = 64 << 10;
 const MOST: usize = 256;
-/// What a proof is for: it is worth nothing elsewhere.
+/// Purpose of a proof, which is invalid for any other purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A client is let in by the daemon.
+    /// Admission of a client by the daemon.
     Client,
-    /// A node is let in by the leader of a job.
+    /// Admission of a node by the leader of a job.
     Node,
-    /// A node believes that it has found the leader.
+    /// Authentication of the leader for a node.
     Leader,
 }
 
@@ -34,10 +35,10 @@ impl Purpose {
     }
 }
 
-/// A number that nobody can foresee.
+/// Returns an unpredictable number.
 ///
 /// # Errors
-/// Those of getrandom(2).
+/// Errors of getrandom(2).
 pub fn nonce() -> io::Result<[u8; 32]> {
     let (mut bytes, mut done) = ([0; 32], 0);
     while done < bytes.len() {
@@ -53,13 +54,14 @@ fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
     code
 }
 
-/// The answer to a challenge.
+/// Returns the answer to a challenge.
 pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
     code(purpose, token, nonce).finalize()
 }
 
-/// The number of the token that the other side knows, from 0. The time that this takes tells
-/// nothing of the tokens.
+/// Returns the index of the token that the peer has used for its proof.
+///
+/// The duration of the call reveals nothing about the tokens.
 pub fn verify(
     purpose: Purpose,
     tokens: &[Vec<u8>],
@@ -75,8 +77,9 @@ pub fn verify(
     found.fold(0, usize::max).checked_sub(1)
 }
 
-/// Reads a file of tokens, one in each line; it must belong to this user, and be nobody else's to
-/// read.
+/// Reads a file of tokens, one per line.
+///
+/// The file must belong to this user, and no other user may have access.
 pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;

@@ -1,4 +1,4 @@
-//! A connection to ckptd that never waits longer than it is told to.
+//! Connection to ckptd whose operations never exceed their time limits.
 
 use crate::io::{Interest, is_ready};
 use crate::{Answer, Ask, Decoder, WireError, auth, encode};
@@ -13,16 +13,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Where a daemon is.
+/// Address of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Local(PathBuf),
-    /// Another node. Only numbers: looking names up may take any time.
+    /// Another node, by a numeric address only: name lookups may take any time.
     Remote(SocketAddr),
 }
 
 impl Address {
-    /// `PATH` or `tcp:ADDRESS:PORT`.
+    /// Parses `PATH` or `tcp:ADDRESS:PORT`.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix("tcp:") {
             Some(address) => address.parse().map(Self::Remote).map_err(|_| {
@@ -45,24 +45,24 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why there is no answer.
+/// Reason why no answer was received.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody is there, or the connection has broken.
+    /// The daemon is unreachable, or the connection has failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// What came is no answer.
+    /// The received bytes are not an answer.
     #[error("{0}")]
     Wire(#[from] WireError),
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The daemon does not want this client.
+    /// The daemon refuses this client.
     #[error("refused: {0}")]
     Closed(String),
-    /// An answer to another question.
+    /// The answer belongs to another request.
     #[error("an answer that does not belong to the question")]
     Unexpected,
-    /// What is asked does not fit into a message.
+    /// The request does not fit into a message.
     #[error("the question is too long")]
     TooLong,
 }
@@ -76,8 +76,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and proves to know the token where that is needed. The descriptor is not below
-    /// `lowest_fd`.
+    /// Connects, and proves knowledge of the token if required.
+    ///
+    /// The descriptor is at least `lowest_fd`.
     pub fn connect(
         address: &Address,
         token: Option<&[u8]>,
@@ -117,14 +118,14 @@ impl Client {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn ask(&mut self, ask: &Ask, limit: Duration) -> Result<Answer, ClientError> {
         let until = Instant::now() + limit;
         self.send(ask, until, limit)?;
         self.answer(until, limit)
     }
 
-    /// Says something that has no answer; does not wait.
+    /// Sends a request that has no answer, without waiting.
     pub fn tell(&mut self, ask: &Ask) -> Result<(), ClientError> {
         self.send(ask, Instant::now(), Duration::ZERO)
     }
@@ -159,7 +160,7 @@ impl Client {
     }
 }
 
-/// A Unix socket that does not wait, not even for a daemon that accepts nobody.
+/// Connects a Unix socket without waiting, even if the daemon accepts no connections.
 fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -167,7 +168,7 @@ fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStrea
     Ok(fcntl_dupfd_cloexec(&socket, lowest_fd)?.into())
 }
 
-/// After an error: if it only says that there is nothing to do yet, waits until there is.
+/// Waits until the descriptor is ready if the error means only that; returns other errors.
 fn wait(
     error: io::Error,
     fd: BorrowedFd<'_>,
@@ -184,7 +185,7 @@ fn wait(
     if left.is_zero() {
         return Err(ClientError::TimedOut(limit));
     }
-    // If the wait has ended early, the caller tries again, and waits for the rest of the time.
+    // If the wait has ended early, the caller retries and waits for the rest of the time.
     is_ready(&fd, interest, left)?;
     Ok(())
 }

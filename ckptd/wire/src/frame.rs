@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Encoding of messages as frames.
 
 use bincode::{Decode, Encode};
 use thiserror::Error;
@@ -6,42 +6,46 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 4] = *b"USCK";
 
+/// Version of the protocol; peers accept no other version.
+///
 /// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of
-/// them, or to the proof of a token. Nobody reads another one.
+/// them, or to the proof of a token.
 pub const VERSION: u16 = 3;
 
-/// Bytes in front of every payload.
+/// Number of bytes in front of every payload.
 pub const HEAD: usize = 16;
 pub const MAX_PAYLOAD: usize = 256 << 10;
-/// What decoding one payload may allocate: values are longer in memory than in a frame.
-pub const DECODE_LIMIT: usize = 4 << 20;
-/// Most bytes that are read of a peer which has not authenticated.
+/// Maximum allocation in bytes for one payload.
 ///
-/// The decoder allocates as many.
+/// Values are longer in memory than in a frame.
+pub const DECODE_LIMIT: usize = 4 << 20;
+/// Maximum number of bytes that are read from an unauthenticated peer.
+///
+/// The decoder allocates at most this number of bytes, too.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
-/// Why bytes are not a message.
+/// Reason why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WireError {
     #[error("this is not the protocol of ckptd")]
     Magic,
-    /// Another version of it.
+    /// Another version of the protocol.
     #[error("version {0} of the protocol, expected version {VERSION}")]
     Version(u16),
-    /// Longer than anything that is sent.
+    /// The message exceeds the maximum length.
     #[error("a message of {0} bytes, longer than any may be")]
     Length(u32),
-    /// Damaged, or not what it should be.
+    /// The message is damaged or has the wrong type.
     #[error("a damaged message")]
     Damaged,
 }
 
-/// A message as one frame; `None` if it would be too long.
+/// Encodes a message as one frame; `None` if it would be too long.
 pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
     encode_within(message, MAX_PAYLOAD)
 }
 
-/// The same for a connection whose messages may have another length.
+/// Encodes a message like [`encode`], with another maximum length.
 pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEAD];
     let length =
@@ -57,47 +61,48 @@ pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> 
     Some(frame)
 }
 
-/// Makes messages of a stream of bytes: of payloads that are not longer than `LONGEST`, and for
-/// which not more than `DECODED` is allocated.
+/// Decoder of messages in a stream of bytes.
+///
+/// Payloads are at most `LONGEST` bytes long, and their decoding allocates at most `DECODED` bytes.
 #[derive(Debug, Default)]
 pub struct Frames<const LONGEST: usize, const DECODED: usize> {
     buffer: Vec<u8>,
-    /// What has been decoded already.
+    /// Number of decoded bytes in the buffer.
     used: usize,
 }
 
-/// Those of ckptd and its clients.
+/// Decoder of ckptd and its clients.
 pub type Decoder = Frames<MAX_PAYLOAD, DECODE_LIMIT>;
 
 impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
-    /// Takes bytes. All messages that are whole should be taken out first.
+    /// Adds bytes; all complete messages should be taken out before.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
         self.used = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// How many bytes wait for the rest of their message.
+    /// Returns the number of bytes of an incomplete message.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.used
     }
 
-    /// The next message, if it is there as a whole.
+    /// Returns the next message if it is complete.
     pub fn take<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
         self.take_within::<M, LONGEST, DECODED>()
     }
 
     /// Returns the next message of a peer that has not authenticated.
     ///
-    /// `None` until the whole message is there.
+    /// `None` until the message is complete.
     ///
     /// # Errors
-    /// As [`take`](Self::take), and for frames longer than [`UNAUTHENTICATED`] in all.
+    /// As [`take`](Self::take), and for frames longer than [`UNAUTHENTICATED`] in total.
     pub fn take_unauthenticated<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
         self.take_within::<M, { UNAUTHENTICATED - HEAD }, UNAUTHENTICATED>()
     }
 
-    /// Returns how many bytes may be read of a peer that has not authenticated.
+    /// Returns the number of bytes that may be read from an unauthenticated peer.
     pub fn room_unauthenticated(&self) -> usize {
         UNAUTHENTICATED.saturating_sub(self.waiting())
     }
@@ -139,7 +144,7 @@ impl<const LONGEST: usize, const DECODED: usize> crate::io::Decoder for Frames<L
     }
 }
 
-/// Whether a frame can begin so, as far as the bytes go.
+/// Returns an error if no frame can begin with these bytes.
 fn is_beginning(head: &[u8]) -> Result<(), WireError> {
     if !MAGIC.starts_with(&head[..head.len().min(4)]) {
         return Err(WireError::Magic);

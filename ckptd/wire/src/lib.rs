@@ -1,16 +1,17 @@
-//! What ckptd and its clients say to each other.
+//! Messages between ckptd and its clients.
 //!
 //! ```text
-//! frame   magic[4] version:u16 zero:u16 length:u32 check:u32 payload[length]      little-endian, length ≤ 256 KiB
+//! frame   magic[4] version:u16 zero:u16 length:u32 check:u32 payload[length]
+//!         (little-endian, length ≤ 256 KiB)
 //! ```
 //!
-//! `payload` is an [`Ask`] or an [`Answer`] in bincode 2's standard configuration, `check` the low
-//! half of its XXH3-64. A client asks, the daemon answers; which questions have an answer is said
-//! there. Over TCP the daemon speaks first, with a challenge ([`auth`]).
+//! `payload` is an [`Ask`] or an [`Answer`] in bincode 2's standard configuration; `check` is the
+//! low half of its XXH3-64. A client sends requests, the daemon answers them; the documentation of
+//! [`Ask`] lists the answers. Over TCP the daemon sends the first message, a challenge ([`auth`]).
 //!
-//! A [`Decoder`] takes bytes as they come, from anybody: what is no frame of this version is an
-//! error, after which nothing more can be read; it never keeps more than one frame and what was fed
-//! last, and never allocates more than [`DECODE_LIMIT`] for a message.
+//! A [`Decoder`] accepts bytes from any peer. Bytes that are not a frame of this version cause an
+//! error, after which nothing more can be read. The decoder never stores more than one frame and
+//! the last input, and never allocates more than [`DECODE_LIMIT`] for a message.
 
 pub mod auth;
 pub mod client;

@@ -1,36 +1,37 @@
-//! What the processes of a job and their process manager say to each other: *lines*.
+//! Messages between the processes of a job and their process manager: *lines*.
 //!
-//! A line is a connection to a socket in the job's directory, which is this user's alone; messages
-//! keep their bounds (unix(7), SOCK_SEQPACKET). Guardians call the manager. A process of the
-//! program calls its guardian, which makes a line between it and the manager, and a page of memory
-//! that both share. The guardian keeps descriptors of these, and of the files that the process
-//! hands over: they outlive the process, and the manager, which learns from the guardians what
-//! there is if it follows another one ([`FromGuardian::Has`]).
+//! A line is a connection to a socket in the job's directory, which only this user can access.
+//! Messages keep their boundaries (unix(7), SOCK_SEQPACKET). Guardians connect to the manager. A
+//! process of the program connects to its guardian, which creates a line between the process and
+//! the manager, and a page of memory that both share. The guardian keeps descriptors of these, and
+//! of the files that the process hands over. These outlive the process, and also the manager: a
+//! succeeding manager gets a report of them from the guardians ([`FromGuardian::Has`]).
 //!
 //! ```text
-//!   process                                   manager                              guardian
-//!     │                                         │ ◄─────────────── Guardian { rank } ──── │
-//!     │                                         │ ◄─────────────── Told ───────────────── │
-//!     │                                         │ ── Start(number) ─────────────────────► │ starts a process
-//!     │ ── Process(number), in MPI_Init ──────────────────────────────────────────────────► │
-//!     │ ◄─────────────────────────────────────────────────────────────── Line, one end ──── │
-//!     │                                         │ ◄── Called(number), the other end, page │
-//!     │ ◄── Page ────────────────────────────── │                                         │
-//!     │  Ready(g)  ── MPI is as before MPI_Init ──► │   all that are to be in generation g are ready (the others wait, as spares):
-//!     │ ◄── Begin { g, rank, size, variables } ─ │                                         │
-//!     │  MPI_Init …                             │                                         │
-//!     │  Keeps(worker), files ────────────────► │   copies that outlive this process …    │
-//!     │ ── Keeps(worker), files ──────────────────────────────────────────────────────────► │ … and the manager
-//!     │  Running(g) ──────────────────────────► │                                         │
-//!     │                                         │ ◄── Ended(other number) ─────────────── │ sees a death
-//!     │ ◄── page: generation g + 1, signal ──── │                                         │
-//!     │  Ready(g + 1)                           │                                         │
-//!     │ ◄── Inherit(number), files ──────────── │   if it has none, and is to have those of a dead one
-//!     │  AtEnd ── in MPI_Finalize ────────────► │   all workers are there:                │
-//!     │ ◄── End ─────────────────────────────── │                                         │
-//!     │                                         │ ── Leave(status) ─────────────────────► │ ends
-//!                                             dies
-//!                                             another ◄─ Guardian { rank }, Has(…), Told ─ │
+//!  process                              manager                             guardian
+//!    │                                    │ ◄─────────── Guardian { rank } ── │
+//!    │                                    │ ◄─────────────────────── Told ─── │
+//!    │                                    │ ── Start(number) ───────────────► │ starts a process
+//!    │ ── Process(number), in MPI_Init ─────────────────────────────────────► │
+//!    │ ◄────────────────────────────────────────────────── Line, one end ──── │
+//!    │                                    │ ◄ Called(number), other end, page │
+//!    │ ◄── Page ───────────────────────── │                                   │
+//!    │ Ready(g): MPI not initialised ───► │ all members of g are ready;       │
+//!    │                                    │ the others wait as spares         │
+//!    │ ◄ Begin { g, rank, size, … } ───── │                                   │
+//!    │ MPI_Init …                         │                                   │
+//!    │ Keeps(worker), files ────────────► │ replicas that outlive the process │
+//!    │ ── Keeps(worker), files ─────────────────────────────────────────────► │ … and the manager
+//!    │ Running(g) ──────────────────────► │                                   │
+//!    │                                    │ ◄── Ended(other number) ───────── │ reports a death
+//!    │ ◄── page: generation g + 1, signal │                                   │
+//!    │ Ready(g + 1) ────────────────────► │                                   │
+//!    │ ◄── Inherit(number), files ─────── │ if it adopts a dead one's replicas│
+//!    │ AtEnd, in MPI_Finalize ──────────► │ all workers have arrived:         │
+//!    │ ◄── End ────────────────────────── │                                   │
+//!    │                                    │ ── Leave(status) ───────────────► │ exits
+//!                                        dies
+//!                                      another ◄ Guardian { rank }, Has, Told │
 //! ```
 
 mod input_request;
@@ -60,16 +61,17 @@ use std::time::Duration;
 use understudy_formats::private::Directory;
 use understudy_numbers::Guardian;
 
-/// In the environment of a process: its number, that of its guardian, and the job's directory, with
-/// commas in between.
+/// Environment variable of a process with its number, its guardian's and the job's directory.
+///
+/// Commas separate the three parts.
 pub const LINE: &str = "UNDERSTUDY_LINE";
 
-/// What the names of guardians' sockets begin with.
+/// Prefix of the names of guardians' sockets.
 const GUARDIAN: &str = "guardian-";
 /// Prefix of the names of sockets for standard input.
 const INPUT: &str = "input-";
 
-/// Whose socket in that directory.
+/// Socket in the job's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Socket {
     Manager,
@@ -87,69 +89,85 @@ impl Socket {
         }
     }
 
-    /// The guardian whose socket has this name.
+    /// Returns the guardian whose socket has this name.
     pub fn guardian_of(name: &str) -> Option<Guardian> {
         name.strip_prefix(GUARDIAN)?.parse().ok().map(Guardian)
     }
 }
 
-/// In that directory if processes run without the layer; they cannot be replaced then. The face,
-/// which knows no ckptd, has the same.
+/// Name of the file in the job's directory if processes run without protection.
+///
+/// These processes cannot be replaced. The preload library does not use this crate, and has an
+/// equal constant.
 pub const ASIDE: &str = "aside";
-/// Name of the file there if a process was refused; the face has the same.
+/// Name of the file there if a process was refused.
+///
+/// The preload library has an equal constant.
 pub const REFUSED: &str = "refused";
-/// In front of the names of variables that a launcher has given and a guardian has changed; the
-/// face has the same.
+/// Prefix of the names of variables of the launcher that a guardian has changed.
+///
+/// The preload library has an equal constant.
 pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
-/// What a guardian has in its environment for the program's LD_PRELOAD; the face has the same.
+/// Variable of a guardian for the program's LD_PRELOAD.
+///
+/// The preload library has an equal constant.
 pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
-/// Inode of the guardian's pid namespace, for its processes; the face has the same.
+/// Variable with the inode of the guardian's pid namespace.
+///
+/// The preload library has an equal constant.
 pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
-/// Longest message in bytes: the environment of a rank is the greatest part.
+/// Maximum length of a message in bytes, most of which a rank's environment needs.
 const LONGEST: usize = 128 << 10;
-/// Most descriptors that come with a message.
+/// Maximum number of descriptors in a message.
 const DESCRIPTORS: usize = 2 * Call::DESCRIPTORS + 2;
-/// How many may wait to be accepted: more than a node has processes.
+/// Maximum number of connections to accept: more than the processes of a node.
 const BACKLOG: i32 = 4096;
 
-/// The signal that takes a process out of its MPI library: the first that glibc keeps for itself.
+/// Signal that takes a process out of its MPI library: the first that glibc reserves.
 pub const INTERRUPT: i32 = 32;
-/// The main thread, whatever its number.
+/// Value that represents the main thread, regardless of its number.
 pub const MAIN_THREAD: u32 = 1;
 
-/// What a process and its manager share. All but the first two words is for a manager that follows
-/// another one; not 0 is yes.
+/// Memory that a process and its manager share.
+///
+/// All but the first two words are for a succeeding manager. A flag is set if its word is not 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The generation that has begun or is to; the manager's word.
+    /// Generation that has begun or is to begin; written by the manager.
     pub generation: AtomicU32,
-    /// The number of the thread that is in the MPI library, or [`MAIN_THREAD`]; 0: none. The
-    /// process's word.
+    /// Number of the thread that is in the MPI library, [`MAIN_THREAD`], or 0 for none.
+    ///
+    /// Written by the process.
     pub is_inside: AtomicU32,
-    /// One more than the last generation that the process was ready for; its word.
+    /// Last generation for which the process was ready, plus one; written by it.
     pub ready: AtomicU32,
-    /// It has been in a generation that has begun, or has inherited; the manager's word.
+    /// Set if the process has been in a generation that began, or has adopted replicas.
+    ///
+    /// Written by the manager.
     pub has_played: AtomicU32,
-    /// It has gone on with the program in one; its word.
+    /// Set if the process has continued the program in such a generation; written by it.
     pub has_run: AtomicU32,
-    /// Somebody had, when its generation began; the manager's word.
+    /// Set if a process had done so when its generation began; written by the manager.
     pub is_protected: AtomicU32,
-    /// All workers are at their end; the manager's word, before anybody hears of that.
+    /// Set if all workers have finished.
+    ///
+    /// Written by the manager, before any process is notified.
     pub has_ended: AtomicU32,
-    /// The process id of the manager; its word.
+    /// Process id of the manager; written by it.
     pub manager: AtomicU32,
-    /// The main thread takes [`INTERRUPT`] wherever it is; the process's word.
+    /// Set if the main thread accepts [`INTERRUPT`] at any point; written by the process.
     pub is_interruptible: AtomicU32,
-    /// How often idle spares have died since it called; the manager's word.
+    /// Number of deaths of idle spares since the process connected; written by the manager.
     pub spare_deaths: AtomicU32,
-    /// When a launcher has last sent each of [`REMEMBERED`], in nanoseconds since 1970; 0: never.
-    /// The guardian's words.
+    /// Times at which a launcher last sent each of [`REMEMBERED`]; written by the guardian.
+    ///
+    /// In nanoseconds since 1970; 0 for never.
     pub passed: [AtomicU64; REMEMBERED.len()],
 }
 
-/// Signals for all ranks that a job which goes back to before them gets again.
+/// Signals for all ranks that are repeated after a job's return to an earlier moment.
 pub const REMEMBERED: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -159,22 +177,22 @@ pub const REMEMBERED: [i32; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Its length in bytes.
+/// Length of a [`Page`] in bytes.
 pub const PAGE: usize = 4096;
 
-/// One end of a line.
+/// End of a line.
 #[derive(Debug)]
 pub struct Line(OwnedFd);
 
-/// Where a manager is called.
+/// Socket for connections to a manager or guardian.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Makes the socket in the job's directory, in place of one that another process has left.
+    /// Creates the socket in the job's directory; replaces one of another process.
     ///
     /// # Errors
-    /// Those of bind(2) and listen(2).
+    /// Errors of bind(2) and listen(2).
     pub fn new(directory: &Directory, of: Socket) -> io::Result<Listener> {
         directory.remove_all(of.name().as_ref())?;
         let socket = socket_with(
@@ -188,7 +206,7 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// The next call, if there is one already.
+    /// Accepts the next connection if one is waiting.
     pub fn waiting(&self) -> Option<Line> {
         is_ready(&self.0, Interest::READ, Duration::ZERO)
             .ok()
@@ -209,7 +227,9 @@ impl AsFd for Listener {
     }
 }
 
-/// By the directory's descriptor, since the path of a socket is short (unix(7): 108 bytes).
+/// Returns the socket's address by the directory's descriptor.
+///
+/// The path of a socket is limited to 108 bytes (unix(7)).
 fn address(directory: &Directory, of: Socket) -> io::Result<SocketAddrUnix> {
     let path = format!(
         "/proc/self/fd/{}/{}",
@@ -241,15 +261,16 @@ impl Line {
     /// Returns the process at the other end (unix(7)).
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// Errors of getsockopt(2).
     pub fn peer(&self) -> io::Result<rustix::process::Pid> {
         Ok(rustix::net::sockopt::socket_peercred(self)?.pid)
     }
 
-    /// Calls somebody of the job that has this directory.
+    /// Connects to a socket of the job with this directory.
     ///
     /// # Errors
-    /// Those of connect(2); `NotFound` without the directory; that it is not this user's alone.
+    /// Errors of connect(2); `NotFound` without the directory; an error if other users can access
+    /// it.
     pub fn call(directory: &Path, whom: Socket) -> io::Result<Line> {
         let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(
@@ -262,10 +283,10 @@ impl Line {
         Ok(Line(socket))
     }
 
-    /// Both ends of a line.
+    /// Creates both ends of a line.
     ///
     /// # Errors
-    /// Those of socketpair(2).
+    /// Errors of socketpair(2).
     pub fn pair() -> io::Result<(Line, Line)> {
         let (one, other) = socketpair(
             AddressFamily::UNIX,
@@ -279,12 +300,12 @@ impl Line {
     /// Sends a message.
     ///
     /// # Errors
-    /// Those of sendmsg(2); the other side has gone.
+    /// Errors of sendmsg(2), for example if the peer has exited.
     pub fn send(&self, message: &impl bincode::Encode) -> io::Result<()> {
         self.send_with(message, &[])
     }
 
-    /// Sends a message, and descriptors with it, [`DESCRIPTORS`] at most.
+    /// Sends a message with at most [`DESCRIPTORS`] descriptors.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -330,12 +351,13 @@ impl Line {
         }
     }
 
-    /// The next message within `limit`, if there is one, or nothing; a signal may end the wait
-    /// early. Descriptors with it are closed.
+    /// Receives the next message within `limit`; a signal may end the wait early.
+    ///
+    /// Descriptors in the message are closed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be
-    /// understood.
+    /// [`io::ErrorKind::UnexpectedEof`] if the peer has closed the line, or
+    /// [`io::ErrorKind::InvalidData`] if the message cannot be decoded.
     pub fn receive<T: bincode::Decode<()>>(
         &self,
         limit: impl Into<Option<Duration>>,
@@ -343,10 +365,10 @@ impl Line {
         Ok(self.receive_with(limit)?.map(|(message, _)| message))
     }
 
-    /// As [`receive`](Self::receive), with the descriptors that have come.
+    /// Acts like [`receive`](Self::receive), and returns the received descriptors.
     ///
     /// # Errors
-    /// As there.
+    /// As [`receive`](Self::receive).
     pub fn receive_with<T: bincode::Decode<()>>(
         &self,
         limit: impl Into<Option<Duration>>,
@@ -419,7 +441,7 @@ mod tests {
         drop(one);
         let gone = other.receive::<ToProcess>(soon).expect_err("the end");
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
-        // Another manager takes the name over.
+        // Another manager takes over the name.
         drop((listener, descriptors));
         assert!(Line::call(&place, Socket::Manager).is_err());
         let _listener = Listener::new(&directory, Socket::Manager).expect("a socket");

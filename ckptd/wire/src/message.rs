@@ -1,102 +1,102 @@
-//! The messages. Changing anything here is a new [`super::VERSION`].
+//! Messages of the protocol. Any change here requires a new [`super::VERSION`].
 
 use crate::spares::{Lease, Limits, Need, Refusal, Spare, Token};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// What a client says.
+/// Request of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Ask {
-    /// It knows a token; only over TCP, where it must come first. Answer: `Welcome`.
+    /// Proves that the client has a token; the first message over TCP. Answer: `Welcome`.
     Prove { proof: [u8; 32] },
-    /// This client is a spare, from now on as long as the connection lasts. Answer: `Welcome`.
+    /// Registers the client as a spare while the connection lasts. Answer: `Welcome`.
     Register {
         /// The launcher's name of the job.
         job: String,
         spare: Spare,
-        /// How many spares the job wants.
+        /// Limits of the job's number of spares.
         limits: Limits,
     },
-    /// The spare lives. No answer.
+    /// The spare is alive. No answer.
     Beat,
-    /// The spare plays the part of a worker and is not in the pool any more. No answer.
+    /// The spare has replaced a worker and leaves the pool. No answer.
     Playing { worker: Worker },
-    /// The spare goes, since the job has ended. No answer.
+    /// The spare exits, because the job has ended. No answer.
     Leave,
-    /// Spares for dead workers are wanted. Answer: `Leased`.
+    /// Requests spares for dead workers. Answer: `Leased`.
     Lease {
         /// The launcher's name of the job.
         job: String,
-        /// The number of this round of leases; it grows with every attempt at a recovery.
+        /// Number of this round of leases, which grows with each attempt at a recovery.
         round: u64,
         needs: Vec<Need>,
     },
-    /// Some spares are used up, and others could be started. Answer: `Start`.
+    /// Reports used spares, in place of which others can be started. Answer: `Start`.
     Replenish {
         /// The launcher's name of the job.
         job: String,
-        /// How many there are.
+        /// Current number of spares.
         spares: u32,
-        /// How many there were at first.
+        /// Initial number of spares.
         aim: u32,
     },
-    /// A lease is not used. No answer.
+    /// Returns an unused lease. No answer.
     GiveBack {
         /// The launcher's name of the job.
         job: String,
         token: Token,
     },
-    /// What is known of all jobs. Answer: `Status`.
+    /// Requests the state of all jobs. Answer: `Status`.
     Status,
 }
 
-/// What the daemon says.
+/// Answer of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Answer {
-    /// Over TCP, before anything else.
+    /// First message over TCP.
     Challenge {
-        /// Never the same twice.
+        /// Number that is never used twice.
         nonce: [u8; 32],
     },
-    /// What was asked for is done.
+    /// The request has been executed.
     Welcome,
-    /// Spares for the parts, as far as there are any.
+    /// Spares for the dead workers, as far as available.
     Leased(Vec<Lease>),
-    /// So many spares may be started.
+    /// Number of spares that may be started.
     Start {
         count: u32,
     },
     Status(Vec<JobStatus>),
-    /// The pool does not do this.
+    /// The pool refuses the request.
     Refused(Refusal),
-    /// The daemon does not answer this client, and closes the connection.
+    /// The daemon refuses this client and closes the connection.
     Closed(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct JobStatus {
-    /// The launcher's name of it.
+    /// The launcher's name of the job.
     pub job: String,
     /// Spares in the pool.
     pub spares: Vec<SpareStatus>,
-    /// Ranks of former spares that play parts.
+    /// Ranks of former spares that have replaced workers.
     pub players: Vec<ProcessNumber>,
-    /// Spares that were asked for and have not come yet.
+    /// Number of requested spares that have not registered yet.
     pub wanted: u32,
-    /// What has happened last.
+    /// Recent events.
     pub events: Vec<Event>,
 }
 
-/// A spare in a pool.
+/// Spare in a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SpareStatus {
-    /// What it says of itself.
+    /// Registration of the spare.
     pub spare: Spare,
-    /// The worker whose part it is leased to.
+    /// Dead worker for which the spare is leased.
     pub leased: Option<Worker>,
 }
 
-/// Something that has happened to a job's pool.
+/// Event in the pool of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Event {
     /// Nanoseconds since 1970.

@@ -1,10 +1,10 @@
-//! Spares, and the parts that they are leased to.
+//! Spares, and their leases for dead workers.
 
 use bincode::{Decode, Encode};
 use thiserror::Error;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// Never given out twice by a daemon.
+/// Number that a daemon never issues twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Token(pub u64);
 
@@ -38,7 +38,7 @@ pub struct Place {
     pub domain: String,
 }
 
-/// A part that has to be taken.
+/// Dead worker that needs a replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
     pub worker: Worker,
@@ -48,7 +48,7 @@ pub struct Need {
     pub copies: Vec<Place>,
 }
 
-/// A spare is to take a part.
+/// Assignment of a spare to a dead worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Lease {
     pub worker: Worker,
@@ -57,17 +57,17 @@ pub struct Lease {
     pub token: Token,
 }
 
-/// Bounds of the number of spares of a job.
+/// Limits of the number of spares of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Limits {
-    /// Below it, spares are asked for.
+    /// Number below which spares are requested.
     pub minimum: u32,
-    /// Above it, they are refused.
+    /// Number above which spares are refused.
     pub maximum: u32,
 }
 
 impl Limits {
-    /// Fails if no number of spares is within the limits.
+    /// Returns an error if no number of spares is within the limits.
     pub fn check(self) -> Result<(), Refusal> {
         match self.minimum <= self.maximum && self.maximum > 0 {
             true => Ok(()),
@@ -76,33 +76,33 @@ impl Limits {
     }
 }
 
-/// Why something was not done.
+/// Reason why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Encode, Decode)]
 pub enum Refusal {
     #[error("there is no such job")]
     NoJob,
-    /// A ticket or lease that is not in force (any more).
+    /// The ticket or lease is not valid, or not any more.
     #[error("this ticket or lease is not in force")]
     Stale,
     /// Another process is registered under this rank.
     #[error("another process is registered as this rank")]
     RankTaken,
-    /// The pool has its maximum.
+    /// The pool has its maximum number of spares.
     #[error("the pool has as many spares as it may have")]
     Full,
-    /// Minimum above maximum, or a maximum of 0.
+    /// The minimum is above the maximum, or the maximum is 0.
     #[error("the minimum of spares is above the maximum, or the maximum is 0")]
     BadLimits,
-    /// Spares have gone to a later round already.
+    /// Spares have already been leased in a later round.
     #[error("a later round of leases has begun")]
     LateRound,
-    /// Repetition of a round with other needs.
+    /// The request repeats a round with other workers.
     #[error("this round was asked for other parts before")]
     OtherNeeds,
-    /// More jobs than a daemon takes.
+    /// The daemon has its maximum number of jobs.
     #[error("there are too many jobs")]
     TooManyJobs,
-    /// More parts than a daemon gives out at once.
+    /// The request contains more workers than a daemon handles at once.
     #[error("too many parts are asked for at once")]
     TooManyNeeds,
 }

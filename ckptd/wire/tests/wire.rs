@@ -1,5 +1,7 @@
-//! The decoder of the wire under hostile bytes: it never panics, never allocates more than its
-//! limit, and never takes damaged bytes for a message.
+//! Tests of the wire decoder with hostile bytes.
+//!
+//! The decoder never panics, never allocates more than its limit, and never accepts damaged bytes
+//! as a message.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -106,7 +108,7 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
-/// A frame around any payload, with a right head.
+/// Creates a frame with a valid head around any payload.
 fn framed(payload: &[u8]) -> Vec<u8> {
     let mut frame = b"USCK".to_vec();
     frame.extend(VERSION.to_le_bytes());
@@ -158,7 +160,7 @@ fn every_bit_counts() {
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            // A length that is too long waits for more.
+            // A length that is too long makes the decoder wait for more bytes.
             let got = decode_one::<Ask>(&damaged);
             assert!(
                 matches!(got, Err(_) | Ok(None)),
@@ -200,10 +202,10 @@ fn absurd_lengths_are_refused_before_anything_is_kept() {
     assert_eq!(encode(&long), None);
 }
 
-/// Lists that claim to be long, in frames that are right otherwise.
+/// Length fields of lists exceed the data, in frames that are valid otherwise.
 #[test]
 fn nobody_allocates_what_a_message_only_claims() {
-    // Lease: variant, name, round, then the number of parts.
+    // Lease: variant, name, round, then the number of workers.
     for claimed in [251u8, 252, 253] {
         let mut payload = vec![5, 1, b'j', 1, claimed];
         payload.extend([0xff; 16]);
@@ -211,7 +213,7 @@ fn nobody_allocates_what_a_message_only_claims() {
         let got = largest(|| assert_eq!(decode_one::<Ask>(&frame), Err(WireError::Damaged)));
         assert!(got <= DECODE_LIMIT, "{got} bytes");
     }
-    // A long list that is there: as many empty names as fit.
+    // A list of maximum length: as many empty names as fit.
     let parts = MAX_PAYLOAD - 16;
     let mut payload = vec![5, 1, b'j', 1, 252];
     payload.extend((parts as u32 / 6).to_le_bytes());
@@ -244,7 +246,7 @@ proptest! {
         limited(&std::iter::once(piece).chain(frames).collect::<Vec<_>>())?;
     }
 
-    /// Good messages, some bytes of which are changed, and the check made again.
+    /// Changes some bytes of valid messages and recomputes the check.
     #[test]
     fn near_misses(which in any::<usize>(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
         let asks = asks();

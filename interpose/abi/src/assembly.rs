@@ -1,10 +1,10 @@
-//! Sequences of x86-64 instructions that hand-written code has in common.
+//! Instruction sequences that several parts of the hand-written x86-64 code use.
 #![allow(unsafe_code)]
 
-/// Instructions that may move the stack pointer, between those that set and remove a frame.
+/// Wraps instructions that may move the stack pointer in a frame.
 ///
-/// The instructions must preserve rbp, which holds the stack pointer meanwhile.
-/// A debugger finds the caller through rbp: the function must begin with `.cfi_startproc`.
+/// The instructions must preserve rbp, which keeps the stack pointer meanwhile. A debugger finds
+/// the caller through rbp, so the function must begin with `.cfi_startproc`.
 #[macro_export]
 macro_rules! on_other_stack {
     ($($line:literal),* $(,)?) => {

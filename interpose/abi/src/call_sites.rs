@@ -1,4 +1,4 @@
-//! System calls in machine code: where a library makes one of a given number.
+//! Finds the system calls of a given number in a library's machine code.
 //!
 //! glibc's inline system calls load the number into eax and execute `syscall`. Compilers place
 //! instructions that prepare arguments before that pair, and sometimes between the two
@@ -36,9 +36,9 @@ impl CallSite {
     }
 }
 
-/// Returns the places in `code` that make the system call `number`, in ascending order.
+/// Returns the call sites in `code` of system call `number`, in ascending order.
 ///
-/// A place is left out if an instruction between the two depends on its address, on rax or on the
+/// A site is omitted if an instruction between the two depends on its own address, on rax or on the
 /// stack.
 pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
     calls(code).filter_map(move |call| site_before(code, call, number))
@@ -46,8 +46,8 @@ pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
 
 /// Returns the offsets of all `syscall` byte pairs.
 ///
-/// Blocks without a pair are passed over many bytes at once: libc's code has more than a million
-/// bytes.
+/// Blocks without a pair are skipped many bytes at a time: libc has more than a million bytes of
+/// code.
 fn calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
     const BLOCK: usize = 512;
     let last = code.len().saturating_sub(1);
@@ -100,7 +100,7 @@ fn movable_length(code: &[u8]) -> Option<usize> {
         // mov, add, or, and, sub, xor, cmp, test between two registers
         0x89 | 0x8b | 0x01 | 0x03 | 0x09 | 0x0b | 0x21 | 0x23 | 0x29 | 0x2b | 0x31 | 0x33
         | 0x39 | 0x3b | 0x85 => (true, 0),
-        // The same with a constant of 8 or 32 bits
+        // These operations with a constant of 8 bits, then of 32 bits
         0x83 => (false, 1),
         0x81 => (false, 4),
         // mov $imm32 into a register of 32 bits

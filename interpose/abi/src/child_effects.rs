@@ -1,14 +1,15 @@
 //! Messages by which child processes of a rank report effects on files to the rank.
 //!
-//! The rank listens at a socket of the abstract name space (unix(7)). A child connects for each
-//! effect, sends a [`Request`] followed by both names without their terminating zeros, and makes
-//! its call after the answer of one byte.
+//! The rank listens on a socket of the abstract name space (unix(7)). For each effect, a child
+//! connects and sends a [`Request`], followed by both names without their terminating zeros. It
+//! makes its call after it has received the answer of one byte.
 
 use core::ffi::CStr;
 
-/// Start of the name of a rank's socket.
+/// Prefix of the name of a rank's socket.
 ///
-/// The inode of the pid namespace follows, `-`, and the process number, both in decimal digits.
+/// The complete name appends the inode of the pid namespace, `-`, and the process number, both in
+/// decimal digits.
 pub const SOCKET: &str = "understudy-effects-";
 
 /// File whose inode is that of the pid namespace (namespaces(7)).
@@ -38,9 +39,9 @@ pub const NO_NAME: u32 = u32::MAX;
 /// Longest name that is sent, in bytes (PATH_MAX).
 pub const LONGEST_NAME: usize = 4096;
 
-/// Answer: the call may be made.
+/// Answer: the child may make the call.
 pub const CALL_ALLOWED: u8 = 0;
-/// Answer: the call may be made, and its return is to be reported ([`crate::effect::MADE`]).
+/// Answer: the child may make the call and must report its return ([`crate::effect::MADE`]).
 pub const REPORT_RETURN: u8 = 1;
-/// Answer: the return of a call has been noted.
+/// Answer: the return has been recorded.
 pub const RETURN_NOTED: u8 = 2;

@@ -3,12 +3,12 @@
 
 /// Returns the address of the calling thread's control block.
 ///
-/// The block points to itself at fs:0x10 (glibc on x86-64, `tcbhead_t`). Hand-written entry code
-/// has that instruction inside, since it must change no other register.
+/// The block's word at fs:0x10 is its own address (glibc on x86-64, `tcbhead_t`). Hand-written
+/// entry code contains that instruction inline, because it must change no other register.
 #[inline(always)]
 pub fn address() -> usize {
     let block: usize;
-    // SAFETY: a word of the thread's own block, which exists as long as the thread.
+    // SAFETY: reads a word of the thread's own block, which exists as long as the thread.
     unsafe {
         core::arch::asm!(
             "mov {}, fs:[0x10]",

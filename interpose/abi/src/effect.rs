@@ -1,55 +1,57 @@
-//! Effects on files and loaded libraries, which the face reports before they happen.
+//! Effects on files and loaded libraries, which the preload library reports before they happen.
 
 use core::ffi::{c_char, c_int};
 
-/// Function of an effect.
+/// Function that the preload library calls before an effect.
 ///
-/// The arguments are the kind; the descriptor of a directory (or AT_FDCWD) and a name relative to
-/// it; a second descriptor and name; and a value that depends on the kind.
+/// The arguments are the kind; a directory's descriptor (or AT_FDCWD) and a name relative to that
+/// directory; a second descriptor and name; and a value that depends on the kind.
 pub type Hook = unsafe extern "C" fn(u32, c_int, *const c_char, c_int, *const c_char, i64);
 
 /// Opening of a file; the value is open(2)'s flags.
 pub const OPEN: u32 = 1;
-/// Change of the name into the second one; the value is renameat2(2)'s flags.
+/// Renaming of the first name to the second; the value is renameat2(2)'s flags.
 pub const RENAME: u32 = 2;
-/// Removal of the name; the value is [`FILES`], [`DIRECTORIES`] or both.
+/// Removal of a name; the value is [`FILES`], [`DIRECTORIES`] or both.
 pub const REMOVE: u32 = 3;
-/// Creation of the name; the value is as for [`REMOVE`].
+/// Creation of a name; the value is as for [`REMOVE`].
 pub const CREATE: u32 = 4;
 /// Change of the file's size to the value.
 pub const TRUNCATE: u32 = 5;
-/// Change of an open file's size; the directory's descriptor is the file's.
+/// Change of an open file's size; the file's descriptor is in place of the directory's.
 pub const FTRUNCATE: u32 = 6;
-/// dlopen(3) of the name; the value is its flags.
+/// dlopen(3) of a library; the value is dlopen's flags.
 pub const OPEN_LIBRARY: u32 = 7;
 /// dlclose(3); the value is the handle.
 pub const CLOSE_LIBRARY: u32 = 8;
 /// Overwriting of a part of an open file.
 ///
-/// The directory's descriptor is the file's, the value the address of a [`Part`].
+/// The file's descriptor is in place of the directory's. The value is the address of a [`Part`].
 pub const OVERWRITE: u32 = 9;
-/// Overwriting of a part of an open file by way of a mapping.
+/// Overwriting of a part of an open file through a mapping.
 pub const MAP: u32 = 10;
 
-/// Change of an attribute of the inode.
+/// Change of an attribute of an inode.
 ///
-/// The second name is that of an extended attribute. Without a first name, the directory's
-/// descriptor is the file's. The value is 0 or [`NO_FOLLOW`].
+/// The second name is that of an extended attribute. Without a first name, the file's descriptor is
+/// in place of the directory's. The value is 0 or [`NO_FOLLOW`].
 pub const ATTRIBUTE: u32 = 11;
-/// Value for a symbolic link itself, not its target.
+/// Value for changes of a symbolic link instead of its target.
 pub const NO_FOLLOW: i64 = 1;
-/// Return of the calling thread's last call that was to make a name.
+/// Return of the calling thread's last call that could create a name.
 pub const MADE: u32 = 12;
-/// Creation of a System V object, which is complete.
+/// Creation of a System V object, reported after the call.
 ///
-/// The directory's descriptor is its identifier, and the value is its kind
+/// The object's identifier is in place of the directory's descriptor. The value is its kind
 /// ([`crate::system_v`]).
 pub const OBJECT: u32 = 13;
-/// Execution by a child of a program without the preload library; the name is the program's.
-pub const UNSEEN_PROGRAM: u32 = 14;
-/// Creation of a POSIX message queue of this name, which is complete.
+/// Execution of a program without the preload library by a child.
 ///
-/// The directory's descriptor is that of the queue.
+/// The name is the program's.
+pub const UNSEEN_PROGRAM: u32 = 14;
+/// Creation of a POSIX message queue of the given name, reported after the call.
+///
+/// The queue's descriptor is in place of the directory's.
 pub const QUEUE: u32 = 15;
 
 /// A part of a file, in bytes.
@@ -60,7 +62,7 @@ pub struct Part {
     pub length: u64,
 }
 
-/// Names of anything but a directory.
+/// Names of all types of files except directories.
 pub const FILES: i64 = 1;
 /// Names of directories.
 pub const DIRECTORIES: i64 = 2;

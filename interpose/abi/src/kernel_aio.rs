@@ -1,7 +1,7 @@
 //! Contexts of kernel AIO (io_setup(2)) of the program.
 //!
-//! The kernel does not report the requests that are under way. The preload library counts the
-//! requests that are submitted; the runtime compares the count with the ring of the context.
+//! The kernel does not report the number of pending requests. The preload library counts submitted
+//! requests, and the runtime compares the count with the ring of the context.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ pub struct Request {
     pub buffer: u64,
     /// Length of the buffer in bytes, or of the array.
     pub length: u64,
-    /// Place in the file in bytes.
+    /// Offset in the file in bytes.
     pub offset: i64,
     pub reserved: u64,
     /// Flags of the notification (`IOCB_FLAG_…`).
@@ -43,11 +43,11 @@ const RESERVED: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Address of its ring, which is its identifier.
+    /// Address of the context's ring, which is the context's identifier.
     pub address: usize,
-    /// Number of requests that it was made for.
+    /// Number of requests for which the context was created.
     pub requests: u32,
-    /// Number of requests that were submitted to it.
+    /// Number of submitted requests.
     pub submitted: u64,
 }
 
@@ -78,9 +78,9 @@ impl Slot {
     }
 }
 
-/// Contexts that the program has made by syscall(2).
+/// Contexts that the program has created with syscall(2).
 ///
-/// The runtime refuses contexts that are missing here.
+/// The runtime refuses to protect contexts that are missing here.
 #[derive(Debug)]
 pub struct Contexts {
     slots: [Slot; MAX_CONTEXTS],
@@ -103,12 +103,12 @@ impl Contexts {
         self.slots.iter().find(is_it).filter(|_| address != 0)
     }
 
-    /// Returns the context of this identifier.
+    /// Returns the context with this identifier.
     pub fn find(&self, address: usize) -> Option<Context> {
         self.slot(address)?.context()
     }
 
-    /// Remembers a context, in the place of one that has had the same address.
+    /// Adds a context and removes an earlier one with this address.
     pub fn insert(&self, context: Context) {
         self.remove(context.address);
         let is_free = |slot: &&Slot| {
@@ -123,7 +123,7 @@ impl Contexts {
         }
     }
 
-    /// Counts requests that were submitted.
+    /// Adds a number of submitted requests to a context's count.
     pub fn submit(&self, address: usize, count: u64) {
         if let Some(slot) = self.slot(address) {
             slot.submitted.fetch_add(count, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Calls of the program that leave state in the kernel.
 //!
-//! The runtime looks for that state only after such a call.
+//! The runtime reads such state only if a call has been counted here.
 
 use crate::kernel_aio::Contexts;
 use crate::system_v::Objects;
@@ -17,9 +17,9 @@ pub struct KernelUse {
     pub guards: AtomicU32,
     /// Calls that set NUMA policies of ranges: mbind(2).
     pub policies: AtomicU32,
-    /// First address of all such ranges.
+    /// First address of these ranges.
     pub policy_start: AtomicUsize,
-    /// First address behind all such ranges.
+    /// First address past these ranges.
     pub policy_end: AtomicUsize,
     /// Calls that set home nodes of ranges: set_mempolicy_home_node(2).
     pub home_nodes: AtomicU32,
@@ -32,7 +32,6 @@ pub struct KernelUse {
 }
 
 impl KernelUse {
-    /// Creates counters of zero.
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
     pub const fn new() -> KernelUse {
         KernelUse {

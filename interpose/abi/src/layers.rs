@@ -1,6 +1,6 @@
 //! Descriptors of the runtime and MPI sides.
 //!
-//! A program that closes all descriptors from some number on passes them over.
+//! If a program closes all descriptors from some number on, these stay open.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::ffi::c_int;
@@ -10,16 +10,16 @@ use core::sync::atomic::Ordering::Relaxed;
 const WORD_BITS: usize = u64::BITS as usize;
 const WORDS: usize = 32;
 
-/// Set of descriptors: a bit for each from [`RUNTIME_FD_BASE`] on.
+/// Set of descriptors, with one bit for each number from [`RUNTIME_FD_BASE`] on.
 ///
-/// Descriptors behind the last bit count as the program's.
+/// Descriptors past the last bit count as the program's.
 #[derive(Debug)]
 pub struct LayersDescriptors {
     words: [AtomicU64; WORDS],
 }
 
 impl LayersDescriptors {
-    /// Notes no descriptor.
+    /// Creates an empty set.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> LayersDescriptors {
         LayersDescriptors {
@@ -27,14 +27,14 @@ impl LayersDescriptors {
         }
     }
 
-    /// The word and the bit of a descriptor, if it has one.
+    /// Returns the word and the mask of a descriptor's bit.
     fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {
         let index = usize::try_from(fd.checked_sub(RUNTIME_FD_BASE)?).ok()?;
         let word = self.words.get(index / WORD_BITS)?;
         Some((word, 1 << (index % WORD_BITS)))
     }
 
-    /// Adds a descriptor that has been made.
+    /// Adds a new descriptor.
     pub fn add(&self, fd: c_int) {
         if let Some((word, bit)) = self.bit(fd) {
             word.fetch_or(bit, Relaxed);
@@ -48,12 +48,12 @@ impl LayersDescriptors {
         }
     }
 
-    /// Returns true for a descriptor that was added.
+    /// Returns true if the set contains the descriptor.
     pub fn contains(&self, fd: c_int) -> bool {
         self.bit(fd)
             .is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
-    /// The first descriptor behind the last bit.
+    /// First descriptor past the last bit.
     pub const END: c_int = RUNTIME_FD_BASE + (WORDS * WORD_BITS) as c_int;
 }

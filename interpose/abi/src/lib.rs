@@ -1,13 +1,14 @@
-//! Agreement of the face, the shim and the runtime: the map of addresses, and shared structures.
+//! Interface between the preload library, the shim and the runtime: address map and shared
+//! structures.
 //!
-//! The three libraries live in three link-map namespaces with a libc each (the shim in two of
-//! them), so only plain data and function pointers cross. Everything here is `no_std`, has a fixed
-//! layout and is built into all three of them.
+//! The three libraries are in three link-map namespaces with one libc each (the shim is in two of
+//! them). For this reason only plain data and function pointers cross the boundaries. This crate is
+//! `no_std`, its structures have a fixed layout, and it is built into all three libraries.
 //!
-//! * `address_map`: the addresses, descriptors and keys of the three sides;
-//! * [`BootInfo`], [`ShimStart`], [`EntryPoints`]: the structures of the start;
+//! * `address_map`: addresses, descriptors and keys of the three sides;
+//! * [`BootInfo`], [`ShimStart`], [`EntryPoints`]: structures that are passed at the start;
 //! * [`StopCode`], [`turn`]: threads of the program;
-//! * [`effect`], [`written`], [`source`]: what the program does to files and asks of libc.
+//! * [`effect`], [`written`], [`source`]: the program's effects on files and its calls of libc.
 #![no_std]
 
 mod address_map;
@@ -49,15 +50,16 @@ pub use loader_heap::{
 pub use shim_start::ShimStart;
 pub use stop_code::{OWN_SIGNALS, STOP_SIGNAL, StopCode};
 
-/// Version of the structures of this crate, to be bumped with any change of layout.
+/// Version of the structures of this crate; to be incremented with any change of layout.
 ///
-/// The runtime refuses a face of another version.
+/// The runtime refuses a preload library of another version.
 pub const ABI_VERSION: u32 = 23;
 
 /// Defines the unwinder's personality routine of a library without std.
 ///
-/// The precompiled `core` refers to the routine, so such a library has to name it itself; nothing
-/// unwinds there (panics abort), so it is never called. Assembly keeps the symbol hidden.
+/// The precompiled `core` refers to the routine, so such a library has to define it. Panics abort,
+/// so nothing unwinds and the routine is never called. It is defined in assembly to keep the symbol
+/// hidden.
 #[macro_export]
 macro_rules! without_unwinder {
     () => {

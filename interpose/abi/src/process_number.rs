@@ -1,17 +1,17 @@
-//! Number of the process that the program sees.
+//! Process number that the program sees.
 
 use core::sync::atomic::{AtomicI32, Ordering};
 
-/// A replacement keeps the number that the program has seen (getpid(2)).
+/// Process number (getpid(2)) that a replacement keeps from the failed process.
 #[derive(Debug)]
 pub struct SeenNumber {
     seen: AtomicI32,
-    /// The process for which that holds; another one is its child.
+    /// Process that sees this number; a process with another number is its child.
     own: AtomicI32,
 }
 
 impl SeenNumber {
-    /// The program sees the number that the process has.
+    /// Creates an entry without a replaced number.
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
     pub const fn new() -> SeenNumber {
         SeenNumber {
@@ -20,7 +20,7 @@ impl SeenNumber {
         }
     }
 
-    /// Lets process `own` see another number.
+    /// Makes process `own` see the number `seen`.
     pub fn set(&self, own: i32, seen: i32) {
         self.seen.store(seen, Ordering::Relaxed);
         self.own.store(own, Ordering::Release);
@@ -33,7 +33,7 @@ impl SeenNumber {
         if is_own { seen } else { number }
     }
 
-    /// Returns the number by which the kernel knows a process, in process `caller`.
+    /// Returns the kernel's number for a number that process `caller` uses.
     pub fn real(&self, number: i32, caller: i32) -> i32 {
         let is_itself = number != 0 && number == self.seen.load(Ordering::Relaxed);
         if is_itself && self.own.load(Ordering::Acquire) == caller {
@@ -54,7 +54,7 @@ mod tests {
         assert_eq!((number.of(20), number.real(20, 20)), (20, 20));
         number.set(20, 10);
         assert_eq!((number.of(20), number.real(10, 20)), (10, 20));
-        // A child of it.
+        // A child of the replacement.
         assert_eq!((number.of(21), number.real(10, 21)), (21, 10));
         assert_eq!((number.real(0, 20), number.real(-10, 20)), (0, -10));
     }

@@ -1,7 +1,7 @@
 //! Processor time and resource usage that the program sees.
 //!
-//! A replacement begins with little of both. What the failed process had used more at the
-//! checkpoint is added, so that no value goes back for the program.
+//! A replacement begins with small values of both. The difference to the values of the failed
+//! process at the checkpoint is added, so that no value decreases for the program.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
@@ -9,9 +9,9 @@ use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 pub const USAGE_VALUES: usize = 16;
 /// Values of getrusage(2): user and system time in microseconds, then 14 words of the structure.
 pub type Usage = [i64; USAGE_VALUES];
-/// Place of the largest resident set in a [`Usage`].
+/// Index of the largest resident set in a [`Usage`].
 ///
-/// This value is a maximum, all others are sums.
+/// This value is a maximum; all others are sums.
 pub const MAX_RESIDENT_SET: usize = 2;
 
 /// Subject of a value.
@@ -19,7 +19,7 @@ pub const MAX_RESIDENT_SET: usize = 2;
 pub enum Subject {
     /// The process, all threads together.
     Process,
-    /// Child processes that have ended.
+    /// Child processes that have terminated.
     Children,
     MainThread,
 }
@@ -31,7 +31,7 @@ pub const READING_VALUES: usize = SUBJECTS * (1 + USAGE_VALUES);
 /// Values of all subjects: the clock in nanoseconds (0 for the children), then the [`Usage`].
 pub type Reading = [i64; READING_VALUES];
 
-/// Returns the place of a subject's clock in a [`Reading`]; the usage follows.
+/// Returns the index of a subject's clock in a [`Reading`]; the usage follows.
 pub const fn place(subject: Subject) -> usize {
     subject as usize * (1 + USAGE_VALUES)
 }
@@ -43,7 +43,7 @@ const fn is_maximum(place: usize) -> bool {
 /// Values of a failed process that its replacement adds to its own.
 #[derive(Debug)]
 pub struct CarriedTime {
-    /// The replacement; zero in other processes. Its children have their own values.
+    /// The replacement; zero in other processes. Child processes see the kernel's values.
     owner: AtomicI32,
     added: [AtomicI64; READING_VALUES],
 }
@@ -57,7 +57,7 @@ impl CarriedTime {
         }
     }
 
-    /// Lets process `owner`, whose values are `own` now, see at least the values `seen`.
+    /// Makes process `owner`, whose values are `own` now, see at least the values `seen`.
     pub fn set(&self, owner: i32, own: &Reading, seen: &Reading) {
         for (place, added) in self.added.iter().enumerate() {
             let value = match is_maximum(place) {
@@ -69,12 +69,12 @@ impl CarriedTime {
         self.owner.store(owner, Ordering::Release);
     }
 
-    /// Returns the process whose values are not the kernel's; zero if all are.
+    /// Returns the process that sees other values than the kernel's; zero if there is none.
     pub fn owner(&self) -> i32 {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Returns what the owner sees where the kernel has `own`, the value at `place`.
+    /// Returns the value that the owner sees if the kernel's value at `place` is `own`.
     pub fn seen(&self, place: usize, own: i64) -> i64 {
         let added = self.added[place].load(Ordering::Relaxed);
         match is_maximum(place) {

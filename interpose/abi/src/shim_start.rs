@@ -8,15 +8,15 @@ use core::ffi::{c_char, c_int};
 pub struct ShimStart {
     /// Null-terminated array of `NAME=value` that lives as long as the process.
     pub environment: *const *const c_char,
-    /// New descriptors are moved to this number or above.
+    /// Lowest number of the namespace's descriptors; new ones are moved to it or above.
     pub first_descriptor: c_int,
-    /// pthread keys below this one are not used.
+    /// Lowest pthread key that the namespace uses.
     pub first_key: u32,
-    /// Descriptor in place of 1: output of the MPI library does not pass through the relay.
+    /// Descriptor that replaces 1: output of the MPI library does not pass through the relay.
     ///
     /// 1 in the runtime's namespace.
     pub output: c_int,
-    /// Descriptor in place of 2, likewise.
+    /// Descriptor that replaces 2, for the reason given at [`output`](Self::output).
     pub errors: c_int,
     /// Set to which the namespace adds its descriptors.
     pub layers: *const LayersDescriptors,

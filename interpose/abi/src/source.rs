@@ -1,23 +1,23 @@
-//! Procedures of libc whose outcome is not the same twice, and which programs call to set
-//! themselves up.
+//! Procedures of libc whose results differ between two runs of a program's set-up phase.
 //!
-//! While an initialisation phase is recorded, the face has them enter the runtime like procedures
-//! of MPI, in slots behind those of the call table; outside of it they go straight to libc.
+//! While a set-up phase is recorded, the preload library routes these procedures to the runtime,
+//! like procedures of MPI. Their slots follow those of the call table. At all other times they call
+//! libc directly.
 
-/// What a procedure writes where an argument points to.
+/// Memory that a procedure writes through one of its arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Output {
-    /// So many bytes.
+    /// Index of the argument, and the number of bytes.
     Fixed(u8, u16),
-    /// As many bytes as another argument says.
+    /// Index of the argument, and index of the argument with the number of bytes.
     Counted(u8, u8),
 }
 
-/// One of the procedures.
+/// Signature of a procedure.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     pub name: &'static str,
-    /// Bytes of each argument that mean something.
+    /// Number of significant bytes of each argument.
     pub widths: &'static [u8],
     pub outputs: &'static [Output],
 }
@@ -30,22 +30,23 @@ const fn source(name: &'static str, widths: &'static [u8], outputs: &'static [Ou
     }
 }
 
-/// How many there are.
+/// Number of procedures in [`SOURCES`].
 pub const COUNT: usize = 14;
 
-/// Behind those, the slot of a call that the runtime has the program's main thread make.
+/// Slot of the call with which the program's main thread enters a recovery.
+///
+/// The runtime makes the thread execute it.
 pub const RECOVER: usize = COUNT;
-/// And of the call that the face makes when the program ends by exit(3).
+/// Slot of the call that the preload library makes when the program ends with exit(3).
 pub const LEAVE: usize = COUNT + 1;
-/// MPICH's Fortran bindings say that a key's functions are called by way of others, which they
-/// give.
+/// Slot of the call with which MPICH's Fortran bindings register proxies for a key's functions.
 pub const KEYVAL_PROXY: usize = COUNT + 2;
-/// And that the functions of a generalized request are subroutines of Fortran.
+/// Slot of the call with which MPICH's bindings mark a generalized request as Fortran's.
 pub const GREQUEST_FORTRAN: usize = COUNT + 3;
-/// How many slots there are behind those of the call table.
+/// Number of slots after those of the call table.
 pub const SLOTS: usize = COUNT + 4;
 
-/// All of them, in the order of their slots.
+/// All procedures, in the order of their slots.
 pub const SOURCES: [Source; COUNT] = [
     source("clock_gettime", &[4, 8], &[Output::Fixed(1, 16)]),
     source(

@@ -4,14 +4,14 @@ use core::ffi::c_int;
 
 /// Signal that stops threads of the program: glibc's SIGSETXID.
 ///
-/// A program cannot block it by libc's functions.
+/// libc's functions do not let a program block it.
 pub const STOP_SIGNAL: c_int = 33;
 
 /// Mask of the signals that threads of the runtime and MPI sides do not block.
 ///
-/// A thread causes these signals itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
-/// SIGSYS); two more are glibc's. All others are the program's: the kernel would give one that the
-/// program has blocked to such a thread.
+/// A thread causes seven of them itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
+/// SIGSYS); two more are glibc's. All other signals are the program's: if the program has blocked
+/// one, the kernel would deliver it to a thread that has not.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;
@@ -25,30 +25,31 @@ pub const OWN_SIGNALS: u64 = {
 
 /// Addresses in the code that stops threads.
 ///
-/// That is a handler of [`STOP_SIGNAL`] for signals whose value is the address of a word with a
-/// stack to be used. It calls `park(value, frame)`, which returns the frame to go on from, and a
-/// flag that has the interrupted system call continued. A frame begins with a return address, then
-/// `ucontext_t` follows.
+/// The code is a handler of [`STOP_SIGNAL`]. The value of the signal is the address of a word that
+/// contains the address of a stack. The handler switches to that stack and calls
+/// `park(value, frame)`. `park` returns the frame from which the thread resumes, and a flag that
+/// requests the continuation of the interrupted system call. A frame begins with a return address,
+/// and `ucontext_t` follows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StopCode {
     pub handler: usize,
-    /// Code up to `leave` that continues the system call.
+    /// Start of the code, up to `leave`, that continues the system call.
     ///
-    /// It runs on the thread's own stack, whose top is the frame.
+    /// It runs on the thread's own stack, with the frame at its top.
     pub restart: usize,
     pub restarted: usize,
-    /// Place from which the call's result is in the frame.
+    /// Address from which on the frame contains the call's result.
     pub noted: usize,
-    /// Return to the frame, whose address is in the stack pointer.
+    /// Code that resumes from the frame to which the stack pointer points.
     pub leave: usize,
-    /// Return to the frame eight bytes lower.
+    /// Code that resumes from the frame eight bytes below the stack pointer.
     ///
-    /// Also the kernel's way back from handlers (`sa_restorer`).
+    /// The kernel also uses it to return from handlers (`sa_restorer`).
     pub restorer: usize,
     pub end: usize,
-    /// Place for the address of `park`; as long as it is 0, no thread is stopped.
+    /// Word for the address of `park`; no thread is stopped while it is 0.
     pub park: *mut usize,
-    /// The handler for all other signals of this number.
+    /// Word for the address of the handler of all other signals of this number.
     pub others: *mut usize,
 }

@@ -1,11 +1,11 @@
 //! System V semaphore sets and message queues of the program.
 //!
-//! An object that was removed since a checkpoint gets another identifier when it is made again. The
-//! program keeps the identifier that it has: calls are made with the real one.
+//! If an object was removed after a checkpoint, a rollback creates a new one with another
+//! identifier. The program keeps its identifier: calls are made with the real one.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 
-/// Greatest number of objects at a time.
+/// Maximum number of objects that exist together.
 pub const MAX_OBJECTS: usize = 256;
 
 /// A set of semaphores (semget(2)).
@@ -13,21 +13,21 @@ pub const SEMAPHORES: i64 = 1 << 32;
 /// A message queue (msgget(2)).
 pub const MESSAGES: i64 = 2 << 32;
 
-/// The process has made the object.
+/// The process has created the object.
 pub const MADE: u32 = 1;
 /// The process has used SEM_UNDO (semop(2)).
 pub const UNDO: u32 = 2;
 /// Another process has used the object.
 pub const FOREIGN: u32 = 4;
 
-/// Name of a slot that is being filled.
+/// Name that marks a slot while it is being filled.
 const RESERVED: i64 = -1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     /// [`SEMAPHORES`] or [`MESSAGES`].
     pub kind: i64,
-    /// Identifier that the program has.
+    /// Identifier that the program sees.
     pub identifier: i32,
     /// Identifier in the kernel.
     pub real: i32,
@@ -67,13 +67,13 @@ fn name(kind: i64, identifier: i32) -> i64 {
     kind | i64::from(identifier as u32)
 }
 
-/// Objects that the program has made or used.
+/// Objects that the program has created or used.
 #[derive(Debug)]
 pub struct Objects {
     slots: [Slot; MAX_OBJECTS],
-    /// Number of slots from the first one on that have been used.
+    /// Number of slots, from the first one on, that have been used.
     used: AtomicU32,
-    /// True if there were more objects than slots.
+    /// Nonzero if there were more objects than slots.
     has_more: AtomicU32,
 }
 
@@ -105,7 +105,7 @@ impl Objects {
         self.slots().iter().filter_map(Slot::object)
     }
 
-    /// True if the program has had more objects than can be remembered.
+    /// True if the program has had more objects than slots.
     pub fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Relaxed) != 0
     }
@@ -128,7 +128,7 @@ impl Objects {
         self.used.fetch_max(place + 1, Ordering::Release);
     }
 
-    /// Remembers an object that the program has opened, and returns the program's identifier.
+    /// Adds an object that the program has opened, and returns the program's identifier.
     ///
     /// `flags` is [`MADE`] or zero.
     pub fn open(&self, kind: i64, real: i32, flags: u32) -> i32 {
@@ -140,7 +140,7 @@ impl Objects {
             return object.identifier;
         }
         let is_taken = |identifier: i32| self.of_program(kind, identifier).is_some();
-        // The kernel's identifier may be the program's one of another object.
+        // The kernel's identifier may be the one that the program uses for another object.
         let others = (0..=i32::MAX).rev();
         let mut candidates = core::iter::once(real).chain(others);
         let identifier = candidates.find(|&it| !is_taken(it)).unwrap_or(real);
@@ -155,7 +155,7 @@ impl Objects {
 
     /// Returns the real identifier for a call, and sets `flags` of the object.
     ///
-    /// An object that this process has not opened is remembered.
+    /// Adds the object if this process has not opened it.
     pub fn call(&self, kind: i64, identifier: i32, flags: u32) -> i32 {
         match self.of_program(kind, identifier) {
             Some((slot, object)) => {
@@ -175,12 +175,12 @@ impl Objects {
         }
     }
 
-    /// Returns the real identifier of a remembered object.
+    /// Returns the real identifier of an object in the table.
     pub fn real(&self, kind: i64, identifier: i32) -> Option<i32> {
         Some(self.of_program(kind, identifier)?.1.real)
     }
 
-    /// Forgets an object that is no more.
+    /// Removes an object that the program has deleted.
     pub fn remove(&self, kind: i64, identifier: i32) {
         if let Some((slot, _)) = self.of_program(kind, identifier) {
             slot.name.store(0, Ordering::Release);
@@ -221,7 +221,7 @@ mod tests {
         assert!(objects.has_more());
     }
 
-    /// A set that the program knows as 3, and the kernel as 8.
+    /// Returns a table with one set: 3 for the program, 8 in the kernel.
     fn renumbered() -> Objects {
         let objects = Objects::new();
         objects.insert(Object {

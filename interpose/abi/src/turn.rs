@@ -1,108 +1,121 @@
-//! Whose turn it is to be in the runtime, in a program any of whose threads may call MPI.
+//! MPI lock, for programs in which several threads may call MPI.
 
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
-/// As many procedures may be called at any time.
+/// Number of procedures that may be called at any time (MPI 4.1, 11.6.1).
 pub const QUESTIONS: usize = 6;
 
-/// What is not blocked while it is a thread's turn: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV; 32,
-/// which takes it out of the library; and 33, by which threads of the library are ended, that
-/// inherit this.
+/// Signals that a thread does not block while it has the MPI lock.
+///
+/// These are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread leave
+/// the library; and signal 33, which ends threads of the library. Threads that the library creates
+/// inherit the mask.
 pub const LET_THROUGH: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 
-/// No mask is: SIGKILL cannot be blocked.
+/// Value of [`Turn::mask`] if the mask is unchanged: no mask can block SIGKILL.
 pub const UNCHANGED: u64 = 1 << 8;
 
-/// The bit that tells of more than one thread.
+/// Work flag: the program has more than one thread.
 pub const SEVERAL: u8 = 16;
 
-/// What face and runtime share of it. It lies on the runtime side: it does not roll back.
+/// State of the MPI lock that the preload library and the runtime share.
 ///
-/// Whose turn it is runs on the runtime's stack, with the main thread's thread-local data. If it is
-/// another thread, signals for which the program has handlers are kept out: nearly all are blocked,
-/// or none has a handler. A call begins as follows, with 64 bytes below the saved frame pointer for
-/// its arguments:
+/// The state is on the runtime side and is not rolled back. The thread that has the lock runs on
+/// the runtime's stack, with the main thread's thread-local data. While another thread has it, the
+/// program's signal handlers must not run: either nearly all signals are blocked, or the program
+/// has no handlers. A call begins with 64 bytes below the saved frame pointer for its arguments:
 ///
 /// ```text
-///   rbp → caller's rbp    rbp - 8 … rbp - 48: rdi rsi rdx rcx r8 r9    rbp - 56: the slot    rbp - 64: whether it is nested
+///   rbp → caller's rbp
+///   rbp - 8 … rbp - 48: rdi rsi rdx rcx r8 r9
+///   rbp - 56: slot
+///   rbp - 64: nonzero if the call is nested
 /// ```
 #[repr(C)]
 pub struct Turn {
-    /// 0: it is nobody's turn.
+    /// Zero if no thread has the lock.
     pub lock: AtomicU32,
-    /// A futex, not 0: others may wait for their turn.
+    /// Futex word; nonzero if threads may be waiting for the lock.
     pub waited_for: AtomicU32,
-    /// Not 0: calls take turns, and any thread gets one.
+    /// Nonzero if calls take the lock, and any thread may take it.
     pub is_shared: AtomicU32,
-    /// Control block (fs register) of the thread whose turn it is; 0: nobody's.
+    /// Control block (fs register) of the thread that has the lock; zero if none has.
     pub holder: AtomicUsize,
-    /// Not 0: the kernel lets programs write the fs register themselves (HWCAP2_FSGSBASE;
-    /// Documentation/arch/x86/x86_64/fsgs.rst).
+    /// Nonzero if programs may write the fs register themselves.
+    ///
+    /// The kernel permits this with HWCAP2_FSGSBASE (Documentation/arch/x86/x86_64/fsgs.rst).
     pub may_write_fs: AtomicU32,
-    /// The kernel's number of that thread; 0: the main one.
+    /// Kernel's number of the thread that has the lock; zero for the main thread.
     pub number: AtomicI32,
-    /// Where a control block has that number, in bytes; 0: unknown.
+    /// Offset in bytes of the thread number in a control block; zero if unknown.
     pub number_at: AtomicUsize,
-    /// Not 0: the program has handlers of signals that are not let through.
+    /// Nonzero if the program handles signals that are not in [`LET_THROUGH`].
     pub has_handlers: AtomicU32,
-    /// The signals that it has blocked if nearly all are blocked now; [`UNCHANGED`]: none is that
-    /// it has not blocked.
+    /// Signal mask that the thread had before nearly all signals were blocked, or [`UNCHANGED`].
     pub mask: AtomicU64,
-    /// Where the runtime wants to have that number, 1 for the main thread.
+    /// Word of the runtime that receives the number of the thread.
+    ///
+    /// The main thread's number is stored as 1.
     pub told: AtomicPtr<AtomicU32>,
-    /// Not 0: there are threads that were created in another process, whose part this one plays.
+    /// Nonzero if there are threads that the failed process created, which this process replaces.
     pub has_others: AtomicU32,
-    /// Not 0: the call waits for others and gives its turn back; it is to be made once more, when
-    /// others have had theirs.
+    /// Nonzero if the call waits for other processes and must release the lock.
+    ///
+    /// The call is repeated after other threads have had the lock.
     pub again: AtomicU32,
-    /// Where the runtime wants to be told by [`SEVERAL`] that the program has more than one thread;
-    /// null: nowhere.
+    /// Work flags that receive [`SEVERAL`] if the program has several threads; may be null.
     pub attention: AtomicPtr<AtomicU8>,
-    /// The slots of what may be called at any time.
+    /// Slots of the procedures that may be called at any time.
     pub questions: [AtomicU32; QUESTIONS],
-    /// The slot of what ends the job (MPI_Abort), for which no turn is waited for long.
+    /// Slot of MPI_Abort, which does not wait long for the lock.
     pub abort: AtomicU32,
-    /// What answers them: two arguments and the slot.
+    /// Address of the function that answers these procedures: two arguments and the slot.
     pub answer: AtomicUsize,
-    /// Control block of the thread that is in a callback of the program, in whose time others may
-    /// make calls of [`Turn::locals`]; 0: none is.
+    /// Control block of the thread that runs a callback of the program, or zero.
+    ///
+    /// Meanwhile other threads may make calls of [`Turn::locals`].
     pub lender: AtomicUsize,
-    /// For each slot, whether that is a call that waits for nobody.
+    /// For each slot, true if its procedure waits for no other process.
     pub locals: AtomicPtr<bool>,
-    /// How many slots those are.
+    /// Number of entries of `locals`.
     pub slots: AtomicU32,
-    /// What notes an effect on files that will not be undone: the first three arguments of
-    /// [`crate::effect::Hook`].
+    /// Address of the function that records an effect on files which cannot be undone.
+    ///
+    /// It takes the first three arguments of [`crate::effect::Hook`].
     pub note: AtomicUsize,
 }
 
-/// Addresses of code of the face, the same in all ranks.
+/// Addresses of code of the preload library, equal in all ranks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TurnCode {
-    /// Makes the call once more whose arguments the frame pointer leads to.
+    /// Code that repeats the call whose arguments are below the frame pointer.
     pub again: usize,
-    /// Where such a call returns to.
+    /// Return address of the runtime's entry in this code.
     pub returned: usize,
-    /// From now on calls take turns.
+    /// Makes all calls take the lock from now on.
     pub share: unsafe extern "C" fn(),
-    /// From now on calls of the main thread take turns; others get none before that is said by
-    /// [`Turn::is_shared`]. For any thread.
+    /// Makes calls of the main thread take the lock from now on.
+    ///
+    /// Other threads cannot take it before [`Turn::is_shared`] is set. Any thread may call this
+    /// function.
     pub begin: unsafe extern "C" fn(),
-    /// Runs a callback of the program without a turn, on the program's stack.
+    /// Runs a callback on the program's stack and yields the lock meanwhile.
     pub lend: unsafe extern "C" fn(&Lent) -> u64,
     pub turn: *const Turn,
 }
 
-/// A callback of the program in whose time others may call. What waits for it on the runtime's
-/// stack stays there: they run above that.
+/// A callback of the program during which other threads may make calls.
+///
+/// The call that waits for the callback keeps its frames on the runtime's stack. Other threads'
+/// calls use the stack above them.
 #[repr(C)]
 pub struct Lent {
-    /// Its address.
+    /// Address of the callback.
     pub function: usize,
-    /// At most five arguments.
+    /// Arguments of the callback, at most five.
     pub arguments: [u64; 5],
-    /// Where the frame of the next call begins on the runtime's stack.
+    /// Word with the address on the runtime's stack at which the next call's frame begins.
     pub top: *const AtomicUsize,
 }
 

@@ -1,10 +1,12 @@
-//! Waits of a call of MPI: values of a byte that every call clears when it begins.
+//! States of a wait within an MPI call.
+//!
+//! They are values of a byte that every call resets when it begins.
 
-/// No wait that is known.
+/// The call's kind of wait is unknown.
 pub const BEGUN: u8 = 0;
-/// A call that is about to block until messages are transferred, which is mostly soon.
+/// The call is about to block until messages are transferred, which is usually soon.
 pub const BLOCKS: u8 = 1;
-/// Such a call that a program may also repeat until something has changed.
+/// The call waits briefly, and a program may repeat it until something has changed.
 pub const RETURNS: u8 = 3;
-/// A call that has polled for messages in vain.
+/// The call has polled for messages without success.
 pub const LOOKED: u8 = 2;

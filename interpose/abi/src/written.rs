@@ -1,5 +1,6 @@
-//! What is known of the program's descriptors, so that most writes need not be told: those that
-//! overwrite nothing.
+//! Cached facts about the program's descriptors.
+//!
+//! With them, writes that overwrite nothing, which are most writes, need not be reported.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -8,36 +9,39 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 pub const BACKUP_PREFIX: &str = ".understudy-";
 
 const UNKNOWN: u64 = 0;
-/// Writes need not be told: no regular file, or they go to its end.
+/// Writes need no report: the file is not a regular one, or they append.
 const UNTOLD: u64 = 1;
-/// More than this: the size of a file, and [`FILE`].
+/// Values from this one on are the size of a file plus [`FILE`].
 const FILE: u64 = 2;
 
-/// What face and runtime share of it. It lies on the runtime side: it does not roll back.
+/// Facts that the preload library and the runtime share.
+///
+/// They are on the runtime side and are not rolled back.
 #[repr(C)]
 pub struct Written {
-    /// Not 0: overwriting is to be told.
+    /// Nonzero if overwriting must be reported.
     is_told: AtomicU32,
-    /// Nonzero while a call that makes a name has not returned.
+    /// Nonzero while a call that can create a name has not returned.
     is_name_awaited: AtomicU32,
-    /// Process that notes effects of its children; 0 if none does.
+    /// Process that records effects of its children; zero if none does.
     parent: AtomicI32,
     /// Inode of that process's pid namespace.
     namespace: AtomicU64,
-    /// The highest descriptor that the program has been given since the cut, if that is one of the
-    /// layer's; else 0.
+    /// Highest descriptor from [`RUNTIME_FD_BASE`] on that the program has got since the cut, or
+    /// zero.
     highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
 }
 
-/// What is known of one descriptor.
+/// Facts about one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     Unknown,
-    /// Writes to it overwrite nothing.
+    /// Writes to the descriptor overwrite nothing.
     Untold,
-    /// A regular file; what lies from this size on was not there at the cut, or others have told of
-    /// it.
+    /// Regular file, with the size from which on writes need no report.
+    ///
+    /// The bytes from there on did not exist at the cut, or their loss has been reported.
     File(i64),
 }
 
@@ -54,7 +58,7 @@ impl Written {
         }
     }
 
-    /// Forgets what is known, at a cut or after a rollback; all threads are stopped.
+    /// Discards all facts, at a cut or after a rollback; all threads are stopped.
     pub fn begin(&self, is_told: bool) {
         self.known
             .iter()
@@ -64,36 +68,36 @@ impl Written {
         self.is_told.store(u32::from(is_told), Ordering::Relaxed);
     }
 
-    /// Returns true if effects are noted.
+    /// Returns true if effects are recorded.
     pub fn is_noting(&self) -> bool {
         self.is_told.load(Ordering::Relaxed) != 0
     }
 
-    /// Sets the process that notes effects of its children, and its namespace; 0 for none.
+    /// Sets the process that records effects of its children, and its namespace; 0 for none.
     pub fn set_parent(&self, process: i32, namespace: u64) {
         self.namespace.store(namespace, Ordering::Relaxed);
         self.parent.store(process, Ordering::Relaxed);
     }
 
-    /// Returns the process that notes effects of its children, and its namespace.
+    /// Returns the process that records effects of its children, and its namespace.
     pub fn parent(&self) -> Option<(i32, u64)> {
         let process = self.parent.load(Ordering::Relaxed);
         (process != 0).then(|| (process, self.namespace.load(Ordering::Relaxed)))
     }
 
-    /// Sets if the return of a call that makes a name is to be reported.
+    /// Enables or disables reports of the return of calls that can create a name.
     pub fn await_name(&self, is_awaited: bool) {
         let value = u32::from(is_awaited);
         self.is_name_awaited.store(value, Ordering::Relaxed);
     }
 
-    /// Returns true if the return of a call is to be reported.
+    /// Returns true if the return of a call must be reported.
     #[inline]
     pub fn is_name_awaited(&self) -> bool {
         self.is_name_awaited.load(Ordering::Relaxed) != 0
     }
 
-    /// What is known of a descriptor.
+    /// Returns the facts about a descriptor.
     #[inline]
     pub fn of(&self, fd: i32) -> Known {
         if self.is_told.load(Ordering::Relaxed) == 0 {
@@ -110,7 +114,7 @@ impl Written {
         }
     }
 
-    /// The program has been given a descriptor.
+    /// Records that the program has got a descriptor.
     pub fn made(&self, fd: i32) {
         if fd >= RUNTIME_FD_BASE {
             self.highest.fetch_max(fd, Ordering::Relaxed);
@@ -118,12 +122,12 @@ impl Written {
         self.learn(fd, Known::Unknown);
     }
 
-    /// A descriptor of the program's that is one of the layer's numbers.
+    /// Returns the program's highest descriptor in the range of understudy's numbers.
     pub fn highest(&self) -> Option<i32> {
         Some(self.highest.load(Ordering::Relaxed)).filter(|&fd| fd > 0)
     }
 
-    /// It has become known.
+    /// Sets the facts about a descriptor.
     pub fn learn(&self, fd: i32, what: Known) {
         if let Some(known) = self.known.get(fd as usize) {
             let value = match what {

@@ -1,5 +1,6 @@
-//! What depends on the processor, but for the entry (`entry` of the runtime): where the program is,
-//! calling back into it, letting it go on.
+//! Processor-dependent code, except for the entry (`entry` of the runtime).
+//!
+//! It reads the program's position, calls back into the program, and resumes it.
 #![allow(unsafe_code)]
 
 mod frame;
@@ -24,12 +25,12 @@ pub use x86_64::{
     set_handler, set_recording, stay, undivert, wait_mark, will_block, will_return, without_mpi,
 };
 
-/// A function of the program that is called by a function of the runtime, on the program's stack.
+/// Calls a function of the runtime on the program's stack, which calls the program.
 ///
 /// # Safety
 /// As [`call_program`]; `call` must do what a callback of the program may.
 pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
-    // SAFETY: the caller's promise; the argument is valid until the call returns.
+    // SAFETY: the caller upholds the requirements; the argument is valid until the call returns.
     unsafe {
         call_program(
             call as *const c_void,
@@ -40,24 +41,24 @@ pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: 
 
 type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
 
-/// A call with six arguments.
+/// Call with six arguments.
 struct Six {
     function: OfSix,
     arguments: [u64; 6],
 }
 
-/// Runs on the program's stack.
+/// Executes the call on the program's stack.
 extern "C" fn call_six(six: &mut Six) -> u64 {
     let [a, b, c, d, e, f] = six.arguments;
     (six.function)(a, b, c, d, e, f)
 }
 
-/// The same as [`call_program`] with one argument more.
+/// Calls a function like [`call_program`], with one more argument.
 ///
 /// # Safety
 /// As [`call_program`]; `function` must take (up to) these six arguments.
 pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller upholds the requirements.
     unsafe {
         let function = std::mem::transmute::<*const c_void, OfSix>(function);
         call_program_by(
@@ -70,16 +71,17 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
     }
 }
 
-/// A callback that the program has given, a function or a [closure](understudy_abi::CLOSURE): its
-/// address, and the last argument.
+/// Returns the address of a program's callback, and the last argument for it.
+///
+/// The callback is a function or a [closure](understudy_abi::CLOSURE).
 ///
 /// # Safety
-/// It must be one of the program's.
+/// `callback` must be a callback of the program.
 pub unsafe fn function_of(callback: u64) -> (*const c_void, u64) {
     let block = callback & !(understudy_abi::CLOSURE as u64);
     match block == callback {
         true => (callback as *const c_void, 0),
-        // SAFETY: a block in the program's memory begins with the address of the code.
+        // SAFETY: a closure is a block in the program's memory that begins with the code's address.
         false => (unsafe { *(block as *const u64) } as *const c_void, block),
     }
 }

@@ -1,12 +1,12 @@
-//! What the runtime's state is made of.
+//! Containers of the runtime's state.
 //!
 //! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time,
-//! which has the main thread's control block as long as it is there ([`crate::arch::turn`]). So the
-//! state needs no lock: it is one value, to which the handler that has been entered has a
-//! reference, and which it hands on. Each crate with state has one struct `Runtime`: the state of
-//! its modules on top of that of the crate below. A function with a reference to one can do what
-//! that crate and those below it can. State for other threads and signal handlers is in atomics,
-//! `OnceLock`s and locks instead.
+//! which has the main thread's control block meanwhile ([`crate::arch::turn`]). So the state needs
+//! no lock: it is one value, to which each handler gets a reference that it passes on.
+//!
+//! Each crate with state has one struct `Runtime`: the state of its modules, and that of the crate
+//! below. The crate of a function's `Runtime` determines the state that the function can use. State
+//! for other threads and signal handlers is in atomics, `OnceLock`s and locks instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;
@@ -14,8 +14,9 @@ use std::cell::{Ref, RefCell, RefMut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::control_block;
 
-/// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the
-/// start.
+/// Address of the main thread's control block (fs:0x10); 0 before the start.
+///
+/// Only this thread may enter the runtime.
 pub static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the calling thread the main thread.
@@ -23,7 +24,7 @@ pub fn set_owner() {
     OWNER.store(control_block::address(), Ordering::Relaxed);
 }
 
-/// Whether the calling thread is the main thread. Safe in a signal handler.
+/// True in the main thread. Safe in a signal handler.
 #[inline]
 pub fn is_owner() -> bool {
     control_block::address() == OWNER.load(Ordering::Relaxed)
@@ -43,7 +44,7 @@ macro_rules! runtime {
         }
 
         impl Runtime {
-            /// At the start of the process.
+            /// Returns the state at the start of the process.
             #[allow(clippy::new_without_default)]
             pub const fn new() -> Runtime {
                 Runtime {
@@ -65,11 +66,11 @@ macro_rules! runtime {
 }
 pub use crate::runtime;
 
-/// The runtime of this process, to be entered by the main thread only.
+/// Runtime of this process, which only the main thread may use.
 pub struct Entered<T>(T);
 
-// SAFETY: `get` refuses every other thread, and a reference to a `Runtime`, which has cells, cannot
-// be sent to one.
+// SAFETY: `get` refuses every other thread. A reference to a `Runtime` cannot be sent to another
+// thread, because the type contains cells.
 unsafe impl<T> Sync for Entered<T> {}
 
 impl<T> Entered<T> {
@@ -78,10 +79,10 @@ impl<T> Entered<T> {
         Entered(runtime)
     }
 
-    /// The runtime.
+    /// Returns the runtime.
     ///
     /// # Panics
-    /// In another thread than the main one.
+    /// In any thread other than the main one.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
@@ -93,26 +94,26 @@ impl<T> Entered<T> {
     }
 }
 
-/// Access to the `Runtime` of a crate for code that the library or the kernel calls.
+/// Access to a crate's `Runtime` for code that the MPI library or the kernel calls.
 pub struct Door<T>(AtomicPtr<T>);
 
 impl<T> Door<T> {
-    /// Nothing has been handed down yet.
+    /// Creates a door without a runtime.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Door<T> {
         Door(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Hands the runtime down, at the start.
+    /// Sets the runtime, at the start.
     pub fn open(&self, runtime: &'static T) {
         self.0
             .store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The runtime.
+    /// Returns the runtime.
     ///
     /// # Panics
-    /// In another thread than the main one, or before the start.
+    /// In any thread other than the main one, or before the start.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &'static T {
@@ -120,12 +121,12 @@ impl<T> Door<T> {
             .expect("the runtime is handed down, and this is the main thread")
     }
 
-    /// The runtime; `None` in another thread than the main one, and before the start.
+    /// Returns the runtime; `None` in other threads than the main one, and before the start.
     #[inline]
     pub fn try_get(&self) -> Option<&'static T> {
         let runtime = self.0.load(Ordering::Relaxed);
         match is_owner() {
-            // SAFETY: `open` has stored a reference that is valid for ever; only the main thread
+            // SAFETY: `open` has stored a reference that is valid forever; only the main thread
             // gets it.
             true => unsafe { runtime.as_ref() },
             false => None,
@@ -133,10 +134,10 @@ impl<T> Door<T> {
     }
 }
 
-/// A part of the runtime's state: a `RefCell` that says which part it is when it is used wrongly.
+/// Part of the runtime's state: a `RefCell` that names the part when it is misused.
 ///
-/// A borrow must end before a call that may come back to the same state: a callback of the program,
-/// or another module that uses it. If it does not, the process ends with a message.
+/// A borrow must end before a call that may use this part again: a callback of the program, or
+/// another module that uses it. Otherwise the process ends with a message.
 pub struct Field<T>(RefCell<T>);
 
 impl<T> Field<T> {
@@ -144,10 +145,10 @@ impl<T> Field<T> {
         Field(RefCell::new(value))
     }
 
-    /// Borrows the value to look at it.
+    /// Borrows the value for reading.
     ///
     /// # Panics
-    /// If it is borrowed to be changed.
+    /// If the value is borrowed mutably.
     #[inline]
     #[track_caller]
     pub fn borrow(&self) -> Ref<'_, T> {
@@ -157,10 +158,10 @@ impl<T> Field<T> {
         }
     }
 
-    /// Borrows the value to change it.
+    /// Borrows the value mutably.
     ///
     /// # Panics
-    /// If it is borrowed already.
+    /// If the value is borrowed.
     #[inline]
     #[track_caller]
     pub fn borrow_mut(&self) -> RefMut<'_, T> {
@@ -170,16 +171,16 @@ impl<T> Field<T> {
         }
     }
 
-    /// Borrows the value to change it; `None` if it is borrowed already.
+    /// Borrows the value mutably; `None` if it is borrowed.
     ///
-    /// For what only tells of the job (events), which must not end it, and for the end itself,
-    /// which may come in the middle of anything.
+    /// For events, which must not end the job, and for the end of the process, which may happen at
+    /// any point.
     #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
     }
 
-    /// Replaces the value, and returns the one before.
+    /// Replaces the value and returns the previous one.
     ///
     /// # Panics
     /// As [`Field::borrow_mut`].
@@ -189,7 +190,7 @@ impl<T> Field<T> {
         std::mem::replace(&mut self.borrow_mut(), value)
     }
 
-    /// Sets the value. The one before is dropped when it is not borrowed any more.
+    /// Sets the value. The previous one is dropped after the borrow has ended.
     ///
     /// # Panics
     /// As [`Field::borrow_mut`].
@@ -201,7 +202,7 @@ impl<T> Field<T> {
 }
 
 impl<T: Default> Field<T> {
-    /// Takes the value out, and leaves the default one.
+    /// Takes the value out and leaves the default.
     ///
     /// # Panics
     /// As [`Field::borrow_mut`].
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!((field.replace(5), field.take(), *field.borrow()), (2, 5, 0));
     }
 
-    /// All about threads is in one test, since there is one main thread in a process.
+    /// Covers all threads in one test, because a process has one main thread.
     #[test]
     fn only_the_main_thread_gets_the_runtime() {
         static RUNTIME: Entered<u32> = Entered::new(1);

@@ -1,5 +1,6 @@
-//! Codes and classes of errors of MPI procedures, as the real library returns them. The runtime
-//! (`raise`) decides what the program sees of one.
+//! Error codes and error classes of MPI procedures, as the MPI library returns them.
+//!
+//! The runtime (`raise`) determines the codes that the program receives.
 
 use std::ffi::c_int;
 
@@ -39,11 +40,11 @@ pub const ERR_PORT: c_int = 43;
 pub const ERR_SERVICE: c_int = 48;
 pub const ERR_UNSUPPORTED_DATAREP: c_int = 51;
 pub const ERR_WIN: c_int = 53;
-/// `MPI_ERR_ABI`, which Open MPI 5.0 does not have
+/// `MPI_ERR_ABI`, which Open MPI 5.0 does not have.
 pub const ERR_ABI: c_int = 81;
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 
-/// Whether a class of errors is about arguments, which are looked at before anything is sent.
+/// True for error classes about arguments, which are checked before anything is sent.
 pub fn is_of_arguments(class: c_int) -> bool {
     const CLASSES: [c_int; 9] = [
         ERR_BUFFER,
@@ -59,7 +60,7 @@ pub fn is_of_arguments(class: c_int) -> bool {
     CLASSES.contains(&class)
 }
 
-/// An MPI return code as a result.
+/// Converts an MPI return code to a result.
 pub fn succeeded(rc: c_int) -> Result<(), c_int> {
     if rc == SUCCESS { Ok(()) } else { Err(rc) }
 }

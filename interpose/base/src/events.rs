@@ -1,7 +1,7 @@
 //! The rank's event file and its clock.
 //!
-//! An event that cannot be recorded at the moment, since another one is being recorded, is left
-//! out: no job ends for an event.
+//! An event is omitted if another one is being recorded at that moment: no job ends because of an
+//! event.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +18,23 @@ pub fn open(directory: &Path, rank: ProcessNumber) {
         Some(EventWriter::create(directory, rank));
 }
 
-/// Whether there is an event file.
+/// True if an event file is open.
 pub fn are_kept() -> bool {
     let writer = WRITER.try_lock().ok();
     writer.is_some_and(|writer| writer.as_ref().is_some_and(EventWriter::is_on))
 }
 
-/// The epoch that later events belong to.
+/// Sets the epoch of later events.
 pub fn set_epoch(epoch: Epoch) {
     EPOCH.store(epoch.0, Ordering::Relaxed);
 }
 
-/// Records an event of this moment.
+/// Records an event with the current time.
 pub fn emit(kind: Kind) {
     record(|writer, epoch| writer.emit(epoch, kind));
 }
 
-/// Records an event of an earlier moment, given by `clock`.
+/// Records an event with an earlier time, which `clock` has returned.
 pub fn emit_at(moment: u64, kind: Kind) {
     record(|writer, epoch| writer.emit_at(moment, epoch, kind));
 }
@@ -47,12 +47,12 @@ fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
     }
 }
 
-/// The moment, for `emit_at`.
+/// Returns the current time, for `emit_at`.
 pub fn clock() -> u64 {
     understudy_formats::events::monotonic_ns()
 }
 
-/// Nanoseconds since `start`.
+/// Returns the nanoseconds since `start`.
 pub fn nanoseconds(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }

@@ -1,6 +1,8 @@
-//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a
-//! time, copies that are damaged, and kernels that lack something. A fault point that is off costs
-//! one load and a predictable branch, a call nothing.
+//! Fault injection for tests.
+//!
+//! Ranks die or wait at named points, at their n-th MPI call or after a time; replicas are damaged;
+//! features of the kernel count as missing. An inactive fault point costs one load and a
+//! predictable branch, an inactive call fault nothing.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -13,25 +15,25 @@ pub use understudy_settings::fault::{Harm, Lack, Victim};
 use understudy_settings::points;
 
 struct State {
-    /// What this process is to meet.
+    /// Faults of this process.
     faults: Vec<Fault>,
-    /// How often each fault point was passed, if that is asked for.
+    /// Number of passages of each fault point, if requested.
     passed: Option<Vec<AtomicU64>>,
 }
 
 static STATE: OnceLock<State> = OnceLock::new();
-/// Whether fault points are looked at.
+/// True if fault points are active.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Who damages a copy that this process keeps.
+/// Function that damages a replica which this process stores.
 static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
-/// Has MPI initialised anew.
+/// Function that re-initialises MPI.
 static RENEW: OnceLock<fn()> = OnceLock::new();
 
-/// Kills the process manager.
+/// Function that kills the process manager.
 static KILL_MANAGER: OnceLock<fn()> = OnceLock::new();
 
-/// What initialises MPI anew, and what kills the process manager, where that can be done.
+/// Sets the functions that re-initialise MPI and that kill the process manager.
 pub fn renew_by(renew: fn(), kill_manager: fn()) {
     let _ = (RENEW.set(renew), KILL_MANAGER.set(kill_manager));
 }
@@ -40,20 +42,20 @@ fn faults() -> &'static [Fault] {
     STATE.get().map_or(&[], |state| &state.faults)
 }
 
-/// From now on copies can be damaged, by this function.
+/// Sets the function that damages replicas.
 pub fn damages_copies_by(damage: fn(Victim)) {
     let _ = DAMAGES.set(damage);
 }
 
-/// MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
+/// Number of MPI calls of this process, counted if a fault needs it ([`counts_calls`]).
 pub static CALLS: AtomicU64 = AtomicU64::new(0);
-/// The call at which [`call_is_due`] is to be called.
+/// Number of the next call for which [`call_is_due`] must be called.
 pub static DUE: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Keeps those of the job's faults that this process meets, in a job of `workers` workers.
+/// Selects the job's faults that concern this process, in a job of `workers` workers.
 ///
 /// # Errors
-/// Why a timer cannot be had.
+/// The reason why a timer cannot be created.
 pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Result<(), String> {
     let is_mine = |who: Who| match who {
         Who::Rank(number) => number == process.0,
@@ -77,7 +79,7 @@ pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Resu
     Ok(())
 }
 
-/// Has the kernel kill this process after a time (timer_create(2)); no thread waits for it.
+/// Makes the kernel kill this process after a time (timer_create(2)), without a waiting thread.
 fn kill_after(time: Duration) -> Result<(), String> {
     let error = || format!("no timer can be had: {}", std::io::Error::last_os_error());
     // SAFETY: timer_create(2) and timer_settime(2) with structures of this frame.
@@ -99,18 +101,20 @@ fn kill_after(time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this is to be taken for missing.
+/// True if this feature is to count as missing.
 pub fn pretends(lack: Lack) -> bool {
     faults().contains(&Fault::Pretend(lack))
 }
 
-/// Whether any fault is to happen in this process.
+/// True if any fault is set in this process.
 #[inline]
 pub fn is_any() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// A fault point; one load and a predictable branch when nothing is set.
+/// Passes a fault point.
+///
+/// An inactive one costs one load and a predictable branch.
 #[inline]
 pub fn point(name: &str, epoch: Epoch) {
     if is_any() {
@@ -118,7 +122,7 @@ pub fn point(name: &str, epoch: Epoch) {
     }
 }
 
-/// The end of a stage of a recovery, and with it the begin of the next.
+/// Passes the fault points between a recovery stage and the next.
 pub fn stage_ended(stage: RecoveryStage, epoch: Epoch) {
     if !ACTIVE.load(Ordering::Relaxed) {
         return;
@@ -181,18 +185,20 @@ fn strike(delay: Duration, action: Action) {
             }
         }
         (Action::Corrupt(victim), Some(damage)) => damage(victim),
-        // Nothing is kept yet.
+        // No replica is stored yet.
         (Action::Corrupt(_), None) | (Action::Wait, _) => {}
     }
 }
 
-/// Whether MPI calls are to be counted: thunks then enter by way of the counting entry.
+/// True if MPI calls must be counted; thunks then use the counting entry.
 pub fn counts_calls() -> bool {
     STATE.get().is_some_and(|state| state.passed.is_some())
         || DUE.load(Ordering::Relaxed) != u64::MAX
 }
 
-/// The call of which a fault speaks. Called on the program's stack, before the call is entered.
+/// Executes the faults of the current call.
+///
+/// Called on the program's stack, before the call is entered.
 pub extern "C" fn call_is_due() {
     let now = CALLS.load(Ordering::Relaxed);
     for fault in faults() {
@@ -210,7 +216,7 @@ pub extern "C" fn call_is_due() {
     set_due(now);
 }
 
-/// The next call after `now` at which something is due.
+/// Determines the next call after `now` that has a fault.
 fn set_due(now: u64) {
     let calls = faults().iter().filter_map(|fault| match fault {
         Fault::Strike {
@@ -222,7 +228,7 @@ fn set_due(now: u64) {
     DUE.store(calls.min().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Writes the counts to the event file, if they are asked for. Called at the rank's end.
+/// Writes the counts to the event file if requested. Called at the rank's end.
 pub fn report() {
     let Some(passed) = STATE.get().and_then(|state| state.passed.as_ref()) else {
         return;

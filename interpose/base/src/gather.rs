@@ -1,15 +1,17 @@
-//! What every process has, at every process.
+//! Collectives that give every process the values of all processes.
 
 use bincode::config::standard;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 
-/// The values of all processes of `comm`, in the order of their ranks. A collective.
+/// Returns the values of all processes of `comm`, in the order of their ranks.
+///
+/// This is a collective.
 ///
 /// # Errors
-/// That of a real procedure; [`mpi::Error::INTERN`] if they do not fit into 2 GiB, or cannot be
-/// read.
+/// The error of a real procedure; [`mpi::Error::INTERN`] if the values exceed 2 GiB or cannot be
+/// decoded.
 pub fn everybodys<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
 where
     T: bincode::Encode + bincode::Decode<()>,
@@ -24,10 +26,12 @@ where
         .map_err(|_| mpi::Error::INTERN)
 }
 
-/// Whether all processes of `comm` say so. A collective.
+/// Returns true if `own` is true in all processes of `comm`.
+///
+/// This is a collective.
 ///
 /// # Errors
-/// That of the real procedure.
+/// The error of the real procedure.
 pub fn all_say(comm: RealComm, own: bool) -> mpi::Result<bool> {
     Ok(comm.extremes(Extreme::Least, &[own.into()])? == [1])
 }

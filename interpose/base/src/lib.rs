@@ -1,12 +1,12 @@
-//! The parts of the ranks' library that everything else in it stands on.
+//! Foundations of the ranks' library, which its other crates use.
 //!
-//! - [`arch`]: call frames, the program's stack, threads that take turns in MPI;
-//! - [`told`]: what the preload library, the settings and the launcher hand over at the start;
+//! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
+//! - [`told`]: start-up data from the preload library, the settings and the launcher;
 //! - [`cell`]: the runtime's state, which only the main thread enters;
-//! - [`sys`], [`shim`], [`unwinder`]: lines for the user, and functions of the C libraries;
-//! - [`events`], [`fault`]: the event file, and faults on purpose;
-//! - [`errors`], [`gather`]: error classes of MPI, and one value from each process;
-//! - [`attention`]: the byte that every communication call reads;
+//! - [`sys`], [`shim`], [`unwinder`]: messages for the user, and functions of the C libraries;
+//! - [`events`], [`fault`]: the event file, and fault injection;
+//! - [`errors`], [`gather`]: error classes of MPI, and values of all processes;
+//! - [`attention`]: the work flags that every communication call reads;
 //! - [`role`]: flags of this process, for any thread;
 //! - [`generated`]: procedures, slots and data symbols of the call table.
 

@@ -1,10 +1,10 @@
 //! Role of this process, for any thread and for signal handlers.
 //!
-//! Nothing here needs the `Runtime`, so that code below the job's state can use it.
+//! This module does not use the `Runtime`, so that code below the job's state can use it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Flags that hold for this process.
+/// Role flags of this process.
 static ROLE: AtomicU8 = AtomicU8::new(0);
 const IS_INITIALISED: u8 = 1;
 const IS_PROTECTED: u8 = 2;
@@ -22,7 +22,7 @@ pub fn is_initialised() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_INITIALISED != 0
 }
 
-/// True while failures are recovered from. Safe in any thread and in a signal handler.
+/// True while failures are recovered. Safe in any thread and in a signal handler.
 #[inline]
 pub fn is_protected() -> bool {
     ROLE.load(Ordering::Relaxed) & IS_PROTECTED != 0

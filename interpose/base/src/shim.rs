@@ -1,5 +1,4 @@
-//! What the shims do for the runtime: functions of the first library of its namespace and of the
-//! MPI library's.
+//! Functions of the shims: of the runtime's namespace and of the MPI library's namespace.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -8,13 +7,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU8;
 use understudy_mpi::library;
 
-/// What the shim of the runtime's own namespace does.
+/// Functions of the shim in the runtime's own namespace.
 struct Own {
     hold_descriptors: unsafe extern "C" fn(),
     release_descriptors: unsafe extern "C" fn(),
 }
 
-/// What the shim of the MPI library's namespace does.
+/// Functions of the shim in the MPI library's namespace.
 struct Mpi {
     own: Own,
     mark_waits: unsafe extern "C" fn(*const AtomicU8),
@@ -40,17 +39,17 @@ fn present(function: *mut c_void) -> Option<*mut c_void> {
     (!function.is_null()).then_some(function)
 }
 
-/// `None` in unit tests, which have no shim.
+/// Returns the runtime's shim; `None` in unit tests, which have no shim.
 fn own() -> Option<&'static Own> {
     static OWN: OnceLock<Option<Own>> = OnceLock::new();
     OWN.get_or_init(|| {
-        // SAFETY: dlsym(3) in this namespace.
+        // SAFETY: dlsym(3) with a C string, in this namespace.
         own_of(|name| present(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }))
     })
     .as_ref()
 }
 
-/// `None` in unit tests, which have no shim.
+/// Returns the MPI library's shim; `None` in unit tests, which have no shim.
 fn mpi() -> Option<&'static Mpi> {
     static MPI: OnceLock<Option<Mpi>> = OnceLock::new();
     MPI.get_or_init(|| {
@@ -74,12 +73,12 @@ fn mpi() -> Option<&'static Mpi> {
     .as_ref()
 }
 
-/// Both shims, the runtime's first.
+/// Iterates over both shims, the runtime's first.
 fn both() -> impl DoubleEndedIterator<Item = &'static Own> {
     own().into_iter().chain(mpi().map(|mpi| &mpi.own))
 }
 
-/// Tells waits where to look what the call of MPI waits for ([`understudy_abi::wait`]).
+/// Sets the byte that describes the current wait of an MPI call ([`understudy_abi::wait`]).
 pub fn mark_waits(byte: &'static AtomicU8) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function; the byte lives as long as the process.
@@ -87,8 +86,9 @@ pub fn mark_waits(byte: &'static AtomicU8) {
     }
 }
 
-/// From now on the MPI library does not end this process while `is_over`, nor for a while before,
-/// if its server may have died.
+/// Delays exits by the MPI library while `is_over` returns true, and for a time before.
+///
+/// The library may exit because its server has died.
 pub fn hold_ends(is_over: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
@@ -96,7 +96,7 @@ pub fn hold_ends(is_over: extern "C" fn() -> bool) {
     }
 }
 
-/// Calls this function after each `pthread_cancel`(3) of the MPI library.
+/// Makes the shim call a function after each `pthread_cancel`(3) of the MPI library.
 pub fn after_cancellation(function: extern "C" fn()) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
@@ -104,12 +104,13 @@ pub fn after_cancellation(function: extern "C" fn()) {
     }
 }
 
-/// As long as it lives, this thread is the only one of the runtime side that opens anything: what
-/// is below the runtime side's descriptors is the program's.
+/// Exclusive right of this thread to open descriptors on the runtime side.
+///
+/// While it exists, all descriptors below the runtime side's numbers belong to the program.
 #[derive(Debug)]
 pub struct Descriptors(());
 
-/// Waits until the others have lifted theirs.
+/// Acquires the right, after other threads have moved their new descriptors.
 pub fn hold_descriptors() -> Descriptors {
     for shim in both() {
         // SAFETY: the shim's function.
@@ -121,19 +122,20 @@ pub fn hold_descriptors() -> Descriptors {
 impl Drop for Descriptors {
     fn drop(&mut self) {
         for shim in both().rev() {
-            // SAFETY: the shim's function, once for each call of the other.
+            // SAFETY: the shim's function, called once for each `hold_descriptors`.
             unsafe { (shim.release_descriptors)() };
         }
     }
 }
 
-/// fork(2) while no other thread has a descriptor that it has not lifted yet: the child has none of
-/// these.
+/// Calls fork(2) while no other thread has a descriptor that it has not moved yet.
+///
+/// The child therefore inherits none of these.
 ///
 /// # Safety
 /// As fork(2).
 pub unsafe fn fork() -> libc::pid_t {
     let _held = hold_descriptors();
-    // SAFETY: handed on to the caller. Both processes end what is held.
+    // SAFETY: the caller upholds the requirements of fork(2). Both processes release the right.
     unsafe { libc::fork() }
 }

@@ -1,4 +1,4 @@
-//! The few system calls that have no safe wrapper, and lookups in both namespaces.
+//! System calls without a safe wrapper, and lookups in both namespaces.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use understudy_catalogue::message;
 
-/// Dies at once, as by `kill -9`.
+/// Kills this process at once, like `kill -9`.
 pub fn kill_self() -> ! {
     // SAFETY: kill(2) on this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -15,19 +15,20 @@ pub fn kill_self() -> ! {
     }
 }
 
-/// Ends the process without running anything else.
+/// Ends the process without running exit handlers.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: _exit(2).
+    // SAFETY: _exit(2) has no preconditions.
     unsafe { libc::_exit(status) }
 }
 
-/// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`),
-/// empty but for where messages go: none of them has a number, even for a moment, that the
-/// program's next file would have. Where this is not allowed, as in some containers, it goes on in
-/// the table of all.
+/// Gives the calling thread a descriptor table of its own (unshare(2), `CLONE_FILES`).
+///
+/// The new table contains only the descriptor for messages. So no descriptor of this thread has,
+/// even for a moment, a number that the program's next file would get. Where unshare(2) is not
+/// allowed, as in some containers, the thread keeps the common table.
 pub fn leave_descriptors() {
     let kept = crate::told::message_descriptor() as libc::c_uint;
-    // SAFETY: unshare(2) and close_range(2); this thread has nothing open of its own.
+    // SAFETY: unshare(2) and close_range(2); this thread has no open descriptors of its own.
     unsafe {
         if libc::unshare(libc::CLONE_FILES) == 0 {
             libc::close_range(0, kept.saturating_sub(1), 0);
@@ -36,7 +37,7 @@ pub fn leave_descriptors() {
     }
 }
 
-/// Whether this process may make files as long as it likes (setrlimit(2), `RLIMIT_FSIZE`).
+/// True if this process may create files of any length (setrlimit(2), `RLIMIT_FSIZE`).
 pub fn files_may_grow() -> bool {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -47,15 +48,15 @@ pub fn files_may_grow() -> bool {
     rc == 0 && limit.rlim_cur == libc::RLIM_INFINITY
 }
 
-/// Moves a descriptor that has an owner out of the user side's range.
+/// Moves an owned descriptor out of the program side's range.
 pub fn lift_owned(descriptor: OwnedFd) -> OwnedFd {
-    // SAFETY: a descriptor of this function's own, which becomes another one.
+    // SAFETY: this function owns the descriptor, which becomes the returned one.
     unsafe { OwnedFd::from_raw_fd(lift(descriptor.into_raw_fd())) }
 }
 
-/// Moves a descriptor out of the user side's range.
+/// Moves a descriptor out of the program side's range.
 pub fn lift(descriptor: c_int) -> c_int {
-    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    // SAFETY: fcntl(2) and close(2) on a descriptor that was just created.
     unsafe {
         let high = libc::fcntl(
             descriptor,
@@ -70,30 +71,32 @@ pub fn lift(descriptor: c_int) -> c_int {
     }
 }
 
-/// A symbol of the runtime side's namespace; null if there is none.
+/// Returns a symbol of the runtime side's namespace; null if it is missing.
 pub fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: dlsym(3), called from this library and not as a tail call, so that it searches this
-    // namespace.
+    // SAFETY: dlsym(3) with a C string. It is called from this library and not as a tail call, so
+    // that it searches this namespace.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     std::hint::black_box(address)
 }
 
-/// An offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def): the last word
-/// of a descriptor of size in bits, count and offset. `None`: this libc does not.
+/// Returns an offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def).
+///
+/// The offset is the last word of a descriptor of size in bits, count and offset. `None` if this
+/// libc does not publish it.
 pub fn debuggers_offset(name: &CStr) -> Option<u64> {
     let descriptor = symbol(name).cast::<u32>();
     // SAFETY: libc's descriptor, three 32-bit words.
     (!descriptor.is_null()).then(|| u64::from(unsafe { descriptor.add(2).read() }))
 }
 
-/// A size, published in the same way.
+/// Returns a size that libc publishes for debuggers.
 pub fn debuggers_size(name: &CStr) -> Option<u64> {
     let size = symbol(name).cast::<u32>();
-    // SAFETY: one 32-bit word of libc's.
+    // SAFETY: libc's variable, one 32-bit word.
     (!size.is_null()).then(|| u64::from(unsafe { size.read() }))
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -104,15 +107,17 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Tells the user something: one line on the job's standard error, past the program's own stream,
-/// whose bytes are counted.
+/// Prints a line for the user on the job's standard error.
+///
+/// The line does not pass through the program's own stream, whose bytes are counted.
 pub fn say(message: impl std::fmt::Display) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
-/// From now on a panic, which ends the process, is told by [`say`]: what Rust writes by itself goes
-/// to the program's stream, and whoever takes the part would leave out as many of the program's
-/// bytes.
+/// Prints panics, which end the process, by [`say`] from now on.
+///
+/// Rust's own output would go to the program's stream, and the replacement would omit that number
+/// of the program's bytes.
 pub fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
@@ -125,34 +130,35 @@ pub fn tell_panics() {
     }));
 }
 
-/// Writes to the job's standard error, past the program's own stream.
+/// Writes to the job's standard error, not through the program's own stream.
 pub fn write_message(bytes: &[u8]) {
     let fd = crate::told::message_descriptor();
-    // SAFETY: write(2) of a valid buffer; nothing can be done about a failure.
+    // SAFETY: write(2) of a valid buffer; a failure cannot be handled.
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// The program may have asked for a signal where a result is not exact, say (feenableexcept(3)):
-/// none is raised from here on. What is to be given to [`raise_exceptions`].
+/// Masks floating-point exceptions; returns the argument for [`raise_exceptions`].
+///
+/// The program may have enabled signals, for inexact results for example (feenableexcept(3)).
 pub fn mask_exceptions() -> u32 {
     const MASKED: u32 = 0x1f80;
     let mut before = 0u32;
-    // SAFETY: stores the control and status register.
+    // SAFETY: stores the control and status register to a valid word.
     unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
     raise_exceptions(before | MASKED);
     before
 }
 
-/// From here on exceptions are raised as they were before [`mask_exceptions`].
+/// Restores the exceptions to the state before [`mask_exceptions`].
 pub fn raise_exceptions(before: u32) {
-    // SAFETY: loads what was stored, or that with more exceptions masked.
+    // SAFETY: loads the stored register, or that with more exceptions masked.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &before, options(nostack)) };
 }
 
-/// Computes with floating-point numbers, without a signal.
+/// Calls a function with floating-point exceptions masked.
 pub fn quietly<T>(compute: impl FnOnce() -> T) -> T {
     let before = mask_exceptions();
-    // Nothing is computed earlier or later than here.
+    // The compiler must not move parts of the computation out of this range.
     let result = black_box(black_box(compute)());
     raise_exceptions(before);
     result
@@ -168,15 +174,15 @@ mod tests {
         fn feenableexcept(exceptions: i32) -> i32;
     }
 
-    /// A third is no number that a computer has.
+    /// A third has no exact floating-point representation.
     #[test]
     fn what_is_not_exact_raises_no_signal() {
         std::thread::spawn(|| {
             const ALL: i32 = 0x3d;
-            // SAFETY: of this thread, which computes nothing else.
+            // SAFETY: affects only this thread, which computes nothing else.
             let before = unsafe { feenableexcept(ALL) };
             let third = quietly(|| black_box(1.0_f64) / black_box(3.0));
-            // SAFETY: as above; what is enabled is told by enabling nothing more.
+            // SAFETY: as above; enabling no exception returns the enabled ones.
             let after = unsafe { feenableexcept(0) };
             assert_eq!((before, after), (0, ALL));
             assert_eq!(third.to_bits(), 0x3fd5_5555_5555_5555);

@@ -1,10 +1,11 @@
-//! The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's
-//! `_dl_find_object`, which takes no lock).
+//! The unwinder of this side's libgcc, which handles the frames of both sides.
+//!
+//! It uses ld.so's `_dl_find_object`, which takes no lock.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
 
-/// The walk goes on.
+/// Continues the walk.
 pub const NO_REASON: c_int = 0;
 pub const END_OF_STACK: c_int = 5;
 
@@ -15,6 +16,6 @@ unsafe extern "C" {
         trace: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
         argument: *mut c_void,
     ) -> c_int;
-    /// Where a frame is.
+    /// Returns the address of a frame's instruction.
     pub fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }

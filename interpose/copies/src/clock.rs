@@ -1,10 +1,9 @@
-//! `MPI_Wtime` (MPI 4.1, 9.6): the time in the past that it counts from stays the same as long as
-//! the program runs.
+//! `MPI_Wtime` (MPI 4.1, 9.6), whose reference time stays fixed while the program runs.
 //!
-//! A library that is initialised again would count from then on. So this process counts from what
-//! the library said in the first `MPI_Init`, by the kernel's monotonic clock, and an understudy
-//! from what the dead process did. Monotonic clocks of other nodes, and of a node that has been
-//! started again, have nothing in common: then the time of day tells how much time has passed.
+//! A re-initialised MPI library would use a new reference time. So this process adds the time of
+//! the kernel's monotonic clock to the library's value in the first `MPI_Init`. A replacement
+//! continues from the dead process's values. The monotonic clocks of other nodes, and of a node
+//! after a restart, are unrelated; in that case the time of day determines the elapsed time.
 
 #![allow(unsafe_code)]
 
@@ -14,21 +13,22 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds. Any thread may
-/// ask.
+/// Bits of the difference between `MPI_Wtime` and the monotonic clock, in seconds.
+///
+/// Any thread may read it.
 static OFFSET: AtomicU64 = AtomicU64::new(UNSET);
-/// No number that is a difference.
+/// Value that is not a difference.
 const UNSET: u64 = f64::NAN.to_bits();
 
-/// All clocks at one moment.
+/// Values of all clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct Reading {
     wtime: f64,
-    /// Seconds of the monotonic clock, since this start of the node.
+    /// Seconds of the monotonic clock, since the node's boot.
     monotonic: f64,
-    /// Which start that is.
+    /// Number that identifies the node's boot.
     boot: u64,
-    /// Seconds of the time of day.
+    /// Time of day in seconds.
     day: f64,
 }
 
@@ -37,24 +37,25 @@ fn seconds(clock: clockid_t) -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: clock_gettime(2) of a clock that every kernel has.
+    // SAFETY: clock_gettime(2) for a clock that exists in every kernel, with a valid structure.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// What tells this start of the node from all others (random(4)); read once, since every checkpoint
-/// needs it.
+/// Number that identifies the node's boot (random(4)).
+///
+/// Read once, because every checkpoint needs it.
 static BOOT: LazyLock<u64> = LazyLock::new(|| {
     xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 });
 
-/// The program counts from here on: `wtime` is what the library says.
+/// Starts the program's clock; `wtime` is the library's value.
 pub fn start(wtime: f64) {
     let offset = quietly(|| wtime - seconds(CLOCK_MONOTONIC));
     OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
-/// `MPI_Wtime`, in seconds; `None` before [`start`].
+/// Returns `MPI_Wtime` in seconds; `None` before [`start`].
 #[inline]
 pub fn wtime() -> Option<f64> {
     let offset = f64::from_bits(OFFSET.load(Ordering::Relaxed));
@@ -73,13 +74,13 @@ pub fn read() -> Reading {
     })
 }
 
-/// Goes on from what was saved.
+/// Continues from a saved reading.
 pub fn restore(saved: &Reading) {
     let offset = quietly(|| offset_after(saved, &read()));
     OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
-/// The difference to the monotonic clock of `now` that continues a reading.
+/// Returns the difference to the monotonic clock of `now` that continues a reading.
 fn offset_after(saved: &Reading, now: &Reading) -> f64 {
     match saved.boot == now.boot {
         true => saved.wtime - saved.monotonic,
@@ -110,7 +111,7 @@ mod tests {
         };
         assert_eq!(wtime(1, 1003.0, 0.0), 8.0);
         assert_eq!(wtime(2, 20.0, 70_003.5), 8.5);
-        // Its time of day is behind: time does not go back.
+        // The time of day is behind the saved one: the time does not go back.
         assert_eq!(wtime(2, 20.0, 60_000.0), 5.0);
     }
 }

@@ -1,14 +1,14 @@
-//! Replicas that a process keeps of itself and of its partners, and the checkpoint that follows.
+//! Replicas of this process and of other workers, and the next checkpoint.
 //!
-//! The last committed epoch stays intact while the next one is *pending*: captured, and on its way
-//! to the holders. After a failure the pending epoch is committed or discarded, whichever all
-//! workers agree on.
+//! The last committed epoch stays intact while the next one is *pending*: captured, and in transfer
+//! to the buddies. After a failure the pending epoch is committed or discarded, as all workers
+//! agree.
 //!
 //! * `copy`, `script`, `records`, `transfer`, `parity`: the data and their messages;
 //! * `legacy`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
-//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved`, `deduplication`,
-//!   `window_tracking`: the operations.
+//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved`, `deduplication`, `window_tracking`:
+//!   the operations.
 
 mod adoption;
 mod buddies;

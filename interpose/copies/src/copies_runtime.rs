@@ -1,6 +1,6 @@
-//! `Runtime` of this crate.
+//! `Runtime` of this crate, with the state of its modules.
 //!
-//! The state of the modules; dereferences to the `Runtime` of the crate below.
+//! It dereferences to the `Runtime` of the crate below.
 
 use crate::cell::runtime;
 use crate::copies::ReplicaState;
@@ -13,7 +13,7 @@ runtime! {
         pub(crate) marks: MarkState = MarkState::start(),
         /// Time at which checkpoints are due.
         pub(crate) schedule: ScheduleState = ScheduleState::start(),
-        /// Replicas that this process has.
+        /// Replicas in this process.
         pub(crate) copies: ReplicaState = ReplicaState::start(),
     }
 }

@@ -1,4 +1,4 @@
-//! The end of the job where it cannot go on.
+//! End of a job that cannot continue.
 
 use crate::user::UserError;
 use crate::{events, renewal, sys, user};
@@ -9,7 +9,7 @@ use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
 
-/// Ends the job with a status: the launcher's status will be this process's.
+/// Ends the job; the launcher exits with this status.
 pub fn abort(rt: &Runtime, code: c_int) -> ! {
     user::set_stage(RankStage::Running);
     events::emit(Kind::End {
@@ -19,26 +19,26 @@ pub fn abort(rt: &Runtime, code: c_int) -> ! {
     renewal::abort(code)
 }
 
-/// Ends the job: going on would risk a wrong result.
+/// Ends the job, because to continue would risk a wrong result.
 pub fn fail(rt: &Runtime, what: &str, error: &dyn std::error::Error) -> ! {
     sys::say(format_args!("{what}: {}; the job ends", sys::chain(error)));
     abort(rt, understudy_abi::exit::UNSAVED)
 }
 
-/// Ends the job if files are not what they were at the checkpoint.
+/// Ends the job if files could not be restored to their state at the checkpoint.
 pub fn undone(rt: &Runtime, result: Result<(), UserError>) {
     if let Err(error) = result {
         fail(rt, message::EFFECTS_NOT_UNDONE, &error);
     }
 }
 
-/// A process was lost, and nothing can be gone back to.
+/// Ends the job after the loss of a process without protection.
 pub fn end_unprotected(rt: &Runtime) -> ! {
     sys::say(message::DEATH_WITHOUT_PROTECTION);
     abort(rt, understudy_abi::exit::LOST)
 }
 
-/// A process was lost before there was anything to go back to.
+/// Waits for the restart of the job after a failure before the first checkpoint.
 pub fn failed_in_init(rt: &Runtime, error: mpi::Error) -> ! {
     log::info!("MPI_Init has failed: {error}");
     renewal::await_restart(rt)

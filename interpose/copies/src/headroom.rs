@@ -1,9 +1,9 @@
-//! Memory that is left for copies beside the program.
+//! Memory that is available for replicas beside the program.
 //!
-//! A program that fits into its control group must end well under understudy, too. So
-//! - a checkpoint is taken only if its copies fit on every node ([`demand`]);
-//! - a thread polls the memory that is left ([`relief`]). Where the program itself needs the memory
-//!   of the copies, it gets that memory, and the job is not protected any more.
+//! A program that fits into its control group must also succeed under understudy. So
+//! - a checkpoint is taken only if its replicas fit on every node ([`demand`]);
+//! - a thread polls the available memory ([`relief`]). If the program needs the memory of the
+//!   replicas, it gets that memory, and the job is not protected any more.
 
 mod demand;
 mod relief;
@@ -18,9 +18,9 @@ use understudy_formats::proc_file::ProcFile;
 use understudy_image::PAGE_SIZE;
 use understudy_job::Runtime;
 
-/// Returns what this worker claims for a checkpoint of this many pages at most.
+/// Returns the claim of this worker for a checkpoint of at most `most` pages.
 ///
-/// `save` frees what it can and counts the pages. That takes time, so it is only called where
+/// `save` frees unused memory and counts the pages exactly. It is slow, so it is called only if
 /// memory is short.
 pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Claim {
     let neighbours = neighbours(rt);
@@ -38,12 +38,12 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Cla
     Claim::of(captured, &budget, 2 * reserve(&budget, allocating(rt)))
 }
 
-/// Returns the limit that leaves least here, for messages.
+/// Returns the limit with the least available memory here, for messages.
 pub fn tightest() -> String {
     budget(u64::MAX).map_or_else(|| "this node".into(), |budget| budget.to_string())
 }
 
-/// Refuses work that takes this many bytes for a while, where less memory is left.
+/// Returns an error if less memory is available than temporary work of `bytes` bytes needs.
 ///
 /// # Errors
 /// The reason.
@@ -59,9 +59,9 @@ pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Bytes of anonymous memory and of other memory that this process has (proc(5), statm).
+/// Returns the bytes of anonymous and of other memory of this process (proc(5), statm).
 ///
-/// Zero if the kernel does not say.
+/// Zero if the kernel does not report them.
 pub fn resident_memory() -> [u64; 2] {
     static PAGES: ProcFile = ProcFile::new("/proc/self/statm");
     let pages = PAGES.read().unwrap_or_default();

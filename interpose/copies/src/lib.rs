@@ -1,13 +1,13 @@
-//! Replicas of ranks in their buddies, and when checkpoints are taken.
+//! Replicas of ranks in their buddies, and the schedule of checkpoints.
 //!
-//! - [`copies`]: replicas: capture, transfer, commit;
-//! - [`schedule`], [`overdue`]: when a checkpoint is due, and the watchdog for missing ones;
-//! - [`headroom`]: memory that is left for replicas;
+//! - [`copies`]: capture, transfer and commit of replicas;
+//! - [`schedule`], [`overdue`]: the times of checkpoints, and the watchdog for missing ones;
+//! - [`headroom`]: available memory for replicas;
 //! - [`marks`], [`recompute`], [`step_back`]: annotations of the program;
-//! - [`clock`]: clocks that run on after a recovery;
-//! - [`ending`]: end of the job when it cannot go on.
+//! - [`clock`]: clocks that continue after a recovery;
+//! - [`ending`]: end of a job that cannot continue.
 //!
-//! [`Runtime`] has the state of these modules and of the crates below.
+//! [`Runtime`] contains the state of these modules and of the crates below.
 
 pub mod clock;
 pub mod copies;

@@ -1,7 +1,7 @@
-//! Memory that need not be saved, because the program says so (`understudy.h`).
+//! Annotations: memory that need not be saved according to the program (`understudy.h`).
 //!
-//! Checkpoints are without such pages, and recoveries leave zeros there, which functions of the
-//! program replace ([`crate::recompute`]). Only whole pages count.
+//! Checkpoints omit such pages. Recoveries leave zeros there, which functions of the program
+//! replace ([`crate::recompute`]). Only whole pages count.
 #![allow(unsafe_code)]
 
 mod mark_list;
@@ -15,10 +15,10 @@ use marked_memory::{Marks, put};
 pub use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::{AddrRange, PageRun};
 
-/// What poisoned memory holds.
+/// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
 
-/// The content is not needed behind the next point, and not written before.
+/// Records memory whose content is not needed after the next point, and not written before.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = Way::Discard;
     rt.marks
@@ -28,7 +28,7 @@ pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
         .push(Mark { way, memory, place });
 }
 
-/// The content is never needed in another process, nor after a recovery.
+/// Records memory whose content is never needed in another process or after a recovery.
 pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = Way::Exclude;
     rt.marks
@@ -38,44 +38,45 @@ pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
         .exclude(Mark { way, memory, place });
 }
 
-/// The content is needed again.
+/// Records memory whose content is needed again.
 pub fn include(rt: &Runtime, range: AddrRange) {
     rt.marks.marks.borrow_mut().lasting.include(range);
 }
 
-/// A function makes the content; none, or an empty range: it does so no more for memory that begins
-/// there.
+/// Sets the function that recomputes the content of a region.
+///
+/// Without a function, or with an empty range, the region that begins there is removed.
 pub fn recompute(rt: &Runtime, region: Region) {
     put(&mut rt.marks.marks.borrow_mut().lasting.recomputed, region);
 }
 
-/// A function undoes changes of the content, step by step; none: as above.
+/// Sets the function that undoes changes of a region step by step; removal as above.
 pub fn reversible(rt: &Runtime, region: Region) {
     put(&mut rt.marks.marks.borrow_mut().lasting.reversible, region);
 }
 
-/// Whether functions may stand for this process's own copies.
+/// True if functions may replace parts of this process's own replica.
 pub fn trusts(rt: &Runtime) -> bool {
     !rt.marks.is_distrusted.get()
 }
 
-/// From now on they may not.
+/// Disallows that functions replace parts of the own replica.
 pub fn distrust(rt: &Runtime) {
     rt.marks.is_distrusted.set(true);
 }
 
-/// The program has come to the end of a step.
+/// Records the end of a step of the program.
 pub fn step(rt: &Runtime, number: i64) {
     let steps = &mut rt.marks.marks.borrow_mut().lasting.steps;
     (steps.last, steps.told) = (number, steps.told + 1);
 }
 
-/// What functions make again, in their order.
+/// Returns the regions that functions recompute, in their order.
 pub fn recomputed(rt: &Runtime) -> Vec<Region> {
     rt.marks.marks.borrow().lasting.recomputed.clone()
 }
 
-/// What need not be in a checkpoint that is taken now (sorted), at a point or elsewhere.
+/// Returns the pages (sorted) that a checkpoint now may omit, at a point or elsewhere.
 pub fn left_out(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let marks = rt.marks.marks.borrow();
     if at_point {
@@ -85,12 +86,12 @@ pub fn left_out(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// The marks behind [`left_out`], and those that were forgotten since this was asked last.
+/// Returns the annotations behind [`left_out`], and those that expired since the last call.
 pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
     rt.marks.marks.borrow_mut().at_cut(at_point)
 }
 
-/// The name of a place, which `find` finds the first time.
+/// Returns the name of a place in the program, which `find` determines the first time.
 pub fn name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> String {
     rt.marks
         .names
@@ -100,7 +101,9 @@ pub fn name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> String {
         .clone()
 }
 
-/// A point has been passed: what was not needed there is needed as soon as it has been written.
+/// Records the passage of a point, at which all discarded memory expires.
+///
+/// That memory is needed again as soon as it has been written.
 #[inline]
 pub fn pass(rt: &Runtime) {
     let mut marks = rt.marks.marks.borrow_mut();
@@ -121,18 +124,18 @@ fn forget(forgotten: &mut MarkList, discarded: &[Mark]) {
             .flat_map(|mark| inside(mark.memory))
             .for_each(|run| {
                 let range = run.range();
-                // SAFETY: the program's own memory, whose content it has given up.
+                // SAFETY: the program's own memory, whose content the program has discarded.
                 unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
             });
     }
 }
 
-/// What is saved with a cut.
+/// Returns the annotations that are saved with a cut.
 pub fn lasting(rt: &Runtime) -> Lasting {
     rt.marks.marks.borrow().lasting.clone()
 }
 
-/// Goes on from what was saved.
+/// Restores saved annotations.
 pub fn restore(rt: &Runtime, lasting: Lasting) {
     rt.marks.marks.set(Marks {
         lasting,

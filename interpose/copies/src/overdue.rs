@@ -1,12 +1,13 @@
-//! Tells the user when no checkpoint has been possible for long.
+//! The checkpoint watchdog: reports to the user that no checkpoint was possible for long.
 //!
-//! A cut needs a collective over all workers, and a program may have phases without any: a failure
-//! then costs the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut is asked for at any call about
-//! messages after [`BEFORE_ASKING`] intervals ([`attention`]). After [`INTERVALS`] intervals
-//! without a cut, one process of the node says where it is. A thread looks at the clock now and
-//! then, so that calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of
-//! its last call tells, which stays on the runtime's stack ([`arch`]). It is read through
-//! `/proc/self/mem`, since the program goes on meanwhile.
+//! A cut point is a collective over all workers, and a program may have phases without any. A
+//! failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
+//! communication call is requested after [`BEFORE_ASKING`] intervals ([`attention`]). After
+//! [`INTERVALS`] intervals without a cut, one process of the node reports its position.
+//!
+//! A thread polls the clock, so that MPI calls cost nothing; the thread never calls MPI. The
+//! position of the program follows from the frame of its last call, which stays on the runtime's
+//! stack ([`arch`]). The frame is read through `/proc/self/mem`, since the program runs meanwhile.
 
 use crate::Runtime;
 use crate::generated::{COLLECTIVE, Proc};
@@ -23,46 +24,49 @@ use understudy_mpi::call;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_settings::Interval;
 
-/// Intervals without a cut before the user is told.
+/// Number of intervals without a cut after which the user is notified.
 const INTERVALS: u32 = 10;
-/// Intervals without a cut before one is asked for at any call.
+/// Number of intervals without a cut after which one is requested at any call.
 const BEFORE_ASKING: u32 = 3;
-/// As often as this the time doubles.
+/// Maximum number of doublings of the time.
 const MOST_FAILURES: u32 = 4;
-/// So much time at least: with short intervals every hiccup of a machine would be told of.
+/// Minimum time before a report.
+///
+/// With short intervals, any delay of a machine would be reported otherwise.
 const LEAST: Duration = Duration::from_secs(2);
-/// How often the clock is looked at, at most and at least.
+/// Shortest and longest time between two polls of the clock.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
-/// The time since a cut.
+/// Time since a cut.
 #[derive(Clone)]
 struct Phase {
     began: Instant,
-    /// The epoch that the cut began.
+    /// Epoch that the cut began.
     epoch: Epoch,
     interval: Duration,
-    /// The process, for the user.
+    /// Description of the process for the user.
     who: String,
-    /// Cuts that were put off since.
+    /// Number of cuts that were postponed since.
     put_off: u32,
-    /// Once since this process was connected to some that the program has spawned.
+    /// True if this process was connected to spawned processes at such a cut.
     is_connected: bool,
-    /// When a cut at any call is asked for, unless one comes before.
+    /// Time at which a cut at any call is requested, unless another cut comes before.
     asks: Instant,
-    /// How often that has failed.
+    /// Number of failed requests.
     failures: u32,
 }
 
 static PHASE: Mutex<Option<Phase>> = Mutex::new(None);
-/// There is a phase again.
+/// Notified when a phase begins.
 static BEGUN: Condvar = Condvar::new();
 
 fn phase() -> MutexGuard<'static, Option<Phase>> {
     PHASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process goes on from a cut as this worker. Where the last cut was no candidate, none is
-/// waited for.
+/// Starts a phase after a cut, in which this process is `worker`.
+///
+/// If the last cut was not at a cut point, a cut at any call is requested sooner.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(told::config().interval, Interval::Time(_) | Interval::Auto) {
@@ -95,13 +99,14 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
     });
 }
 
-/// A cut was agreed on and could not be taken; whether since this process is connected to spawned
-/// ones.
+/// Records that an agreed cut could not be taken.
+///
+/// `is_connected` is true if the reason is a connection to spawned processes.
 pub fn put_off(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
         phase.put_off += 1;
         phase.is_connected |= is_connected;
-        // Who was behind in a collective has come through it soon.
+        // A worker that was behind in a collective will leave it soon.
         phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
     }
 }
@@ -121,8 +126,11 @@ fn request_intervals(at_candidate: bool) -> u32 {
     if at_candidate { BEFORE_ASKING } else { 1 }
 }
 
-/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not
-/// before so long a pause.
+/// Records that a cut at any call was impossible, and requests another one.
+///
+/// The request is made after `pause` at least.
+///
+/// The parameter `is_connected` is as in [`put_off`].
 pub fn ask_again(is_connected: bool, pause: Duration) {
     if let Some(phase) = &mut *phase() {
         phase.is_connected |= is_connected;
@@ -133,23 +141,23 @@ pub fn ask_again(is_connected: bool, pause: Duration) {
 
 /// Suspends reports and requests for cuts until the next checkpoint.
 ///
-/// The user knows why there is none.
+/// The user has been notified of the reason.
 pub fn suspend() {
     end();
     attention::clear(attention::ASKED);
 }
 
-/// There will be no more cuts.
+/// Ends the phase, because no more cuts will be taken.
 pub fn end() {
     *phase() = None;
 }
 
 fn watch() {
     let mut said: Vec<Place> = Vec::new();
-    // The begin of the phase that was told of, by this process if it has the word.
+    // Begin of the reported phase, and the socket of the reporting process.
     let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
     loop {
-        // In a recovery, and behind the last cut, there is none.
+        // No phase exists during a recovery and after the last cut.
         let now = BEGUN.wait_while(phase(), |phase| phase.is_none());
         let Some(phase) = now.unwrap_or_else(PoisonError::into_inner).clone() else {
             continue;
@@ -166,7 +174,7 @@ fn watch() {
         if phase.lasts(1) {
             let place = Place::now();
             let is_away = attention::is(attention::ASKED) && !call::is_inside();
-            // Who waits for others lets them speak first.
+            // A process that waits for others lets them report first.
             let waits = if told::config().anywhere {
                 !is_away
             } else {
@@ -185,7 +193,7 @@ fn watch() {
     }
 }
 
-/// Asks for a cut at any call, if it is time to.
+/// Requests a cut at any call if it is time.
 fn ask() {
     if told::config().anywhere
         && let Some(phase) = &mut *phase()
@@ -197,7 +205,7 @@ fn ask() {
 }
 
 impl Phase {
-    /// Whether it lasts so many times as long as it may.
+    /// True if the phase has lasted `times` times as long as it may.
     fn lasts(&self, times: u32) -> bool {
         self.began.elapsed()
             >= self
@@ -208,15 +216,18 @@ impl Phase {
     }
 }
 
-/// The word of a phase: a name that only one process of the node can have (unix(7), abstract
-/// sockets).
+/// Acquires the right to report a phase, which one process of the node can have.
+///
+/// It is an abstract socket (unix(7)), whose name is unique on the node.
 fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
     let name = format!("understudy-overdue-{}-{epoch}", told::job());
     let address = SocketAddr::from_abstract_name(name).ok()?;
     UnixDatagram::bind_addr(&address).ok()
 }
 
-/// `is_away`: a cut at any call was asked for, and the program has made none since.
+/// Reports a phase to the user.
+///
+/// `is_away` is true if a cut at any call was requested, and the program has made no call since.
 fn say(phase: &Phase, place: Place, is_away: bool) {
     let Phase { epoch, who, .. } = phase;
     let is_anywhere = told::config().anywhere;
@@ -258,11 +269,11 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
     ));
 }
 
-/// Where the program has called MPI last.
+/// Place of the program's last MPI call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     procedure: Option<Proc>,
-    /// The return address; 0 if it cannot be read.
+    /// Return address; 0 if it cannot be read.
     address: u64,
 }
 
@@ -298,8 +309,8 @@ impl std::fmt::Display for Place {
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match address_names::names(&[self.address]).first() {
-            // An address outside of all files has no name; on the stack (`[stack]`) is none that a
-            // call returns to, where it has returned.
+            // An address outside of all files has no name. After the return of the call, a name on
+            // the stack (`[stack]`) is not that of a return address.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),
         }

@@ -1,10 +1,10 @@
-//! Memory that copies do without, since a function of the program makes it again
+//! Memory that replicas omit, because a function of the program recomputes it
 //! (`understudy_recompute`).
 //!
-//! After a load the functions are called in every process: those who take a part need it, and the
-//! others would wait for them anyhow. They run before anything else can look at the memory:
-//! messages that are sent again, and windows. UNDERSTUDY_POISON=1 has them called at every cut,
-//! too, and compares.
+//! After a load the functions are called in every process: replacements need the content, and the
+//! other processes would wait for them in any case. They run before any other access to the memory
+//! by repeated messages or windows. With UNDERSTUDY_POISON=1 they are also called at every cut, and
+//! their results are compared.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -20,17 +20,18 @@ use understudy_image::layout::Layout;
 use understudy_image::opened::{Need, Opened};
 use understudy_image::runs::{self, AddrRange, PageRun};
 
-/// Why functions that make memory again cannot be called.
+/// Reason why functions that recompute memory cannot be called.
 #[derive(Debug, thiserror::Error)]
 enum RecomputeError {
-    /// It would wait for processes that are elsewhere.
+    /// The function calls MPI, which would wait for processes at other positions.
     #[error(
         "{}", message::recompute_called(.0))]
     Call(&'static str),
 }
 
-/// Makes the memory of the program again, where the frame says: its pages are those of an epoch,
-/// but for what is to be made.
+/// Recomputes the program's memory in the state that `frame` describes.
+///
+/// All other pages must be those of the epoch.
 pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
     let regions = marks::recomputed(rt);
     if regions.is_empty() {
@@ -47,8 +48,9 @@ pub fn make(rt: &Runtime, frame: &Frame, layout: &Layout) {
     });
 }
 
-/// Before a capture: forgets regions that are not the program's memory any more and, with poison,
-/// those whose functions make other bytes.
+/// Removes regions that are not the program's memory any more, before a capture.
+///
+/// With poison, regions whose functions compute other bytes are removed, too.
 pub fn check(rt: &Runtime, layout: &Layout) {
     let regions = marks::recomputed(rt);
     for region in &regions {
@@ -87,14 +89,14 @@ fn describe(region: &Region) -> String {
     )
 }
 
-/// Whether all of it is memory that a capture looks at, and that can be written.
+/// True if a capture covers the whole range, and the program can write to it.
 pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
     let areas = layout.tracked().filter(|area| area.may_write);
     let pages: Vec<PageRun> = areas.map(|area| area.pages()).collect();
     runs::subtract(&[memory.pages()], &runs::normalise(pages)).is_empty()
 }
 
-/// Memory may have been made read-only since.
+/// Makes regions writable, which the program may have made read-only since.
 fn open(rt: &Runtime, layout: &Layout, regions: &[Region]) -> Opened {
     let pages = regions.iter().map(|region| region.memory.pages());
     Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
@@ -114,7 +116,7 @@ fn call(region: &Region) {
         argument,
         ..
     } = *region;
-    // SAFETY: the program has given this function for these arguments.
+    // SAFETY: the program has registered this function for these arguments.
     arch::without_mpi(refuse, || unsafe {
         arch::call_user(
             function as *const _,
@@ -127,18 +129,21 @@ fn call(region: &Region) {
     });
 }
 
-/// What MPI calls of such a function lead to.
+/// Ends the job because such a function has called MPI.
+///
+/// Serves as the handler of all slots.
 extern "C" fn refuse() -> ! {
     let name = Proc::from_slot(arch::innermost_slot() as u32).map_or("exit", Proc::name);
     let rt = understudy_journal::DOOR.get();
     ending::fail(rt, message::RECOMPUTE_FAILED, &RecomputeError::Call(name))
 }
 
-/// The first byte that the function makes another one, if any. The memory stays as it is.
+/// Returns the offset of the first byte that the function computes differently, if any.
+///
+/// The memory stays unchanged.
 fn compare(region: &Region) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
-    // SAFETY: memory of the program, which stands still; no reference is left when its function
-    // runs.
+    // SAFETY: memory of the program, which is stopped; no reference is left when its function runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
     // SAFETY: as above.
     unsafe { start.write_bytes(POISON, length) };

@@ -1,17 +1,19 @@
-//! Memory that a survivor gets back by undoing the program's steps (`understudy_reversible`), not
-//! from a copy of its own.
+//! Memory that a survivor restores by undoing the program's steps (`understudy_reversible`).
 //!
-//! Reverse computation as the rollback of those who live on, after Perumalla and Park: "Reverse
-//! computation for rollback-based fault tolerance in large parallel systems" (2014). Who takes the
-//! part of a dead worker starts from the holder's copy, which has these pages.
+//! A replica of its own is not needed. This is reverse computation as the rollback of survivors,
+//! after Perumalla and Park: "Reverse computation for rollback-based fault tolerance in large
+//! parallel systems" (2014). A replacement of a dead worker starts from the buddy's replica, which
+//! contains these pages.
 //!
 //! ```text
-//!   undo      functions of the program, on its stack: all other memory is still that of now, and knows how far the program is
-//!   load      mappings are put back
-//!   compare   with the checksums of the epoch. All are equal: these pages stay. Else this copy counts as damaged, and the holder's is loaded
+//!   undo      program functions run on the program's stack: all other memory is still current,
+//!             and contains the program's progress
+//!   load      mappings are restored
+//!   compare   with the checksums of the epoch. If all are equal, these pages stay. Otherwise this
+//!             replica counts as damaged, and the buddy's is loaded
 //! ```
 //!
-//! So a wrong function costs time, and no byte. One that faults, calls MPI or does not return is
+//! So a wrong function costs time, but no byte. One that faults, calls MPI or does not return is
 //! stopped.
 #![allow(unsafe_code)]
 
@@ -34,40 +36,43 @@ use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::sums::of_page;
 use understudy_numbers::Epoch;
 
-/// A function may take so long, and so many times as long as the program has run since the epoch.
+/// Minimum time limit of a function.
+///
+/// The limit grows by [`LIMIT_FACTOR`] times the time since the epoch.
 const LEAST_LIMIT: Duration = Duration::from_secs(2);
 const LIMIT_FACTOR: u32 = 3;
 
-/// Why steps were not undone.
+/// Reason why steps were not undone.
 #[derive(Debug, thiserror::Error)]
 pub enum StepBackError {
-    /// What the function's claim amounts to, or what it is told with.
+    /// The annotation was removed, or its memory is not mapped or not writable.
     #[error("the program has taken the claim back, or unmapped the memory")]
     NoFunction,
-    /// `understudy_step` was left out, or called twice for a step.
+    /// `understudy_step` was omitted, or called twice for a step.
     #[error("steps since the checkpoint are not numbered one by one")]
     Numbers,
-    /// The function says so.
+    /// The function has refused.
     #[error("the function has answered that it cannot undo step {0}")]
     Declined(i64),
-    /// The function did not come to its end.
+    /// The function did not return.
     #[error("the function was stopped: {0}")]
     Stopped(&'static str),
-    /// Another process has died, or needs another copy.
+    /// Another process has died, or needs another replica.
     #[error("the recovery has begun again")]
     Again,
 }
 
-/// What the functions have come to.
+/// Result of the functions.
 pub struct Undone {
     steps: u64,
     began: Instant,
     outcome: Result<(), StepBackError>,
 }
 
-/// Pages that this process need not keep of the checkpoint that is being taken (sorted). Its holder
-/// keeps them; an epoch on disk, and parity, need them. One that is taken anywhere (not `at_point`)
-/// is inside of a step, to which nothing leads back.
+/// Returns the pages that this process can elide in the current checkpoint (sorted).
+///
+/// The buddy stores them. An epoch on disk and parity need them, so nothing is elided there. A
+/// checkpoint that is not taken `at_point` is inside of a step, to which no undoing leads back.
 pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
     let is_held =
@@ -79,13 +84,12 @@ pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Undoes the program's steps since the epoch with which `then` was saved, if its own copy is
-/// without what they have changed.
+/// Undoes the steps since the epoch of `then`, if the own replica lacks their changes.
 pub fn undo(rt: &Runtime, then: &Lasting) -> Option<Undone> {
     (!lacked(rt, then).is_empty()).then(|| undo_steps(rt, then))
 }
 
-/// What this process's own copy is without for that reason.
+/// Returns the pages that this process's own replica lacks for that reason.
 fn lacked(rt: &Runtime, then: &Lasting) -> Vec<Sums> {
     absent::among(
         copies::keep(rt).own.image.absent(),
@@ -105,12 +109,12 @@ fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
     };
     let outcome = prepare(rt, then, &mut run).and_then(|opened| {
         let limit = LEAST_LIMIT + copies::age(rt) * LIMIT_FACTOR;
-        // SAFETY: `run_all` leaves nothing to drop; what the program has half done is put back as a
-        // whole.
+        // SAFETY: `run_all` leaves nothing to drop. All memory that the program has changed
+        // partially is restored.
         let stopped = arch::without_mpi(arch::refuse, || unsafe {
             arch::at_risk(limit, &mut run, run_all)
         });
-        // If that fails, mappings are as in the epoch soon.
+        // An error does not matter, because the mappings are restored next.
         let _ = opened.close();
         run.outcome(stopped)
     });
@@ -121,7 +125,7 @@ fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
     }
 }
 
-/// The pages in which regions are, also in part.
+/// Iterates over the pages that contain parts of regions.
 fn touched(marks: &Lasting) -> impl Iterator<Item = PageIndex> + use<> {
     let pages = marks
         .reversible()
@@ -132,8 +136,10 @@ fn touched(marks: &Lasting) -> impl Iterator<Item = PageIndex> + use<> {
     pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
 }
 
-/// Before a capture, with poison: undoes the steps since the last epoch, and does them again by
-/// putting the bytes back. Functions that make others than there were then are not trusted.
+/// Tests the functions before a capture, with poison.
+///
+/// Undoes the steps since the last epoch, and redoes them by writing the bytes back. Functions that
+/// compute other bytes than those of the epoch are not trusted any more.
 pub fn check(rt: &Runtime) {
     if !told::config().poison || !marks::trusts(rt) {
         return;
@@ -166,7 +172,7 @@ pub fn check(rt: &Runtime) {
 }
 
 impl Undone {
-    /// Why something is not as it was.
+    /// Returns the reason why pages differ.
     fn why(&self) -> String {
         match &self.outcome {
             Err(why) => why.to_string(),
@@ -175,7 +181,7 @@ impl Undone {
     }
 }
 
-/// Those of these pages that are in memory as they were, and how many are not.
+/// Returns the pages with the right content, and the number of the others.
 fn right_and_wrong(pages: &[Sums]) -> (Vec<PageRun>, u64) {
     let (mut right, mut wrong, mut content) = (Vec::new(), 0, [0; PAGE_SIZE]);
     for (page, sum) in pages.iter().flat_map(Sums::each) {
@@ -188,7 +194,7 @@ fn right_and_wrong(pages: &[Sums]) -> (Vec<PageRun>, u64) {
     (right, wrong)
 }
 
-/// The regions of both then and now, which can be written, and the steps.
+/// Determines the regions that existed then and now, makes them writable, and counts the steps.
 fn prepare(rt: &Runtime, then: &Lasting, run: &mut Run) -> Result<Opened, StepBackError> {
     let now = marks::lasting(rt);
     let layout = Layout::read_self(user::State::zones()).map_err(|_| StepBackError::NoFunction)?;
@@ -214,23 +220,23 @@ fn prepare(rt: &Runtime, then: &Lasting, run: &mut Run) -> Result<Opened, StepBa
         .map_err(|_| StepBackError::NoFunction)
 }
 
-/// What is to be undone.
+/// Steps to undo.
 struct Run {
     regions: Vec<Region>,
     last: i64,
     steps: u64,
-    /// How many steps have been.
+    /// Number of undone steps.
     undone: u64,
     epoch: Epoch,
     declined: Option<i64>,
 }
 
 impl Run {
-    /// The functions undo a step, the last one first; whether they have.
+    /// Makes the functions undo a step, in reverse order; returns true if all have succeeded.
     fn undo(&mut self, step: i64, is_partial: bool) -> bool {
         for region in self.regions.iter().rev() {
             let (start, bytes) = (region.memory.start, region.memory.len());
-            // SAFETY: the program has given this function for these arguments.
+            // SAFETY: the program has registered this function for these arguments.
             let answer = unsafe {
                 let function = region.function as *const c_void;
                 arch::call_user(
@@ -264,9 +270,9 @@ impl Run {
     }
 }
 
-/// First what there is of a step that was not complete, then those that were.
+/// Undoes an incomplete step first, then the complete ones.
 unsafe extern "C" fn run_all(run: *mut c_void) {
-    // SAFETY: `undo` passes its own.
+    // SAFETY: `undo_steps` passes a pointer to its `Run`.
     let run = unsafe { &mut *run.cast::<Run>() };
     let mut goes_on = run.undo(run.last.wrapping_add(1), true);
     fault::point("step-back.begin", run.epoch);
@@ -276,11 +282,12 @@ unsafe extern "C" fn run_all(run: *mut c_void) {
     }
 }
 
-/// Those of the `missing` pages that are in memory as they were, if that is all of those whose
-/// changes were to be undone. Mappings are those of the epoch again.
+/// Returns the `missing` pages whose content the functions have restored.
+///
+/// The mappings must be those of the epoch again.
 ///
 /// # Errors
-/// Why the holder's copy is needed.
+/// The reason why the buddy's replica is needed, if any of these pages differs.
 pub fn compare(
     rt: &Runtime,
     then: &Lasting,

@@ -1,4 +1,4 @@
-//! Strings of ld.so.
+//! C strings in the structures of ld.so.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char};
@@ -8,6 +8,6 @@ use core::ffi::{CStr, c_char};
 /// # Safety
 /// `text` must be a C string that lives as long as the object that the string belongs to.
 pub(crate) unsafe fn bytes(text: *const c_char) -> &'static [u8] {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(text) }.to_bytes()
 }

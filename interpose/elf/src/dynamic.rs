@@ -9,19 +9,19 @@ use core::iter;
 pub struct Dynamic {
     /// Kind of the entry, such as [`Dynamic::NEEDED`].
     pub tag: usize,
-    /// Number, offset or address, as the kind has it.
+    /// Number, offset or address, depending on the kind.
     pub value: usize,
 }
 
 impl Dynamic {
     /// Name of a library that the object needs.
     pub const NEEDED: usize = 1;
-    /// Size of the relocations of [`Dynamic::JMPREL`] in bytes.
+    /// Size in bytes of the relocations of [`Dynamic::JMPREL`].
     pub const PLTRELSZ: usize = 2;
     pub const STRTAB: usize = 5;
     pub const SYMTAB: usize = 6;
     pub const RELA: usize = 7;
-    /// Size of the relocations of [`Dynamic::RELA`] in bytes.
+    /// Size in bytes of the relocations of [`Dynamic::RELA`].
     pub const RELASZ: usize = 8;
     pub const INIT: usize = 12;
     pub const FINI: usize = 13;
@@ -31,18 +31,18 @@ impl Dynamic {
     pub const RPATH: usize = 15;
     /// Relocations of functions that are bound at their first call.
     pub const JMPREL: usize = 23;
-    /// Size of the array of constructors in bytes.
+    /// Size in bytes of the array of constructors.
     pub const INIT_ARRAYSZ: usize = 27;
-    /// Size of the array of destructors in bytes.
+    /// Size in bytes of the array of destructors.
     pub const FINI_ARRAYSZ: usize = 28;
     /// Directories that are searched after LD_LIBRARY_PATH.
     pub const RUNPATH: usize = 29;
     pub const FLAGS: usize = 30;
-    /// Flag: uses thread-local data whose place is fixed when the object is opened.
+    /// Flag: the object uses static TLS, whose offsets are fixed when it is loaded.
     pub const STATIC_TLS: usize = 0x10;
 }
 
-/// Returns the entries up to the one of kind 0, which ends a dynamic section.
+/// Returns the entries before the one of kind 0, which ends a dynamic section.
 ///
 /// # Safety
 /// `first` must be the first entry of a loaded object, or null.

@@ -1,7 +1,7 @@
 //! Loaded ELF objects: link maps, dynamic sections, relocations, program headers.
 //!
-//! Sources: elf(5), dl_iterate_phdr(3), glibc's `<link.h>`. Everything is read in place: nothing
-//! allocates, and nothing calls the C library.
+//! Sources: elf(5), dl_iterate_phdr(3), glibc's `<link.h>`. All structures are read in place. The
+//! crate does not allocate memory and does not call the C library.
 #![no_std]
 
 #[cfg(test)]

@@ -41,23 +41,23 @@ struct Symbol {
 }
 
 impl LinkMap {
-    /// Lists a record and those of the objects that were loaded after it.
+    /// Lists a record and the records of the objects that were loaded after it.
     ///
     /// # Safety
     /// `first` must be a record of ld.so, or null. No object of the list may be loaded or unloaded
     /// while the list is walked.
     pub unsafe fn list(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> + Clone {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let record = |at: *const LinkMap| unsafe { at.as_ref() };
         iter::successors(record(first), move |before| record(before.next))
     }
 
-    /// Returns the first record of the list that a record is part of.
+    /// Returns the first record of the list that contains `record`.
     ///
     /// # Safety
     /// As [`LinkMap::list`].
     pub unsafe fn first_of(record: *const LinkMap) -> *const LinkMap {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let at = |record: *const LinkMap| unsafe { record.as_ref() };
         let records = iter::successors(at(record), |after| at(after.previous));
         records.last().map_or(ptr::null(), ptr::from_ref)
@@ -68,7 +68,7 @@ impl LinkMap {
         self.base
     }
 
-    /// Path of the file; empty for the program.
+    /// Path of the file; empty for the program's executable.
     pub fn name(&self) -> &'static [u8] {
         // SAFETY: ld.so keeps the name as long as the record.
         unsafe { bytes(self.name) }
@@ -118,14 +118,14 @@ impl LinkMap {
     }
 
     fn entries(&self) -> impl Iterator<Item = &'static Dynamic> + Clone {
-        // SAFETY: of a loaded object; null if it has no dynamic section.
+        // SAFETY: the dynamic section of a loaded object; null if the object has none.
         unsafe { entries(self.dynamic) }
     }
 
-    /// Returns the address that the entry of this kind has.
+    /// Returns the address in the entry of this kind.
     fn address(&self, tag: usize) -> Option<usize> {
         let value = self.entry(tag)?.value;
-        // ld.so relocates the entry in place, except in a section that is read-only (the vDSO).
+        // ld.so relocates the entry in place, except in a read-only section (the vDSO).
         Some(if value < self.base {
             value + self.base
         } else {
@@ -136,7 +136,7 @@ impl LinkMap {
     fn relocations(&self, table: usize, size: usize) -> &'static [Relocation] {
         let size = self.entry(size).map_or(0, |entry| entry.value);
         match self.address(table) {
-            // SAFETY: relocations of the object, of that many bytes.
+            // SAFETY: the object's table of relocations, which has `size` bytes.
             Some(at) if at != 0 => unsafe {
                 slice::from_raw_parts(at as *const Relocation, size / size_of::<Relocation>())
             },

@@ -17,9 +17,9 @@ pub struct LoadedModule {
     header_count: u16,
     loaded: u64,
     unloaded: u64,
-    /// Number of the object's thread-local data; zero if it has none.
+    /// Number of the object's thread-local data block; zero if the object has none.
     pub tls_module: usize,
-    /// Thread-local data of the calling thread; null if they are not made yet.
+    /// Thread-local data of the calling thread; null if not allocated yet.
     pub tls_block: *const c_void,
 }
 
@@ -32,14 +32,14 @@ impl LoadedModule {
         self.base
     }
 
-    /// Path of the file; empty for the program.
+    /// Path of the file; empty for the program's executable.
     pub fn name(&self) -> &[u8] {
         // SAFETY: ld.so keeps the name as long as the object.
         unsafe { bytes(self.name) }
     }
 
     pub fn headers(&self) -> &[ProgramHeader] {
-        // SAFETY: the object's program headers, which are mapped with it.
+        // SAFETY: the object's program headers, which stay mapped as long as the object.
         unsafe { slice::from_raw_parts(self.headers, usize::from(self.header_count)) }
     }
 
@@ -56,11 +56,13 @@ impl LoadedModule {
     /// The segment must be readable, and must not change.
     pub unsafe fn memory(&self, header: &ProgramHeader) -> &[u8] {
         let start = ptr::with_exposed_provenance(self.base + header.address);
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { slice::from_raw_parts(start, header.size) }
     }
 
-    /// True if the object has thread-local data, its own or another's, at a fixed place.
+    /// True if the object uses static TLS: thread-local data at a fixed offset.
+    ///
+    /// The data may belong to another object.
     pub fn has_static_tls(&self) -> bool {
         let section = self.of_kind(ProgramHeader::DYNAMIC).next();
         let first = section.map_or(ptr::null(), |header| {

@@ -21,12 +21,13 @@ pub struct LoaderDebug {
 const EXTENDED: i32 = 2;
 
 impl LoaderDebug {
-    /// Returns the program's record, the first of its namespace.
+    /// Returns the executable's record, the first one of its namespace.
     ///
     /// # Safety
     /// `list` must be the address of `_r_debug`.
     pub unsafe fn first(list: *const LoaderDebug) -> *const LinkMap {
-        // SAFETY: handed on to the caller. Only this field is read: the last one may be absent.
+        // SAFETY: guaranteed by the caller. Only this field is read, because the last field may be
+        // absent.
         unsafe { (&raw const (*list).objects).read() }
     }
 
@@ -36,7 +37,8 @@ impl LoaderDebug {
     /// `list` must be the address of `_r_debug`, or null.
     pub unsafe fn namespaces(list: *const LoaderDebug) -> usize {
         let existing = |at: *const LoaderDebug| (!at.is_null()).then_some(at);
-        // SAFETY: an element of the list, which has a successor from the version on.
+        // SAFETY: an element of the list. Elements have a successor field from version [`EXTENDED`]
+        // on.
         let next = |at: &*const LoaderDebug| unsafe {
             let is_extended = (&raw const (**at).version).read() >= EXTENDED;
             existing(if is_extended {

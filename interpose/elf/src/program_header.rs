@@ -11,7 +11,7 @@ pub struct ProgramHeader {
     pub kind: u32,
     flags: u32,
     offset: u64,
-    /// Address in the file's numbering.
+    /// Address as written in the file, without the load offset.
     pub address: usize,
     physical_address: u64,
     file_size: u64,
@@ -39,7 +39,7 @@ impl ProgramHeader {
     }
 }
 
-/// Head of `Elf64_Ehdr`, as far as it leads to the program headers.
+/// Start of `Elf64_Ehdr`, up to the number of program headers.
 #[repr(C)]
 struct FileHeader {
     identification: [u64; 2],
@@ -60,7 +60,7 @@ struct FileHeader {
 /// # Safety
 /// `base` must be the address of the object's first byte, and the object must stay mapped.
 pub unsafe fn program_headers(base: usize) -> &'static [ProgramHeader] {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let file = ptr::with_exposed_provenance::<FileHeader>(base).read();
         let headers = ptr::with_exposed_provenance(base + file.headers);

@@ -1,4 +1,4 @@
-//! The objects of the test itself.
+//! Tests on the ELF objects of the test process itself.
 #![allow(unsafe_code)]
 
 use crate::{Callback, Dynamic};
@@ -13,7 +13,7 @@ unsafe extern "C" {
 }
 
 fn link_maps() -> Vec<&'static LinkMap> {
-    // SAFETY: nothing is loaded while tests run.
+    // SAFETY: no object is loaded or unloaded while the tests run.
     unsafe { LinkMap::list(LoaderDebug::first(&raw const _r_debug)) }.collect()
 }
 
@@ -84,7 +84,7 @@ fn the_vdso_has_strings_and_no_imports() {
 #[test]
 fn program_headers_are_those_in_memory() {
     let base = &raw const __ehdr_start as usize;
-    // SAFETY: this program.
+    // SAFETY: the headers of this executable, which stays mapped.
     let mapped = unsafe { program_headers(base) };
     let here = program_headers_are_those_in_memory as *const () as usize;
     let is_here = |header: &&ProgramHeader| {
@@ -106,7 +106,7 @@ fn program_headers_are_those_in_memory() {
 
 #[test]
 fn there_is_one_namespace() {
-    // SAFETY: ld.so's list, and none.
+    // SAFETY: ld.so's list, and a null pointer.
     unsafe {
         assert_eq!(LoaderDebug::namespaces(&raw const _r_debug), 1);
         assert_eq!(LoaderDebug::namespaces(core::ptr::null()), 0);

@@ -1,4 +1,4 @@
-//! Stepping aside: running the program as if this library had not been preloaded.
+//! Bypass: runs the program as if this library had not been preloaded.
 #![allow(unsafe_code)]
 
 use crate::auxv::Auxv;
@@ -12,24 +12,30 @@ use core::fmt::Display;
 use understudy_abi::exit;
 use understudy_catalogue::message;
 
-/// The program's arguments and environment, as the launcher gave them.
+/// The program's arguments and environment, as the launcher passed them.
 pub struct Program {
-    /// The null-terminated argv; that of a script without what the kernel has put in front, which
-    /// it will put there again.
+    /// Null-terminated argv; for a script, without the entries that the kernel prepends.
+    ///
+    /// The kernel prepends them again when the script is executed.
     argv: *const *const c_char,
     pub environment: *const *const c_char,
-    /// The file that was executed: the program or the script.
+    /// The executed file: the program or the script.
     pub path: Path,
-    /// It does not need libmpi from the start, but may load it later ([`crate::late`]).
+    /// True if the program does not need libmpi at first, but may load it later.
+    ///
+    /// See [`crate::late`].
     pub is_late: bool,
 }
 
 impl Program {
-    /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic
-    /// link; /proc/self/exe if that is relative, or names a descriptor that is closed (fexecve(3)).
+    /// Finds the executed file.
     ///
-    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that
-    /// name. Where its name is not among the arguments, the interpreter is executed as it is.
+    /// The file is the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link. If
+    /// that path is relative or names a closed descriptor (fexecve(3)), /proc/self/exe is used.
+    ///
+    /// For a script (`#!`, or binfmt_misc), the file is the name with which it was executed,
+    /// because its interpreter receives that name. If the name is not among the arguments, the
+    /// interpreter is executed directly.
     ///
     /// # Safety
     /// `argv` must be the kernel's array, and `auxv` the vector of the same stack.
@@ -46,7 +52,7 @@ impl Program {
             let name = unsafe { sys::bytes(auxv.execfn) };
             path.push(name);
             if !is_this_program(&path) {
-                // SAFETY: handed on to the caller.
+                // SAFETY: guaranteed by the caller.
                 arguments = unsafe { of_script(argv, name, auxv.keeps_argv0) };
             }
         }
@@ -54,7 +60,7 @@ impl Program {
         if arguments.is_none() && (is_relative || !is_this_program(&path)) {
             path.read_link(THIS_PROGRAM);
         }
-        // A file without a name (fexecve(3) of a memfd).
+        // The file has no name (fexecve(3) of a memfd).
         if arguments.is_none() && !path.is_file() {
             path = Path::new();
             path.push(THIS_PROGRAM.to_bytes());
@@ -67,29 +73,32 @@ impl Program {
         }
     }
 
-    /// The program's own arguments.
+    /// Returns the program's own arguments.
     pub fn arguments(&self) -> *const *const c_char {
         self.argv
     }
 
-    /// Executes the program with `environment`; returns only if that failed, with the errno.
+    /// Executes the program with `environment`; on failure, returns the errno.
     pub fn execute(&self, environment: *const *const c_char) -> i32 {
         // SAFETY: execve(2) on valid arrays.
         -unsafe { sys!(nr::EXECVE, self.path.as_ptr(), self.argv, environment) } as i32
     }
 
-    /// Whether a problem is kept quiet: nobody knows yet whether the program is going to use MPI at
-    /// all.
+    /// Returns true if problems are not reported.
+    ///
+    /// The program perhaps does not use MPI at all.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: a valid environment.
         self.is_late && !unsafe { environ::is_on(self.environment, environ::LATE_VARIABLE) }
     }
 
-    /// Executes the program without this library, or, if it may be the wrapper of one that needs
-    /// it, with a library that does nothing; the personality is put back to `personality`.
+    /// Executes the program without this library, with the given personality(2).
     ///
-    /// ckptd tells nobody but the layer which process of an MPI job this is; without another
-    /// launcher, the program would be many jobs of one process.
+    /// If the program may be the wrapper of a program that needs the library, the library stays
+    /// preloaded and does nothing.
+    ///
+    /// If ckptd is the only launcher, the program is refused instead. Without this library, its MPI
+    /// library would not find ckptd, and each process would be a job of its own.
     pub fn run_without_us(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
@@ -117,8 +126,9 @@ impl Program {
         sys::exit(126)
     }
 
-    /// Says why the program cannot be protected; then runs it unprotected, or ends it if
-    /// UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
+    /// Reports why the program cannot be protected; then runs it unprotected, or exits.
+    ///
+    /// The process exits if UNDERSTUDY_REQUIRE=1, or if the job was to be restarted from disk.
     pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
@@ -135,32 +145,36 @@ fn is_this_program(path: &Path) -> bool {
     sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
-/// The arguments that the script `name` was executed with, among those of its interpreter:
-/// `[interpreter, argument of its line, …, name, argument, …]` (execve(2), "Interpreter scripts"),
-/// several of each if the interpreter is a script as well. The script's own argv\[0\] is lost, and
-/// `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
+/// Returns the arguments of the script `name`, from those of its interpreter.
+///
+/// The kernel passes `[interpreter, argument of its line, …, name, argument, …]` (execve(2),
+/// "Interpreter scripts"). If the interpreter is a script as well, there are several interpreters
+/// and arguments. The kernel has replaced the script's own argv\[0\] by `name`, unless binfmt_misc
+/// keeps it as the next argument (flag `P`).
 ///
 /// # Safety
+/// `argv` must be a null-terminated array of strings.
 /// `argv` must be a null-terminated array of strings.
 unsafe fn of_script(
     argv: *const *const c_char,
     name: &[u8],
     keeps_argv0: bool,
 ) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let at = unsafe { environ::strings(argv) }
         .skip(1)
         .position(|argument| argument == name)?;
     Some(argv.wrapping_add(1 + at + usize::from(keeps_argv0)))
 }
 
-/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was
-/// to go on from disk.
+/// Reports that the program runs unprotected, with the reason, or ends the process.
+///
+/// The process exits if UNDERSTUDY_REQUIRE=1, or if the job was to be restarted from disk.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Display) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (managed, require, restart) = unsafe {
         (
             !environ::has_launcher(environment),
@@ -176,10 +190,10 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Di
         _ => "the program runs unprotected",
     };
     if required {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { stop(environment, &format_args!("{reason}; {outcome}")) }
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     if unsafe { is_first_of_node(environment) } {
         say(&format_args!("{reason}; {outcome}"));
     }
@@ -192,9 +206,10 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Di
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn stop(environment: *const *const c_char, message: &dyn Display) -> ! {
-    // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
+    // SAFETY: guaranteed by the caller. The file records the refusal even if a wrapper exits with
+    // status 0.
     unsafe { make_in_directory(environment, REFUSED) };
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     end_refused(unsafe { is_first_of_node(environment) }, message)
 }
 
@@ -205,7 +220,7 @@ pub fn end_refused(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         say(message);
     } else {
-        // A rank that ends with an error ends the job: the one that prints is given time.
+        // A rank that exits with an error ends the job. This wait gives the printing rank time.
         let one_second = [1i64, 0];
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
@@ -220,7 +235,7 @@ pub fn end_refused(is_first: bool, message: &dyn Display) -> ! {
 /// # Safety
 /// `environment` must be a valid environment.
 unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let local_rank = unsafe {
         launched::launcher(environment)
             .and_then(|launcher| environ::variable(environment, launcher.local_rank))
@@ -228,31 +243,31 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
     local_rank == Some(b"0")
 }
 
-/// Name of the job's file that exists if processes run without protection.
+/// Name of the file in the job's directory that marks unprotected processes.
 ///
 /// Equal to the name in `understudy_wire::line`.
 const ASIDE: &[u8] = b"/aside";
-/// Name of the job's file that exists if a process was refused.
+/// Name of the file in the job's directory that marks a refused process.
 ///
 /// Equal to the name in `understudy_wire::line`.
 const REFUSED: &[u8] = b"/refused";
 
-/// Records that the program is about to run without us: its processes cannot be replaced.
+/// Records that the program is about to run unprotected: its processes cannot be replaced.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn note_aside(list: *const *const c_char) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { make_in_directory(list, ASIDE) }
 }
 
-/// Makes an empty file in the job's directory.
+/// Creates an empty file in the job's directory.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn make_in_directory(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
-    // SAFETY: handed on to the caller; openat(2) and close(2) of a path of our own.
+    // SAFETY: guaranteed by the caller; openat(2) and close(2) of a path of this function.
     unsafe {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;

@@ -1,5 +1,7 @@
-//! The program's end by exit(3), which the runtime must hear of: a rank that leaves without
-//! MPI_Finalize is missed by the others, and the launcher does not tell them.
+//! Exit of the program by exit(3), which the runtime must record.
+//!
+//! Other ranks wait for a rank that exits without MPI_Finalize, and the launcher does not notify
+//! them.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, slot_count};
@@ -10,21 +12,26 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, source};
 
-/// The runtime's function. It is not part of the program's image, but the address of [`leaving`]
-/// is, and is the same in every rank.
+/// The runtime's function.
+///
+/// It is not part of the program's image. The address of [`leaving`] is, and it is equal in every
+/// rank.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The same: whether the program's end is a call.
+/// The runtime's function that returns true if the exit requires a call.
 static CALLS: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {
     fn on_exit(function: unsafe extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers `hook` to be called with the status of exit(3), and `at_once` for _exit(2); once. If
-/// `calls` says so, exit(3) makes a call of the slot [`source::LEAVE`] first.
+/// Registers functions for the exit of the program.
+///
+/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `calls` returns true,
+/// exit(3) first makes a call of the slot [`source::LEAVE`].
 ///
 /// # Safety
-/// To be called on the program's stack: it registers with the program's libc (on_exit(3)).
+/// Must be called on the program's stack, because it registers with the program's libc
+/// (on_exit(3)).
 pub unsafe extern "C" fn call_at_exit(
     hook: unsafe extern "C" fn(c_int),
     at_once: unsafe extern "C" fn(c_int),
@@ -38,11 +45,12 @@ pub unsafe extern "C" fn call_at_exit(
     }
 }
 
-/// Makes a call of the runtime's, as a thunk does. The program may be set back in it: then it does
-/// not return.
+/// Makes a call of the runtime, like a thunk.
+///
+/// A rollback of the program may happen in the call, which does not return then.
 ///
 /// # Safety
-/// A slot without arguments.
+/// The slot must have no arguments.
 #[unsafe(naked)]
 unsafe extern "C" fn call_in(slot: usize) {
     naked_asm!("mov eax, edi", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
@@ -53,7 +61,7 @@ unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
         return;
     }
     let calls = CALLS.load(Ordering::Acquire);
-    // SAFETY: set by `call_at_exit`; a call on the program's stack.
+    // SAFETY: set by `call_at_exit`; the call is made on the program's stack.
     unsafe {
         let calls: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(calls);
         let may_call = turns::is_shared() || control_block::address() == threads::main();
@@ -62,8 +70,8 @@ unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
         }
     }
     let argument = status as usize as *mut c_void;
-    // SAFETY: nothing of the runtime is under way on its stack, or if (exit called in a callback)
-    // it never goes on.
+    // SAFETY: no code of the runtime is active on its stack. If exit(3) was called in a callback,
+    // the code below the callback never resumes.
     let run = || unsafe { on_stack(argument, on_zone_stack, RUNTIME_STACK + RUNTIME_STACK_SIZE) };
     if !turns::at_the_end(run) {
         leave::at_once(status);

@@ -1,17 +1,17 @@
-//! What the kernel hands to a new process beside arguments and environment.
+//! Data that the kernel passes to a new process in addition to arguments and environment.
 #![allow(unsafe_code)]
 
 use core::ffi::c_char;
 
-/// What is used of the auxiliary vector (getauxval(3)).
+/// Entries of the auxiliary vector that are used (getauxval(3)).
 pub struct Auxv {
-    /// AT_EXECFN: the file name given to execve(2).
+    /// AT_EXECFN: file name that was passed to execve(2).
     pub execfn: *const c_char,
-    /// AT_BASE: where ld.so is mapped.
+    /// AT_BASE: address at which ld.so is mapped.
     pub loader: usize,
     /// AT_RANDOM: the kernel's random bytes.
     pub random: *mut [u8; 16],
-    /// AT_FLAGS: a script's argv\[0\] was kept (binfmt_misc's flag `P`).
+    /// AT_FLAGS: true if a script's argv\[0\] was kept (binfmt_misc's flag `P`).
     pub keeps_argv0: bool,
 }
 
@@ -27,7 +27,7 @@ impl Auxv {
             random: core::ptr::null_mut(),
             keeps_argv0: false,
         };
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = envp;
             while !at.read().is_null() {

@@ -1,18 +1,20 @@
-//! The block of strings and pointers that an execution gets as its environment or arguments.
+//! Block of strings and pointers for the environment or the arguments of an execution.
 #![allow(unsafe_code)]
 
 use crate::sys;
 use core::ffi::c_char;
 
-/// The variable that fills an environment up.
+/// Variable that pads an environment.
 pub const PAD_VARIABLE: &[u8] = b"UNDERSTUDY_PAD=";
 
-/// The environment's count is padded to a multiple of this …
+/// The number of strings of an environment is padded to a multiple of this.
 const COUNT_STEP: usize = 300;
-/// … and its size in bytes to a multiple of this.
+/// The size of an environment in bytes is padded to a multiple of this.
 const SIZE_STEP: usize = 48 << 10;
 
-/// Memory that strings and pointers are laid out in; made once per exec, so never given back.
+/// Memory for strings and their pointers.
+///
+/// One is created for each execution and never unmapped.
 pub struct Builder {
     pointers: *mut *const c_char,
     count: usize,
@@ -22,7 +24,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Room for `count` strings of `bytes` bytes, and for what pads them.
+    /// Reserves memory for `count` strings of `bytes` bytes in total, and for their padding.
     pub fn new(count: usize, bytes: usize) -> Option<Builder> {
         let slots = (count + 2 * COUNT_STEP) * 8;
         let capacity = bytes + 4 * SIZE_STEP;
@@ -36,16 +38,16 @@ impl Builder {
         })
     }
 
-    /// Adds one string given in parts.
+    /// Adds one string that consists of `parts`.
     pub fn add(&mut self, parts: &[&[u8]]) {
         self.add_all(parts.iter().copied());
     }
 
-    /// The same, of any number of parts.
+    /// Adds one string that consists of any number of parts.
     pub fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
         let length: usize = parts.clone().map(<[u8]>::len).sum();
         assert!(self.used + length < self.capacity);
-        // SAFETY: within the buffer, as asserted; the array has room for more pointers than are
+        // SAFETY: the assertion bounds the string; the array has space for more pointers than are
         // ever added.
         unsafe {
             let start = self.text.add(self.used);
@@ -61,7 +63,7 @@ impl Builder {
         self.used += length + 1;
     }
 
-    /// Fills up count and size, the terminators included, so that all ranks come to the same.
+    /// Pads number and size, including the terminators, to equal values in all ranks.
     pub fn pad(&mut self) {
         let target_count = (self.count + 1).next_multiple_of(COUNT_STEP);
         while self.count + 1 < target_count {
@@ -72,9 +74,9 @@ impl Builder {
         self.add(&[PAD_VARIABLE, &filler[..left - PAD_VARIABLE.len() - 1]]);
     }
 
-    /// The null-terminated array.
+    /// Returns the null-terminated array.
     pub fn finish(self) -> *const *const c_char {
-        // SAFETY: room for the terminator was reserved; fresh memory is zero anyway.
+        // SAFETY: the array has space for the terminator.
         unsafe { self.pointers.add(self.count).write(core::ptr::null()) };
         self.pointers
     }

@@ -1,11 +1,13 @@
-//! The boot: from the first constructor of the process to a runtime in a namespace of its own.
+//! Start of the preload library, from its constructor to a loaded runtime.
 //!
 //! ```text
-//!  execution 1   leave alone? ── yes → nothing happens (no MPI program) or run without us (MPI, but not ours)
-//!                │ no
-//!                environment → memfd, no address randomisation, fixed environment, execute again
-//!  execution 2   equal canaries; stubs, ld.so's mmap and heaps; stack in the zone
-//!                dlmopen shim (new libc, its mmap patched) → dlmopen the libmpi file → dlmopen runtime → entry points
+//!  execution 1   unprotected? ── yes → returns (no MPI program), or runs the program without
+//!                │                     this library (MPI program that cannot be protected)
+//!                no
+//!                environment → memfd, no address randomisation, fixed environment, execve(2)
+//!  execution 2   equal canaries; stubs, ld.so's mmap and heaps; stack in the reserved range
+//!                dlmopen shim (new libc, its mmap patched) → dlmopen the libmpi file
+//!                → dlmopen runtime → entry points
 //! ```
 #![allow(unsafe_code)]
 
@@ -39,17 +41,17 @@ use understudy_catalogue::message;
 use understudy_elf::LinkMap;
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
-/// Where the launcher's environment is kept: the first place of the zone.
+/// Address of the saved launcher's environment: the first block of the reserved range.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
 
 unsafe extern "C" {
     fn dlerror() -> *const c_char;
 }
 
-/// The process's start, as ld.so hands it to the first constructor.
+/// Handles the start of the process.
 ///
 /// # Safety
-/// To be called once, from the constructor, with its arguments.
+/// Must be called once, from the constructor, with the constructor's arguments.
 pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
     let list = envp.cast_const();
     // SAFETY: the kernel's arrays on the stack.
@@ -99,13 +101,15 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
     }
 }
 
-/// Number of workers, if the two variables are numbers: the program's view of OMPI_COMM_WORLD_SIZE.
+/// Returns the number of workers, if the variables of size and spares are numbers.
+///
+/// The program sees this number as OMPI_COMM_WORLD_SIZE.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     let number = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<usize>().ok();
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (size, spares) = unsafe {
         let spares = environ::value(list, b"UNDERSTUDY_SPARES=");
         (environ::identity(list).size, spares.and_then(number))
@@ -113,13 +117,15 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(size)?.checked_sub(spares.unwrap_or(1))
 }
 
-/// What all ranks know and other users do not ([`equalise`]).
+/// Variable with the job's secret, which ranks share and other users cannot read ([`equalise`]).
 const SECRET: &[u8] = b"UNDERSTUDY_SECRET=";
 
-/// A fault that the runtime, which reads the others, comes too late for.
+/// Test fault: personality(2) appears to be refused.
+///
+/// The runtime reads all other faults, but it starts too late for this one.
 const PRETEND_REFUSED: &[u8] = b"pretend no-personality";
 
-/// Execution 1: prepares the second one.
+/// Execution 1: prepares the second execution.
 fn first(program: &Program) -> ! {
     let list = program.environment;
     // SAFETY: a valid environment; personality(2) and execve(2).
@@ -163,11 +169,12 @@ fn first(program: &Program) -> ! {
     }
 }
 
-/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the
-/// zone.
+/// Execution 2: equalises the process with other ranks, and loads the runtime side.
+///
+/// The first part runs on the program's stack, the second on a stack in the reserved range.
 ///
 /// # Safety
-/// As [`start`].
+/// As for [`start`].
 unsafe fn second(
     argc: c_int,
     argv: *const *const c_char,
@@ -179,7 +186,7 @@ unsafe fn second(
         crate::msg::say(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_abi::exit::INTERNAL)
     };
-    // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
+    // SAFETY: the kernel's arrays; only ld.so has read the environment before.
     unsafe {
         environ::unpad(envp);
         exec::remember(saved.list, envp.cast_const());
@@ -198,7 +205,8 @@ unsafe fn second(
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
             program.refuse(Some(saved.personality), &message::addresses_taken(error));
         }
-        // The file name is the last string of the stack (execve(2)); its page is the stack's last.
+        // The file name is the last string on the stack (execve(2)); its page is the last one of
+        // the stack.
         let stack_end = (auxv.execfn as usize + 4096) & !4095;
         let mut second = Second {
             argc,
@@ -218,9 +226,9 @@ unsafe fn second(
     }
 }
 
-/// Refuses a program for which the kernel has switched address randomisation on again.
+/// Refuses a program for which the kernel has enabled address randomisation again.
 ///
-/// execve(2) does so for a file with a set-id bit, also where that changes no id.
+/// execve(2) does so for a file with a set-id bit, even if the bit changes no id.
 fn refuse_randomised(program: &Program, before: usize) {
     // SAFETY: personality(2) has no memory effects.
     let personality = unsafe { sys!(nr::PERSONALITY, 0xffff_ffffusize) };
@@ -232,13 +240,14 @@ fn refuse_randomised(program: &Program, before: usize) {
     }
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived
-/// from its secret or, if it has none, from its name, which others can guess. Where there is a disk
-/// level, they must be the same in every start of the job, and are derived from the program's name.
-/// Returns a seed for what else is to be the same.
+/// Gives every rank of the job equal stack canaries, pointer guards, random bytes and heaps.
+///
+/// They are derived from the job's secret, or from its name if it has no secret. Other users can
+/// guess the name. With a disk level, the values must be equal in every start of the job, so they
+/// are derived from the program's name. Returns a seed for further values that must be equal.
 ///
 /// # Safety
-/// Must run before any function whose frame holds a canary has been entered and will return.
+/// Must run before the process enters any function that has a canary in its frame and will return.
 unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
     let mix = |seed: u64| {
         key.iter().fold(seed, |hash, &byte| {
@@ -252,9 +261,12 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
         mix(0x9e37_79b9_7f4a_7c15),
     );
     // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer
-    // guard at fs:0x30; the random bytes are the kernel's 16 on the stack (AT_RANDOM).
+    // guard at fs:0x30; AT_RANDOM points to the kernel's 16 random bytes on the stack.
     unsafe {
-        core::arch::asm!("mov fs:[0x28], {0}", "mov fs:[0x30], {1}", in(reg) canary, in(reg) guard, options(nostack));
+        core::arch::asm!(
+            "mov fs:[0x28], {0}", "mov fs:[0x30], {1}",
+            in(reg) canary, in(reg) guard, options(nostack)
+        );
         if !random.is_null() {
             random.cast::<[u64; 2]>().write_unaligned([canary, guard]);
         }
@@ -264,7 +276,7 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
 }
 
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
-    // SAFETY: `second` passes its own local.
+    // SAFETY: `second` passes the address of its local variable.
     let second = unsafe { &mut *argument.cast::<Second<'_>>() };
     match load::load(second) {
         Ok(()) => {}
@@ -320,7 +332,7 @@ fn libc_version() -> &'static [u8] {
 }
 
 fn unsafe_text(text: *const c_char) -> &'static [u8] {
-    // SAFETY: only called with C strings that ld.so keeps.
+    // SAFETY: called only with C strings that ld.so keeps.
     unsafe { sys::bytes(text) }
 }
 

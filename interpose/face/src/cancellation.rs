@@ -1,17 +1,19 @@
 //! `pthread_cancel`(3) of the program.
 //!
-//! libc's handler of SIGCANCEL does not stay in the place of the runtime's.
+//! pthread_cancel(3) may install libc's handler of SIGCANCEL. The runtime must then install its own
+//! handler again.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// The runtime's function ([`understudy_abi::EntryPoints::cancelled`]); null in a process without
-/// protection.
+/// The runtime's function, or null in an unprotected process.
+///
+/// See [`understudy_abi::EntryPoints::cancelled`].
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Calls the runtime after each cancellation from now on.
+/// Makes each cancellation call the runtime's function afterwards.
 pub fn connect(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }

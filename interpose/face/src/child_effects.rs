@@ -2,9 +2,9 @@
 //!
 //! A report precedes the call that has the effect.
 //!
-//! A child that the rank has forked has the rank's memory, and finds the rank there. Another
-//! program that a child executes has this library as well, since children inherit LD_PRELOAD: that
-//! program looks for the rank among its ancestors. A process without such an ancestor reports
+//! A forked child has a copy of the rank's memory, which contains the number of the rank. A program
+//! that a child executes also has this library preloaded, because children inherit LD_PRELOAD. Such
+//! a program searches its ancestors for the rank. A process without such an ancestor reports
 //! nothing.
 #![allow(unsafe_code)]
 
@@ -23,24 +23,24 @@ use understudy_abi::child_effects::{
 use understudy_abi::effect;
 use understudy_catalogue::message;
 
-/// Rank that is an ancestor: the process number; 0 before the first search, [`NO_RANK`].
+/// Process number of the rank among the ancestors; 0 before the first search, or [`NO_RANK`].
 static RANK: AtomicIsize = AtomicIsize::new(0);
 /// Value of [`RANK`] in a process that has no rank among its ancestors.
 const NO_RANK: isize = -1;
-/// Process that has outlived its rank.
+/// Number of this process if it has outlived its rank.
 static OUTLIVING: AtomicIsize = AtomicIsize::new(0);
-/// Ancestors that are tried at most.
+/// Maximum number of ancestors that are tried.
 const MAX_ANCESTORS: usize = 64;
-/// Time in which a killed rank's guardian kills the rank's children, in seconds.
+/// Time in seconds within which a killed rank's guardian kills the rank's children.
 const END_OF_RANK: i64 = 1;
-/// Attempts to connect to an ancestor that has many connections to accept.
+/// Maximum number of attempts to connect to an ancestor whose backlog is full.
 ///
-/// A rank accepts thousands; another user's process may accept none.
+/// A rank accepts thousands of connections; a process of another user may accept none.
 const MAX_ATTEMPTS: u32 = 100;
 /// Pause between two attempts: seconds and nanoseconds.
 const ATTEMPT_PAUSE: [i64; 2] = [0, 1_000_000];
 
-/// Number of calls that make a name and have not returned.
+/// Number of calls that create a name and have not returned.
 static NAMES_AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Two names of an effect, with the descriptors of their directories.
@@ -74,17 +74,16 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Connects to a process, if it is a rank of this process's user.
+    /// Connects to a process if it is a rank of this process's user.
     ///
     /// # Errors
-    /// The negative errno: `ECONNREFUSED` if there is no such rank, `EAGAIN` after
-    /// `max_attempts`.
+    /// The negative errno: `ECONNREFUSED` if there is no such rank, `EAGAIN` after `max_attempts`.
     fn to(rank: Parent, max_attempts: u32) -> Result<Connection, isize> {
         let (process, namespace) = (rank.process, rank.namespace);
         let mut name = Line::new();
         let _ = write!(name, "{SOCKET}{namespace}-{process}");
         let name = name.as_bytes();
-        // Family, and a name that begins with a zero.
+        // The address family, followed by a name that begins with a zero byte.
         let mut address = [0u8; 64];
         address[0] = AF_UNIX as u8;
         address[3..3 + name.len()].copy_from_slice(name);
@@ -137,13 +136,13 @@ impl Connection {
         failed == 0 && peer[1] as isize == own
     }
 
-    /// Sends a request; returns the answer, or `None` if the rank has ended.
+    /// Sends a request; returns the answer, or `None` if the rank has exited.
     ///
     /// # Safety
     /// The names must be valid strings or null.
     unsafe fn send_request(&self, kind: u32, names: Names, value: i64) -> Option<u8> {
         let bytes = names.map(|(_, name)| {
-            // SAFETY: handed on to the caller.
+            // SAFETY: guaranteed by the caller.
             let bytes = (!name.is_null()).then(|| unsafe { sys::bytes(name) });
             bytes.map(|bytes| &bytes[..bytes.len().min(LONGEST_NAME)])
         });
@@ -184,7 +183,7 @@ impl Connection {
     }
 }
 
-/// Finds the rank among the ancestors of this process.
+/// Returns the number of the rank among the ancestors of this process, or [`NO_RANK`].
 fn search(namespace: u64) -> isize {
     // SAFETY: getppid(2).
     let mut process = unsafe { sys!(nr::GETPPID) };
@@ -200,12 +199,12 @@ fn search(namespace: u64) -> isize {
     NO_RANK
 }
 
-/// Returns true in a rank that notes effects of its children, and in those children.
+/// Returns true in a rank that records effects of its children, and in those children.
 pub fn has_rank() -> bool {
     rank().is_some()
 }
 
-/// Returns this process or the ancestor that notes effects of its children.
+/// Returns this process or the ancestor that records effects of its children.
 fn rank() -> Option<Parent> {
     // SAFETY: getpid(2).
     if OUTLIVING.load(Ordering::Relaxed) == unsafe { sys!(nr::GETPID) } {
@@ -225,7 +224,7 @@ fn rank() -> Option<Parent> {
     (process != NO_RANK).then_some(Parent { process, namespace })
 }
 
-/// Returns true if the return of a call is to be reported.
+/// Returns true if the return of a call must be reported.
 pub fn is_name_awaited() -> bool {
     NAMES_AWAITED.load(Ordering::Relaxed) > 0
 }
@@ -237,13 +236,13 @@ pub fn is_name_awaited() -> bool {
 pub unsafe fn report(kind: u32, names: Names, value: i64) {
     let (kind, value) = match kind {
         effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::OBJECT | effect::QUEUE => return,
-        // The value is an address; all of the file is kept.
+        // The value would be an address of this process. The rank keeps the whole file instead.
         effect::OVERWRITE | effect::MAP => (effect::OVERWRITE, 0),
         _ => (kind, value),
     };
     let Some(rank) = rank() else { return };
     let answer = match Connection::to(rank, u32::MAX) {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         Ok(connection) => unsafe { connection.send_request(kind, names, value) },
         Err(ECONNREFUSED) => None,
         Err(error) => return warn(error),
@@ -268,7 +267,7 @@ fn warn(error: isize) {
 
 /// Waits until the guardian has had time to kill this process.
 ///
-/// A child that lives on afterwards outlives a rank that has not failed.
+/// A child that is alive after this time has outlived a rank that has not failed.
 fn outlive_rank() {
     let time = [END_OF_RANK, 0i64];
     // SAFETY: nanosleep(2) of a valid timespec; getpid(2).

@@ -1,6 +1,8 @@
-//! Programs that close all descriptors, in a loop or at once: the layer's stay open.
+//! Keeps the descriptors of the runtime and MPI sides open.
 //!
-//! A child of the program closes whatever it wants: it executes another program.
+//! The program may close all descriptors, in a loop or with one call.
+//!
+//! Children of the program may close any descriptor, because they execute another program.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -11,9 +13,9 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::layers::LayersDescriptors;
 
-/// Descriptors of the layer.
+/// Descriptors of the runtime and MPI sides.
 pub static LAYERS: LayersDescriptors = LayersDescriptors::new();
-/// The process that they are open in; 0 without protection.
+/// Process in which they are open; 0 in an unprotected process.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 const EBADF: c_int = 9;
@@ -22,13 +24,13 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// From now on the layer's descriptors stay open.
+/// Keeps these descriptors open from now on.
 pub fn begin() {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
 }
 
-/// True for the process that [`begin`] was called in.
+/// Returns true in the process that has called [`begin`].
 fn is_protected() -> bool {
     // SAFETY: getpid(2).
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
@@ -55,7 +57,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     }
 }
 
-/// close_range(2), without the layer's descriptors.
+/// close_range(2), except for descriptors of the runtime and MPI sides.
 ///
 /// # Safety
 /// As libc's.
@@ -93,13 +95,13 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
 }
 
-/// closefrom(3), without the layer's descriptors.
+/// closefrom(3), except for descriptors of the runtime and MPI sides.
 ///
 /// # Safety
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 

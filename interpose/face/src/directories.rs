@@ -1,8 +1,8 @@
-//! Listings of directories, without the backups that lie there until the next checkpoint.
+//! Directory listings without the backups that exist until the next checkpoint.
 //!
-//! A backup of a file that the program has changed is a hidden file beside that file
-//! (`.understudy-…`). Calls inside of libc do not come here: glob(3), nftw(3) and fts(3) list
-//! backups.
+//! A backup of a file that the program has changed is a hidden file in the same directory
+//! (`.understudy-…`). Calls within libc do not use these functions: glob(3), nftw(3) and fts(3)
+//! list backups.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -13,7 +13,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::written::BACKUP_PREFIX;
 
-/// Place of the name in `struct dirent` and `struct dirent64` of x86-64.
+/// Offset of the name in `struct dirent` and `struct dirent64` of x86-64.
 const NAME: usize = 19;
 
 type Directory = *mut c_void;
@@ -29,12 +29,12 @@ unsafe extern "C" {
 /// # Safety
 /// `entry` must be one of libc's.
 unsafe fn is_backup(entry: Entry) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP_PREFIX.as_bytes())
         && (noted::is_protected() || child_effects::has_rank())
 }
 
-/// Defines libc's functions that list directories, under both names of each.
+/// Defines libc's functions that list directories, each under its two names.
 macro_rules! listings {
     ($($read:ident $read_into:ident $scan:ident;)*) => {$(
         /// libc's function of this name.
@@ -44,7 +44,7 @@ macro_rules! listings {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $read(directory: Directory) -> Entry {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
                 let read = next(&REAL, c_name(concat!(stringify!($read), "\0")));
                 let read: unsafe extern "C" fn(Directory) -> Entry = transmute(read);
@@ -117,14 +117,14 @@ listings! {
     readdir64 readdir64_r scandir64;
 }
 
-/// Removes backups from a list of entries; returns the number of the others.
+/// Removes backups from a list of entries; returns the number of remaining entries.
 ///
 /// # Safety
 /// `list` must be a list of scandir(3).
 unsafe fn without_backups(list: *mut Entry, count: usize) -> usize {
     let mut kept = 0;
     for at in 0..count {
-        // SAFETY: handed on to the caller; an entry has been allocated by libc.
+        // SAFETY: guaranteed by the caller; libc has allocated the entry.
         unsafe {
             let entry = *list.add(at);
             if is_backup(entry) {

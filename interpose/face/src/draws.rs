@@ -1,13 +1,13 @@
-//! Random numbers that Python seeds its hash tables with.
+//! Random numbers that Python uses to seed its hash tables.
 //!
-//! They are the same in all ranks of a job.
+//! They are equal in all ranks of a job.
 //!
-//! The order of Python's sets and dictionaries of objects depends on them, and with it what a
-//! program loads and where its memory lies, before `MPI_Init`. Ranks whose memory lies elsewhere
-//! cannot replace each other.
+//! They determine the order of Python's sets and of its dictionaries of objects. That order in turn
+//! determines which libraries a program loads before `MPI_Init`, and the addresses of its memory. A
+//! rank whose memory has other addresses cannot be replaced.
 //!
-//! Only this one request is answered from the job's secret: the interpreter's first, of the length
-//! of its hash secret. All other random numbers are the kernel's: keys, names of files, seeds of
+//! Only one request is answered from the job's secret: the interpreter's first one of the length of
+//! its hash secret. All other random numbers are the kernel's: keys, names of files, seeds of
 //! generators.
 #![allow(unsafe_code)]
 
@@ -20,24 +20,24 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Length of CPython's hash secret (`_Py_HashSecret_t`).
 const SECRET_LENGTH: usize = 24;
-/// What the names of the interpreter's program and library begin with.
+/// Prefixes of the names of the interpreter's program and library.
 const INTERPRETERS: [&[u8]; 2] = [b"python", b"libpython"];
 /// Variable in which the user sets the seed.
 ///
-/// The interpreter then asks for no random numbers, unless the value is `random`.
+/// The interpreter then requests no random numbers, unless the value is `random`.
 const USERS_SEED: &[u8] = b"PYTHONHASHSEED=";
 
-/// From which the numbers are made.
+/// Seed of the random numbers.
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// True until the request has been answered.
 pub static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 
-/// The process is protected, and the program has not begun.
+/// Enables the answer to the request; the program has not started yet.
 ///
 /// # Safety
 /// `environment` must be valid.
 pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let users = unsafe { environ::value(environment, USERS_SEED) }.unwrap_or(b"");
     if users.is_empty() || users == b"random" {
         SEED.store(seed, Ordering::Relaxed);
@@ -52,9 +52,10 @@ unsafe extern "C" fn getrandom() {
     naked_asm!("mov rcx, qword ptr [rsp]", "jmp {answer}", answer = sym answer)
 }
 
-/// Answers a request of the interpreter, whose code is at `caller`, or passes it on.
+/// Answers the interpreter's request, or passes a request on.
 ///
-/// Interpreters that were built for older libcs make it by syscall(2).
+/// `caller` is the address of the code that requests the numbers. Interpreters that were built for
+/// older libcs request them with syscall(2).
 pub unsafe extern "C" fn answer(
     buffer: *mut u8,
     length: usize,
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn answer(
     length as isize
 }
 
-/// The generator SplitMix64 after so many steps.
+/// Returns the value of the generator SplitMix64 after the given number of steps.
 fn mixed(seed: u64, steps: u64) -> u64 {
     let mut value = seed.wrapping_add(steps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -88,7 +89,7 @@ fn mixed(seed: u64, steps: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// True if the address lies in the interpreter: the program or its library.
+/// Returns true if the address is in the interpreter: the program or its library.
 fn is_interpreter(address: usize) -> bool {
     let base = link::base_of(address);
     let mut program = Path::new();

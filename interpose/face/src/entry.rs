@@ -1,8 +1,8 @@
-//! Where the thunks jump, and what happens before the runtime is there.
+//! Targets of the thunks, before and after the runtime is loaded.
 //!
-//! In a process that we do not protect but whose program loads an MPI library late (an interpreter
-//! that imports one), the loader binds it to this library all the same. The thunks then pass
-//! through to the real libmpi, opened beside the program at the first call.
+//! An unprotected program may load an MPI library late, for example an interpreter that imports
+//! one. The loader binds such a program to this library, too. The thunks then call the real libmpi,
+//! which is opened in the program's namespace at the first call.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -20,12 +20,13 @@ use understudy_catalogue::message;
 
 const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 
-/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`):
-/// called with the slot's number in `eax`, everything else as the program left it.
+/// Targets of the thunks, by the number of words of stack arguments (`STACK_WORDS`).
+///
+/// A target is called with the slot in `eax`; all other registers are as the program has left them.
 pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
-/// Addresses of the real procedures while passing through; 0: not looked up yet.
+/// Addresses of the real procedures for [`pass_through`]; 0 before the first call.
 static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];
 
 unsafe extern "C" {
@@ -34,13 +35,13 @@ unsafe extern "C" {
     static mut environ: *const *const c_char;
 }
 
-/// Whether thunks lead to the real library.
+/// Returns true if thunks call the real library.
 #[cfg(all(feature = "mpich", not(feature = "standard")))]
 pub fn passes_through() -> bool {
     ENTRY[0].load(Ordering::Acquire) == pass_through as *mut c_void
 }
 
-/// Finds the real procedure and jumps to it with all argument registers as they were.
+/// Finds the real procedure and jumps to it with unchanged argument registers.
 #[unsafe(naked)]
 unsafe extern "C" fn pass_through() {
     naked_asm!(
@@ -86,32 +87,33 @@ extern "C" fn resolve(slot: u32) -> usize {
     address
 }
 
-/// A persistent collective under the name that Open MPI 4 has for it, MPIX_….
+/// Returns a persistent collective under the name MPIX_… that it has in Open MPI 4.
 fn older(handle: *mut c_void, name: &[u8]) -> usize {
     let mut longer = [0u8; 64];
     match name.strip_prefix(b"MPI_") {
         Some(rest) if name.ends_with(b"_init\0") && rest.len() + 5 <= longer.len() => {
             longer[..5].copy_from_slice(b"MPIX_");
             longer[5..5 + rest.len()].copy_from_slice(rest);
-            // SAFETY: dlsym(3) with a string that ends.
+            // SAFETY: dlsym(3) with a terminated string.
             unsafe { dlsym(handle, longer.as_ptr().cast()) as usize }
         }
         _ => 0,
     }
 }
 
-/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and
-/// lets the program's data symbols start with the real ones' contents, as a copy relocation would
-/// have.
+/// Opens the real libmpi and copies the contents of its data symbols to the program's.
+///
+/// It is opened by its path: for its soname, the loader would return this library. A copy
+/// relocation would have copied the contents.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;
     let mut path = Path::new();
-    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on
-    // both sides.
+    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are those of the table,
+    // which are equal on both sides.
     unsafe {
         unprepared::report(environ);
-        // Its process manager is the launcher's.
+        // The real library's process manager is the launcher.
         environ = environ::of_launcher(environ).unwrap_or(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");
         if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
@@ -138,12 +140,12 @@ fn open_real() -> *mut c_void {
     }
 }
 
-/// Address of each data symbol of libmpi as the program sees it, in table order.
+/// Returns the address of each data symbol of libmpi in the program, in table order.
 pub fn data_symbol_addresses() -> &'static [DataAddress] {
     &DATA_ADDRESSES
 }
 
-/// From now on the thunks jump to the runtime.
+/// Makes the thunks jump to the runtime's entries from now on.
 pub fn connect(entries: &[*const c_void; ENTRIES]) {
     for (entry, target) in ENTRY.iter().zip(entries) {
         entry.store(target.cast_mut(), Ordering::Release);

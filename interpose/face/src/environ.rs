@@ -1,10 +1,10 @@
-//! The environment: what the launcher gave, what the user side may see, and what makes all ranks'
-//! stacks equal.
+//! Environments: the launcher's, the program's, and the fixed one that gives all ranks equal
+//! stacks.
 //!
-//! The stack of a new process starts with the environment's strings, so ranks whose environments
-//! differ in count or size get different stack addresses. The process is therefore executed once
-//! more with a *fixed* environment: the variables of the launcher and ours are moved aside (into a
-//! memfd), the rest is padded to a fixed count and size.
+//! The stack of a new process begins with the strings of the environment. Ranks whose environments
+//! differ in number or size of strings get different stack addresses. The process is therefore
+//! executed a second time with a *fixed* environment: the variables of the launcher and of
+//! understudy are saved in a memfd, and the rest is padded to a fixed number and size.
 #![allow(unsafe_code)]
 
 use crate::block::{Builder, PAD_VARIABLE};
@@ -16,17 +16,19 @@ use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
 
-/// Marks a process that was executed again; its value is the memfd's number, always four digits.
+/// Marks the second execution of a process.
+///
+/// The value is the memfd's number with four digits.
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
-/// Marks a process that runs without us, so that a preload from /etc/ld.so.preload cannot loop.
+/// Marks an unprotected process, so that a preload from /etc/ld.so.preload cannot loop.
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
-/// Is there if ckptd is the process manager (`understudy_wire::line`).
+/// Variable that is set if ckptd is the process manager (`understudy_wire::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Inode of the guardian's pid namespace (`understudy_wire::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
-/// In front of the name of a variable that the launcher gave, and a guardian has changed.
+/// Prefix of the launcher's value of a variable that a guardian has changed.
 pub const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
-/// Variables that a guardian makes, whatever launcher has started it.
+/// Variables that every guardian sets, for any launcher.
 const IDENTITY: [&[u8]; 8] = [
     MANAGER,
     PID_NAMESPACE,
@@ -37,20 +39,20 @@ const IDENTITY: [&[u8]; 8] = [
     b"OMPI_COMM_WORLD_LOCAL_SIZE=",
     b"OMPI_COMM_WORLD_LOCAL_RANK=",
 ];
-/// Whether to expect that a program loads MPI late; see [`crate::late`].
+/// Switch for programs that load MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
-/// Libraries that are preloaded.
+/// Libraries that the loader preloads.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// Prefix of the launcher's variables that the program sees.
 pub const SHOWN: &[u8] = b"OMPI_COMM_WORLD_";
-/// Variables whose value is the job's size.
+/// Variables with the number of processes of the job.
 pub const SIZES: [&[u8]; 4] = [
     b"OMPI_COMM_WORLD_SIZE=",
     b"SLURM_NTASKS=",
     b"SLURM_NPROCS=",
     b"SLURM_STEP_NUM_TASKS=",
 ];
-/// What a guardian has for the program's LD_PRELOAD.
+/// Variable in which a guardian keeps the program's LD_PRELOAD.
 const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
 
 /// Iterates over a null-terminated array of strings.
@@ -60,7 +62,7 @@ const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
 pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
     let mut at = list;
     core::iter::from_fn(move || {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let string = at.read();
             if string.is_null() {
@@ -72,21 +74,21 @@ pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'stat
     })
 }
 
-/// Value of the variable `name` (given with its `=`).
+/// Returns the value of the variable `name`, which must end with `=`.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name))
 }
 
-/// Value of the variable of this name.
+/// Returns the value of the variable of this name.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'static [u8]> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { strings(list) }
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
@@ -99,28 +101,28 @@ pub fn directory_of(manager: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Whether the switch `name` (given with its `=`) is on.
+/// Returns true if the switch `name`, which must end with `=`, is on.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
 }
 
-/// What a process is in its job, as its launcher says.
+/// Identity of a process in its job, from its launcher.
 pub struct Identity<'a> {
     pub job: &'a [u8],
-    /// How many processes the job was started with.
+    /// Number of processes with which the job was started.
     pub size: &'a [u8],
 }
 
-/// What this process is.
+/// Returns the identity of this process.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let variable = |name: &[u8]| unsafe { value(list, name) };
     Identity {
         job: variable(b"PMIX_NAMESPACE=").unwrap_or(b"0"),
@@ -128,29 +130,34 @@ pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
     }
 }
 
-/// Whether a variable belongs to the launcher, to MPI or to us, and is kept from the user side.
+/// Returns true if a variable is hidden from the program side.
+///
+/// Such variables belong to the launcher, to MPI or to understudy.
 pub fn is_hidden(entry: &[u8]) -> bool {
     const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];
     HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN)
 }
 
-/// Returns the number of strings, and of their bytes.
+/// Returns the number of strings and their total size in bytes.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| {
         (count + 1, bytes + entry.len() + 1)
     })
 }
 
-/// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number
-/// of `workers` the hidden variables are left out and the program sees that number as the job's
-/// size; without one, everything is kept. The first library `in_front` is preloaded before all
-/// others, the second before this one, and behind it what is loaded now: so ld.so needs its cache
-/// for none of these, which it would map before them, and whose size changes when a package is
-/// installed.
+/// Returns the environment for the second execution: `list` with `boot_fd`, padded.
+///
+/// With a number of `workers`, hidden variables are omitted, and the program sees that number as
+/// the size of the job. Without a number, all variables are kept.
+///
+/// The first library of `in_front` is preloaded before all others, the second one before this
+/// library. All libraries that are loaded now are preloaded after this one. ld.so then needs its
+/// cache for none of them. It would map the cache before them, and the cache's size changes when a
+/// package is installed.
 ///
 /// # Safety
 /// As [`strings`].
@@ -160,7 +167,7 @@ pub unsafe fn fixed(
     workers: Option<usize>,
     in_front: [Option<Path>; 2],
 ) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let libraries = link::libraries().flat_map(|name| [&b":"[..], name]);
     let room: usize = libraries.clone().map(<[u8]>::len).sum();
@@ -168,13 +175,13 @@ pub unsafe fn fixed(
     let mut number = Line::new();
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
     let named = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
     let colons = named.map(|path| if path.is_empty() { &b""[..] } else { b":" });
     let is_kept =
         |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
         match (SIZES.iter().find(|name| entry.starts_with(name)), workers) {
@@ -198,18 +205,18 @@ pub unsafe fn fixed(
     Some(builder.finish())
 }
 
-/// Whether the launcher can serve the program, should that run without us.
+/// Returns true if the launcher can serve an unprotected program.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         value(list, MANAGER).is_none() || strings(list).any(|entry| entry.starts_with(LAUNCHERS))
     }
 }
 
-/// Whether a guardian has changed this variable, or made it.
+/// Returns true if a guardian has changed or set this variable.
 ///
 /// # Safety
 /// As [`strings`].
@@ -218,24 +225,24 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
         .split_inclusive(|&byte| byte == b'=')
         .next()
         .unwrap_or(entry);
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let has_guardian = unsafe { value(list, MANAGER) }.is_some();
     has_guardian && IDENTITY.contains(&name) || before.any(|was| was.starts_with(name))
 }
 
-/// What the launcher gave, of a list that a guardian has changed.
+/// Returns the launcher's strings, from a list that a guardian has changed.
 ///
 /// # Safety
 /// As [`strings`].
 unsafe fn launchers(list: *const *const c_char) -> impl Iterator<Item = &'static [u8]> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let given = unsafe { strings(list).filter(move |entry| !is_of_guardian(list, entry)) };
     given.map(|entry| entry.strip_prefix(LAUNCHERS).unwrap_or(entry))
 }
 
-/// Between the libraries of LD_PRELOAD (ld.so(8)).
+/// Returns true for a separator of libraries in LD_PRELOAD (ld.so(8)).
 fn is_separator(&byte: &u8) -> bool {
     byte == b':' || byte == b' '
 }
@@ -244,13 +251,13 @@ fn is_ours(item: &[u8], own_path: &[u8]) -> bool {
     item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so"
 }
 
-/// Returns how often a value of LD_PRELOAD names this library.
+/// Returns the number of times that a value of LD_PRELOAD names this library.
 pub fn mentions(preload: &[u8]) -> usize {
     let items = preload.split(is_separator);
     items.filter(|item| is_ours(item, own_path())).count()
 }
 
-/// Where this library is named; at the start if it is not.
+/// Returns the offset of this library's name, or 0 if it is missing.
 fn own_place(preload: &[u8]) -> usize {
     let mut at = 0;
     for item in preload.split(is_separator) {
@@ -262,11 +269,11 @@ fn own_place(preload: &[u8]) -> usize {
     0
 }
 
-/// Adds LD_PRELOAD without this library, or with another one in its place.
+/// Adds LD_PRELOAD without this library, or with `instead` in its place.
 fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
     let items = preload.split(is_separator);
     let mut kept = Path::new();
-    // Bindings are those of the program that this one has started with.
+    // Fortran's bindings are those of the program with which this process has started.
     let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(fortran::LIBRARY);
     for item in items.filter(is_kept) {
         if let Some(item) = if is_ours(item, own_path) {
@@ -287,20 +294,21 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
     }
 }
 
-/// The environment of a program that another library of the layer stands in for the MPI library of:
-/// `list` with that in LD_PRELOAD.
+/// Returns the environment of a program that another preload library of understudy fits.
+///
+/// The result is `list` with that library in LD_PRELOAD.
 ///
 /// # Safety
-/// As [`strings`].
+/// As for [`strings`].
 pub unsafe fn with_face(
     list: *const *const c_char,
     own_path: &[u8],
     face: &[u8],
 ) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes + face.len())?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => add_preload(&mut builder, preload, own_path, Some(face)),
@@ -310,19 +318,20 @@ pub unsafe fn with_face(
     Some(builder.finish())
 }
 
-/// The environment of a program that we leave alone: `list` as the launcher gave it, without this
-/// library in LD_PRELOAD.
+/// Returns the environment of a program that runs unprotected.
+///
+/// The result is `list` as the launcher passed it, without this library in LD_PRELOAD.
 ///
 /// # Safety
-/// As [`strings`].
+/// As for [`strings`].
 pub unsafe fn without_preload(
     list: *const *const c_char,
     own_path: &[u8],
 ) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     for entry in unsafe { launchers(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => add_preload(&mut builder, preload, own_path, None),
@@ -333,12 +342,12 @@ pub unsafe fn without_preload(
     Some(builder.finish())
 }
 
-/// The environment that the launcher gave, where a guardian has changed that.
+/// Returns the launcher's environment, if a guardian has changed it.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if value(list, MANAGER).is_none() || !has_launcher(list) {
             return None;
@@ -350,17 +359,18 @@ pub unsafe fn of_launcher(list: *const *const c_char) -> Option<*const *const c_
     }
 }
 
-/// The environment of a guardian: `list` marked, with LD_PRELOAD under another name, since a
-/// profiler is meant for the program alone.
+/// Returns the environment of a guardian: `list`, marked, with LD_PRELOAD under another name.
+///
+/// A profiler in LD_PRELOAD is for the program only.
 ///
 /// # Safety
-/// As [`strings`].
+/// As for [`strings`].
 pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count + 1, bytes + ASIDE_VARIABLE.len() + PRELOADED.len())?;
     builder.add(&[&ASIDE_VARIABLE[..ASIDE_VARIABLE.len() - 1]]);
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) } {
         match entry.strip_prefix(PRELOAD) {
             Some(preload) => builder.add(&[PRELOADED, preload]),
@@ -370,31 +380,32 @@ pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c
     Some(builder.finish())
 }
 
-/// An array of strings: `first`, and then those of `list`.
+/// Returns an array of strings: `first`, then those of `list`.
 ///
 /// # Safety
 /// As [`strings`].
 pub unsafe fn prepend(first: &[&[u8]], list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let more: usize = first.iter().map(|text| text.len() + 1).sum();
     let mut builder = Builder::new(count + first.len(), bytes + more)?;
     first.iter().for_each(|text| builder.add(&[text]));
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { strings(list) }.for_each(|text| builder.add(&[text]));
     Some(builder.finish())
 }
 
-/// The environment of a program that is not prepared for loading MPI late: `list` with
-/// UNDERSTUDY_LATE switched off.
+/// Returns the environment of a program that is not prepared for loading MPI late.
+///
+/// The result is `list` with UNDERSTUDY_LATE switched off.
 ///
 /// # Safety
-/// As [`strings`].
+/// As for [`strings`].
 pub unsafe fn not_late(list: *const *const c_char) -> Option<*const *const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     for entry in unsafe { strings(list) }.filter(|entry| !entry.starts_with(LATE_VARIABLE)) {
         builder.add(&[entry]);
     }
@@ -402,7 +413,7 @@ pub unsafe fn not_late(list: *const *const c_char) -> Option<*const *const c_cha
     Some(builder.finish())
 }
 
-/// Takes our marks and the padding out of the process's own environment, in place.
+/// Removes understudy's marks and the padding from the process's environment, in place.
 ///
 /// # Safety
 /// `list` must be the environment on the process's stack, not yet used by libc.
@@ -413,7 +424,7 @@ pub unsafe fn unpad(list: *mut *const c_char) {
             || entry == b"_="
             || libpath::is_padded(entry)
     };
-    // SAFETY: handed on to the caller; entries are only moved towards the front.
+    // SAFETY: guaranteed by the caller; entries are only moved towards the front.
     unsafe {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {

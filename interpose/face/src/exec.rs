@@ -1,11 +1,12 @@
 //! Execution of another program by the rank's process: exec(3) before `MPI_Init`.
 //!
-//! The program's environment lacks what belongs to the launcher, to MPI and to us
-//! ([`crate::environ`]), and the program may clear all of it (`env -i`). What the process executes
-//! is to be the rank all the same. So the variables are put back, with this library in LD_PRELOAD.
-//! Children of the process are no ranks, and get what the program gives them.
+//! The program's environment lacks the variables of the launcher, of MPI and of understudy
+//! ([`crate::environ`]), and the program may clear it completely (`env -i`). A program that the
+//! rank's process executes must still be the rank. For this reason the variables are added again,
+//! with this library in LD_PRELOAD. Child processes are not ranks, and get the environment that the
+//! program passes.
 //!
-//! A program into which nothing is preloaded cannot be the rank ([`crate::unpreloadable`]).
+//! A program into which the loader preloads nothing cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
 
 use crate::aside;
@@ -29,9 +30,9 @@ type Strings = *const *const c_char;
 
 /// The launcher's environment; null unless this process was prepared.
 static SAVED: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// The value of LD_PRELOAD that the program was started with.
+/// Value of LD_PRELOAD with which the program was started.
 static PRELOADED: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that is the rank.
+/// Process that is the rank.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
 unsafe extern "C" {
@@ -39,12 +40,12 @@ unsafe extern "C" {
     static ENVIRON: Strings;
 }
 
-/// Remembers the launcher's environment, and that of the program.
+/// Stores the launcher's environment and the program's LD_PRELOAD.
 ///
 /// # Safety
-/// Both must be valid environments that stay where they are.
+/// Both must be valid environments that are never moved.
 pub unsafe fn remember(saved: Strings, programs: Strings) {
-    // SAFETY: handed on to the caller; getpid(2).
+    // SAFETY: guaranteed by the caller; getpid(2).
     unsafe {
         PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
         let preloaded = environ::value(programs, PRELOAD).unwrap_or(c"".to_bytes());
@@ -53,12 +54,12 @@ pub unsafe fn remember(saved: Strings, programs: Strings) {
     SAVED.store(saved.cast_mut(), Ordering::Release);
 }
 
-/// Remembers the environment of a wrapper: a rank that was not prepared.
+/// Stores the environment of a wrapper: a rank that was not prepared.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn remember_wrapper(list: Strings) {
-    // SAFETY: handed on to the caller; a copy stays where it is.
+    // SAFETY: guaranteed by the caller; the copy is never moved.
     unsafe {
         let (count, bytes) = environ::measure(list);
         if let Some(mut builder) = Builder::new(count, bytes) {
@@ -69,20 +70,20 @@ pub unsafe fn remember_wrapper(list: Strings) {
     }
 }
 
-/// Returns true in the rank's own process; its children have other numbers.
+/// Returns true in the rank's own process; child processes have other numbers.
 fn is_rank() -> bool {
     // SAFETY: getpid(2).
     let process = unsafe { sys!(nr::GETPID) };
     !SAVED.load(Ordering::Acquire).is_null() && process == PROCESS.load(Ordering::Relaxed)
 }
 
-/// Returns the environment for what the program executes with `given`.
+/// Returns the environment for a program that is executed with the environment `given`.
 ///
 /// # Safety
-/// `given` must be null or a valid environment, and `executed` have valid strings.
+/// `given` must be null or a valid environment; the strings of `executed` must be valid.
 unsafe fn environment(given: Strings, executed: Executed) -> Strings {
     if !is_rank() {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { unseen::report_execution(ENVIRON, given, executed) };
     }
     let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
@@ -90,7 +91,7 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
         return given;
     }
     let is_rank = is_rank();
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let is_of_wrapper = || environ::value(given, environ::MANAGER).is_some();
         if !is_rank && !is_of_wrapper() {
@@ -103,7 +104,7 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
             {
                 refused(given, saved, &path, obstacle)
             }
-            // musl's loader fails if it is to preload this library.
+            // musl's loader fails if LD_PRELOAD names this library.
             Some(Obstacle::Musl) => unprotected(given, saved),
             _ if is_rank => merged(given, saved).unwrap_or(given),
             _ => given,
@@ -114,9 +115,9 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
 /// Ends this process, or returns the environment for a program without protection.
 ///
 /// # Safety
-/// As [`environ::strings`], both.
+/// As for [`environ::strings`], both.
 unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacle) -> Strings {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let reason = obstacle.message(Text(path.as_bytes()));
         if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
@@ -134,26 +135,24 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
     }
 }
 
-/// Returns the environment of a program that runs without us.
+/// Returns the environment of a program that runs unprotected.
 ///
 /// # Safety
-/// As [`environ::strings`], both.
+/// As for [`environ::strings`], both.
 unsafe fn unprotected(given: Strings, saved: Strings) -> Strings {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let whole = merged(given, saved).unwrap_or(given);
         environ::without_preload(whole, own_path()).unwrap_or(given)
     }
 }
 
-/// Adds the variables of `saved` that `given` lacks.
-///
-/// Only those of the launcher, of MPI and of understudy are added.
+/// Adds the variables of the launcher, of MPI and of understudy that `given` lacks.
 ///
 /// # Safety
-/// As [`environ::strings`], both.
+/// As for [`environ::strings`], both.
 unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (count, bytes) = environ::measure(given);
         let (more, more_bytes) = environ::measure(saved);
@@ -181,9 +180,9 @@ unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
 /// The value is the launcher's, unless the program has changed it.
 ///
 /// # Safety
-/// As [`merged`].
+/// As for [`merged`].
 unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
-    // SAFETY: handed on to the caller; the string is one of the program's environment.
+    // SAFETY: guaranteed by the caller; the string is part of the program's environment.
     unsafe {
         let before = sys::bytes(PRELOADED.load(Ordering::Relaxed));
         match environ::value(given, PRELOAD).filter(|own| *own != before) {
@@ -202,7 +201,7 @@ fn has_name_of(one: &[u8], other: &[u8]) -> bool {
 
 /// Defines libc's functions that execute a program.
 ///
-/// Each calls the function of libc's that takes an environment.
+/// Each calls the variant of libc that takes an environment.
 macro_rules! executes {
     ($(
         fn $name:ident($($argument:ident: $kind:ty),*)
@@ -216,7 +215,7 @@ macro_rules! executes {
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &CStr = c_name(concat!(stringify!($real), "\0"));
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
                 let real = next(&REAL, NAME);
                 let real: unsafe extern "C" fn($($type),*) -> c_int = core::mem::transmute(real);
@@ -253,12 +252,14 @@ executes! {
             = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);
 }
 
-/// Reports a program that is about to be started; no thread is held for that.
+/// Reports a program that is about to be started.
+///
+/// Returns false, because the thread is not blocked for this report.
 ///
 /// # Safety
-/// As [`unseen::report_execution`].
+/// As for [`unseen::report_execution`].
 unsafe fn start(given: Strings, executed: Executed) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { unseen::report_execution(ENVIRON, given, executed) };
     false
 }
@@ -286,7 +287,7 @@ unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
     }
 }
 
-/// Makes an array of variadic arguments.
+/// Builds an array from variadic arguments.
 ///
 /// The arguments in registers are pushed in front of those on the stack.
 macro_rules! variadic {

@@ -1,14 +1,15 @@
-//! Signals that the program dies of: the runtime notes where it was, then the signal's default
-//! action follows.
+//! Signals that terminate the program.
 //!
-//! A handler stands where the program has none, and nobody can tell: sigaction(2) and its
-//! relatives, called by the program, show the default instead, and what the program sets replaces
-//! it. (Only system calls made directly see it.) It makes the signal pending once more, as it came,
-//! with the default action: so the process dies where it was, with the same `siginfo_t`, and a core
-//! dump shows the program's frames.
+//! The runtime records the place, then the default action of the signal follows.
 //!
-//! The handler's address is the same in all ranks, so the kernel's table of signals can be saved
-//! and put back as it is.
+//! The handler is installed where the program has no handler, and it is hidden from the program:
+//! sigaction(2) and its relatives, called by the program, return the default action, and a handler
+//! that the program sets replaces it. Only direct system calls show it. The handler makes the
+//! signal pending again with its `siginfo_t`, after it has restored the default action. The process
+//! is therefore terminated at the place of the signal, and a core dump shows the program's frames.
+//!
+//! The handler's address is equal in all ranks, so the kernel's table of signal actions can be
+//! saved and restored unchanged.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -25,8 +26,9 @@ const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 const SA_SIGINFO: c_int = 4;
 const SA_ONSTACK: c_int = 0x0800_0000;
-/// What the handler needs. A program that sets these for the default action does not see them
-/// again.
+/// Flags that the handler needs.
+///
+/// The program does not see them, even if it has set them for the default action.
 const OWN_FLAGS: c_int = SA_SIGINFO | SA_ONSTACK;
 
 /// glibc's `struct sigaction` on x86-64.
@@ -51,7 +53,7 @@ impl Action {
         self.handler == on_fatal as *const () as usize
     }
 
-    /// What the kernel is to have where the program wants this.
+    /// Returns the action that the kernel gets in place of the program's default action.
     fn armed(self) -> Action {
         Action {
             handler: on_fatal as *const () as usize,
@@ -60,7 +62,7 @@ impl Action {
         }
     }
 
-    /// What the program is to see where the kernel has this.
+    /// Returns the action that the program sees in place of the handler.
     fn shown(self) -> Action {
         Action {
             handler: SIG_DFL,
@@ -70,12 +72,12 @@ impl Action {
     }
 }
 
-/// The runtime's function; null: this process is not protected.
+/// The runtime's function, or null in an unprotected process.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that it is for; children inherit the handler.
+/// Process for which the function is registered; child processes inherit the handler.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
-/// Lets the runtime know of fatal signals from now on.
+/// Makes the handler call the runtime's function at fatal signals from now on.
 pub fn listen(hook: *const c_void) {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
@@ -85,7 +87,7 @@ pub fn listen(hook: *const c_void) {
     }
 }
 
-/// Sets the handler if the signal is at its default.
+/// Installs the handler if the signal has its default action.
 fn arm(signal: c_int) {
     let mut now = Action::DEFAULT;
     // SAFETY: valid structures; the handler is made for these signals.
@@ -102,8 +104,8 @@ fn is_listening(signal: c_int) -> bool {
 
 unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut c_void) {
     let default = [0usize; 4];
-    // SAFETY: system calls on this process; the runtime's function is called with the kernel's
-    // arguments.
+    // SAFETY: system calls on this process; the runtime's function has this type and gets the
+    // kernel's arguments.
     unsafe {
         let process = sys!(nr::GETPID);
         let hook = HOOK.load(Ordering::Acquire);
@@ -122,7 +124,7 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
             0,
             0
         );
-        // Blocked now, and delivered when this handler returns.
+        // The signal is blocked now, and is delivered when this handler returns.
         sys!(
             nr::RT_TGSIGQUEUEINFO,
             process,
@@ -133,11 +135,11 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
     }
 }
 
-/// The program is about to set this.
+/// Announces a handler that the program is about to set.
 fn expect(signal: c_int, handler: usize) {
-    /// Of signal(2): an error.
+    /// Value of signal(2) for an error.
     const SIG_ERR: usize = usize::MAX;
-    /// Of sigset(3): blocked.
+    /// Value of sigset(3) for a blocked signal.
     const SIG_HOLD: usize = 2;
     if (1..=64).contains(&signal) && ![SIG_DFL, SIG_IGN, SIG_HOLD, SIG_ERR].contains(&handler) {
         turns::expect_handler(signal);
@@ -191,7 +193,7 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
     }
 }
 
-/// libc's functions of these names.
+/// Defines libc's functions with the signature of sigaction(2).
 macro_rules! actions {
     ($($name:ident)*) => {$(
         /// libc's function of this name.
@@ -199,8 +201,10 @@ macro_rules! actions {
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-            // SAFETY: handed on to the caller; glibc's structure is the one above.
+        pub unsafe extern "C" fn $name(
+            signal: c_int, new: *const c_void, old: *mut c_void
+        ) -> c_int {
+            // SAFETY: guaranteed by the caller; glibc's structure is [`Action`].
             unsafe { hidden_sigaction(signal, new.cast(), old.cast()) }
         }
     )*};
@@ -208,7 +212,7 @@ macro_rules! actions {
 
 actions! { sigaction __sigaction }
 
-/// libc's functions of the kind of signal(2): a handler for a handler.
+/// Defines libc's functions with the signature of signal(2), which take and return a handler.
 macro_rules! handlers {
     ($($name:ident)*) => {$(
         /// libc's function of this name.
@@ -222,7 +226,8 @@ macro_rules! handlers {
             const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
             // SAFETY: libc's function has this type.
             let old = unsafe {
-                let real: unsafe extern "C" fn(c_int, usize) -> usize = core::mem::transmute(next(&REAL, NAME));
+                let real: unsafe extern "C" fn(c_int, usize) -> usize =
+                    core::mem::transmute(next(&REAL, NAME));
                 real(signal, handler)
             };
             if !is_listening(signal) {

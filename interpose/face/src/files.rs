@@ -1,10 +1,10 @@
-//! What the program does to files and their names, told to the runtime before it happens.
+//! Reports changes of files and their names to the runtime before they happen.
 //!
-//! Each function has the name of an entry point of libc. In a process that is not protected, a
-//! function only calls the next definition, unless that process is a child of a rank
-//! ([`crate::child_effects`]). In one that is, the runtime first notes what the call is going to
-//! destroy, so that a rollback can undo it. Calls inside of libc do not come here, which is why
-//! fopen(3) is among them besides open(2).
+//! Each function has the name of an entry point of libc. In a protected process, the runtime first
+//! saves what the call is going to destroy, so that a rollback can undo the call. In any other
+//! process, a function only calls the next definition, unless the process is a child of a rank
+//! ([`crate::child_effects`]). Calls within libc do not use these functions, so fopen(3) is defined
+//! in addition to open(2).
 #![allow(unsafe_code)]
 
 use crate::overwrites::{self, is_name_awaited};
@@ -17,29 +17,30 @@ const O_ACCMODE: c_int = 0o3;
 const O_CREAT: c_int = 0o100;
 const O_TRUNC: c_int = 0o1000;
 
-/// dlopen(3) and dlclose(3) of the program: which of them, the name of the library if it is told,
-/// flags or handle.
+/// Reports dlopen(3) and dlclose(3) of the program.
+///
+/// `path` is the name of the library or null; `value` is the flags or the handle.
 ///
 /// # Safety
 /// The string must be valid or null.
 pub unsafe fn tell_library(kind: u32, path: *const c_char, value: i64) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     if unsafe { tell(kind, AT_FDCWD, path, value) } {
         stop::unblock();
     }
 }
 
-/// open(2) with these flags, if it may change anything.
+/// Reports open(2) if its flags permit changes.
 ///
 /// # Safety
 /// The string must be valid or null.
 unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) -> bool {
     let changes = flags & (O_ACCMODE | O_CREAT | O_TRUNC) != 0;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     changes && unsafe { tell(effect::OPEN, directory, path, i64::from(flags)) }
 }
 
-/// fopen(3) with this mode, if it may change anything.
+/// Reports fopen(3) if its mode permits changes.
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -47,9 +48,9 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
     if path.is_null() || mode.is_null() {
         return false;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let mode = unsafe { sys::bytes(mode) };
-    // What follows a comma is not about the file (fopen(3): ccs).
+    // The text after a comma does not concern the file (fopen(3): ccs).
     let letters = mode.split(|&byte| byte == b',').next().unwrap_or(mode);
     let has = |letter: u8| letters.contains(&letter);
     let access = if has(b'+') { 0o2 } else { 0o1 };
@@ -60,14 +61,14 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
         Some(b'a') => access | O_CREAT | 0o2000 | exclusive,
         _ => return false,
     };
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tell_open(AT_FDCWD, path, flags) }
 }
 
-/// A call that may have made a name has returned.
+/// Reports the return of a call that may have created a name.
 fn named(_: c_int) {
     if is_name_awaited() || child_effects::is_name_awaited() {
-        // SAFETY: no strings.
+        // SAFETY: no strings are passed.
         let is_held = unsafe { tell(effect::MADE, AT_FDCWD, core::ptr::null(), 0) };
         if is_held {
             stop::unblock();
@@ -75,18 +76,18 @@ fn named(_: c_int) {
     }
 }
 
-/// The program has been given a descriptor, perhaps of a new file.
+/// Records a new descriptor, perhaps of a new file.
 fn made(fd: c_int) {
     overwrites::made(fd);
     named(fd);
 }
 
-/// The program has been given a stream, perhaps of a new file.
+/// Records a new stream, perhaps of a new file.
 ///
 /// # Safety
-/// It must be a stream of libc, or null.
+/// `stream` must be a stream of libc, or null.
 unsafe fn made_stream(stream: *mut c_void) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { overwrites::made_stream(stream) };
     named(0);
 }
@@ -95,34 +96,64 @@ type Name = *const c_char;
 type Stream = *mut c_void;
 
 told! {
-    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
-    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
-    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => made;
-    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => made;
+    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int {
+        tell_open(AT_FDCWD, path, flags)
+    } => made;
+    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int {
+        tell_open(AT_FDCWD, path, flags)
+    } => made;
+    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int {
+        tell_open(directory, path, flags)
+    } => made;
+    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int {
+        tell_open(directory, path, flags)
+    } => made;
     fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
     fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
-    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => made;
-    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => made;
-    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => made;
-    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => made;
+    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int {
+        tell_open(directory, path, flags)
+    } => made;
+    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int {
+        tell_open(directory, path, flags)
+    } => made;
+    fn creat(path: Name, mode: c_uint) -> c_int {
+        tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
+    } => made;
+    fn creat64(path: Name, mode: c_uint) -> c_int {
+        tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1)
+    } => made;
     fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
     fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
-    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => made_stream;
-    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => made_stream;
+    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream {
+        tell_stream(path, mode)
+    } => made_stream;
+    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream {
+        tell_stream(path, mode)
+    } => made_stream;
 
-    fn rename(old: Name, new: Name) -> c_int { tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0) }
+    fn rename(old: Name, new: Name) -> c_int {
+        tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0)
+    }
     fn renameat(old_directory: c_int, old: Name, new_directory: c_int, new: Name) -> c_int {
         tell_two(effect::RENAME, old_directory, old, new_directory, new, 0)
     }
-    fn renameat2(old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_uint) -> c_int {
+    fn renameat2(
+        old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_uint
+    ) -> c_int {
         tell_two(effect::RENAME, old_directory, old, new_directory, new, i64::from(flags))
     }
     fn unlink(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES) }
     fn unlinkat(directory: c_int, path: Name, flags: c_int) -> c_int {
-        tell(effect::REMOVE, directory, path, if flags & 0x200 == 0 { effect::FILES } else { effect::DIRECTORIES })
+        tell(effect::REMOVE, directory, path, if flags & 0x200 == 0 {
+            effect::FILES
+        } else {
+            effect::DIRECTORIES
+        })
     }
     fn rmdir(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::DIRECTORIES) }
-    fn remove(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES | effect::DIRECTORIES) }
+    fn remove(path: Name) -> c_int {
+        tell(effect::REMOVE, AT_FDCWD, path, effect::FILES | effect::DIRECTORIES)
+    }
 
     fn mkdir(path: Name, mode: c_uint) -> c_int {
         tell(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES)
@@ -133,7 +164,9 @@ told! {
     fn link(old: Name, new: Name) -> c_int {
         tell(effect::CREATE, AT_FDCWD, new, effect::FILES)
     } => named;
-    fn linkat(old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_int) -> c_int {
+    fn linkat(
+        old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_int
+    ) -> c_int {
         tell(effect::CREATE, new_directory, new, effect::FILES)
     } => named;
     fn symlink(target: Name, new: Name) -> c_int {
@@ -144,7 +177,13 @@ told! {
     } => named;
 
     fn truncate(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
-    fn truncate64(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
-    fn ftruncate(fd: c_int, length: i64) -> c_int { tell(effect::FTRUNCATE, fd, core::ptr::null(), length) }
-    fn ftruncate64(fd: c_int, length: i64) -> c_int { tell(effect::FTRUNCATE, fd, core::ptr::null(), length) }
+    fn truncate64(path: Name, length: i64) -> c_int {
+        tell(effect::TRUNCATE, AT_FDCWD, path, length)
+    }
+    fn ftruncate(fd: c_int, length: i64) -> c_int {
+        tell(effect::FTRUNCATE, fd, core::ptr::null(), length)
+    }
+    fn ftruncate64(fd: c_int, length: i64) -> c_int {
+        tell(effect::FTRUNCATE, fd, core::ptr::null(), length)
+    }
 }

@@ -1,14 +1,14 @@
-//! Fortran: a library of ours is preloaded in front of Open MPI's bindings, some of which look into
-//! objects behind handles.
+//! Library with Fortran's procedures, preloaded in front of Open MPI's bindings.
 //!
-//! Any program may open a library that needs those bindings later, so each of them gets it.
+//! Some of Open MPI's bindings access objects behind handles. Any program may later open a library
+//! that needs the bindings, so every program of Open MPI gets it.
 
 use crate::link::{self, Path};
 
-/// The end of its path.
+/// End of the library's path.
 pub const LIBRARY: &[u8] = b"/libunderstudy_fortran.so";
 
-/// Our library, in a program of Open MPI's.
+/// Returns the path of the library, for programs of Open MPI.
 pub fn find() -> Option<Path> {
     if cfg!(feature = "mpich") {
         return None;

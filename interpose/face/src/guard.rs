@@ -1,8 +1,10 @@
-//! Becoming the guardian: what a launcher has started is not the rank, but its parent.
+//! Start of the guardian.
 //!
-//! A launcher ends a job when it sees one of its processes die. So the first execution of the
-//! program becomes `ckptd guardian`, which executes the program again as its child, and does not
-//! die with it. The program's process then has [`environ::MANAGER`] in its environment.
+//! The launcher sees only the guardian, which is the parent of the rank.
+//!
+//! A launcher ends a job when one of its processes terminates. The first execution of the program
+//! therefore becomes `ckptd guardian`, which executes the program again as its child and outlives
+//! it. The program's process then has [`environ::MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -13,13 +15,14 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// The program has another MPI library than this one stands in for: under a guardian it is executed
-/// with the face that fits.
+/// Executes a program whose MPI library another preload library replaces, with that library.
+///
+/// This requires a guardian.
 ///
 /// # Safety
-/// As [`launched::protection`].
+/// As for [`launched::protection`].
 pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let protection = unsafe { launched::protection(list) };
     // SAFETY: as above.
     if unsafe { environ::is_on(list, b"UNDERSTUDY_DISABLE=") } {
@@ -34,7 +37,7 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     let mut others = link::objects().filter(|object| object.base() != base);
     let mut face = Path::new();
     let name = others.find_map(link::face_for);
-    // This one would not do the second time either.
+    // If this is that library, another execution would not help.
     if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
         face.push(Path::directory(own_path())).push(name);
         if !face.is_file() {
@@ -48,7 +51,7 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
     }
 }
 
-/// Executes the guardian in place of the program, which it is told to start.
+/// Executes the guardian in place of the program, which becomes its child.
 pub fn become_guardian(program: &Program) -> ! {
     let mut ckptd = Path::new();
     ckptd.push(Path::directory(own_path())).push(b"/ckptd");

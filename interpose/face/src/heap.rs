@@ -1,4 +1,4 @@
-//! The program's heap: laid out alike in all ranks.
+//! The program's heap, which has the same layout in all ranks.
 #![allow(unsafe_code)]
 
 use crate::link;
@@ -19,7 +19,7 @@ const M_MMAP_THRESHOLD: c_int = -3;
 const M_MMAP_MAX: c_int = -4;
 const M_ARENA_MAX: c_int = -8;
 
-/// The whole heap on the program break, in one arena, and with the same key in freed blocks.
+/// Configures the heap: program break only, one arena, `key` in freed blocks.
 pub fn equalise(key: u64) {
     // SAFETY: mallopt(3).
     unsafe {
@@ -31,20 +31,22 @@ pub fn equalise(key: u64) {
     }
 }
 
-/// glibc's malloc (2.34 and later) marks every block in a thread's cache with a random number, by
-/// which it finds double frees. It is looked for in the variable that it comes from, and replaced
-/// there. Where it is not found, or not just once, everything stays as it is: ranks then differ in
-/// these marks only.
+/// Replaces the key with which glibc marks the blocks in a thread's cache.
+///
+/// glibc's malloc (2.34 and later) finds double frees by this random number. The variable that
+/// contains it is searched for and overwritten. If it is not found exactly once, nothing is
+/// changed: ranks then differ only in these marks.
 ///
 /// # Safety
-/// To be called before the program has freed anything.
+/// Must be called before the program frees a block.
 unsafe fn set_key(key: u64) {
     const UNTOUCHED: u64 = 0x5a5a_0f0f_5a5a_0f0f;
-    // SAFETY: a block of 24 bytes, whose second word malloc uses for the mark when it is free; it
-    // stays mapped. The words that are searched are those of a mapped library's writable segment.
+    // SAFETY: the block has 24 bytes; malloc stores the mark in its second word when it is freed,
+    // and the block stays mapped. The searched words are those of a mapped library's writable
+    // segment.
     unsafe {
-        // The compiler knows what these two functions are, and that nobody reads what has been
-        // freed.
+        // Without this, the compiler would use its knowledge of both functions and remove accesses
+        // to freed memory.
         let (malloc, free) = (black_box(malloc as Allocate), black_box(free as Release));
         let block = malloc(24).cast::<u64>();
         if block.is_null() {

@@ -1,4 +1,4 @@
-//! Changes of attributes of inodes, told to the runtime before they happen ([`crate::files`]).
+//! Reports changes of inodes' attributes to the runtime before they happen ([`crate::files`]).
 #![allow(unsafe_code)]
 
 use crate::told::{AT_FDCWD, tell, tell_two, told};
@@ -11,7 +11,7 @@ const AT_SYMLINK_NOFOLLOW: c_int = 0x100;
 type Name = *const c_char;
 type Data = *const c_void;
 
-/// An attribute of the file of a name.
+/// Reports a change of an attribute of the named file.
 ///
 /// # Safety
 /// The string must be valid or null.
@@ -21,16 +21,18 @@ unsafe fn by_name(directory: c_int, path: Name, flags: c_int) -> bool {
     } else {
         0
     };
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tell(ATTRIBUTE, directory, path, value) }
 }
 
-/// An extended attribute of the file of a name, or of a descriptor without one.
+/// Reports a change of an extended attribute.
+///
+/// The file is the named one, or that of a descriptor if `path` is null.
 ///
 /// # Safety
 /// The strings must be valid or null.
 unsafe fn extended(file: c_int, path: Name, name: Name, value: i64) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tell_two(ATTRIBUTE, file, path, AT_FDCWD, name, value) }
 }
 

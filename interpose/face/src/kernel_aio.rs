@@ -1,7 +1,7 @@
-//! Kernel AIO of the program, by syscall(2): as libaio makes its calls since version 0.3.112.
+//! Kernel AIO of the program through syscall(2), as in libaio since version 0.3.112.
 //!
-//! Requests are counted ([`understudy_abi::kernel_aio`]), and the runtime is informed of what they
-//! overwrite.
+//! Requests are counted ([`understudy_abi::kernel_aio`]), and the parts of files that they
+//! overwrite are reported to the runtime.
 #![allow(unsafe_code)]
 
 use crate::kernel_use::KERNEL_USE;
@@ -25,7 +25,7 @@ fn real_call() -> unsafe extern "C" fn(usize, usize, usize, usize) -> c_long {
 
 /// Calls `call` while the calling thread cannot be stopped.
 ///
-/// The call and what is noted of it are on one side of a cut.
+/// The call and its record are then on one side of a cut.
 fn uninterrupted(call: impl FnOnce() -> c_long) -> c_long {
     let is_held = threads::hold();
     let result = call();
@@ -41,7 +41,7 @@ fn uninterrupted(call: impl FnOnce() -> c_long) -> c_long {
 /// As syscall(2).
 pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_long {
     uninterrupted(|| {
-        // SAFETY: handed on to the caller; the kernel has written the identifier.
+        // SAFETY: guaranteed by the caller; the kernel has written the identifier.
         unsafe {
             let result = real_call()(IO_SETUP, requests as usize, context as usize, 0);
             if result == 0 {
@@ -62,9 +62,9 @@ pub unsafe extern "C" fn io_setup(requests: c_uint, context: *mut usize) -> c_lo
 /// As syscall(2).
 pub unsafe extern "C" fn io_destroy(context: usize) -> c_long {
     uninterrupted(|| {
-        // Another thread may be given the same address as soon as the context is destroyed.
+        // Another thread may get this address as soon as the context is destroyed.
         KERNEL_USE.contexts.remove(context);
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { real_call()(IO_DESTROY, context, 0, 0) }
     })
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn io_submit(
     let is_known = KERNEL_USE.contexts.find(context).is_some() && !requests.is_null();
     let noted = if is_known { count } else { 0 };
     let mut is_held = threads::hold();
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for index in 0..usize::try_from(noted).unwrap_or(0) {
             is_held |= before(requests.add(index).read());
@@ -96,14 +96,14 @@ pub unsafe extern "C" fn io_submit(
     }
 }
 
-/// Informs the runtime of what a request overwrites; true if the calling thread is held.
+/// Reports the part that a request overwrites; returns true if the calling thread is blocked.
 ///
 /// # Safety
-/// It must be a request that is about to be submitted, or null.
+/// `request` must be a request that is about to be submitted, or null.
 unsafe fn before(request: *const Request) -> bool {
     const WRITE: u16 = 1;
     const WRITE_PARTS: u16 = 8;
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let Some(request) = (unsafe { request.as_ref() }) else {
         return false;
     };
@@ -116,7 +116,7 @@ unsafe fn before(request: *const Request) -> bool {
         WRITE_PARTS => (request.buffer as *const Buffer, request.length as c_int),
         _ => return false,
     };
-    // SAFETY: parts of the request.
+    // SAFETY: the parts belong to the request.
     unsafe {
         before_parts(
             request.fd,

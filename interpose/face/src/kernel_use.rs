@@ -1,6 +1,6 @@
 //! Counts calls of the program that leave state in the kernel.
 //!
-//! The runtime looks for that state only after such a call.
+//! The runtime reads such state only if a call has been counted here.
 #![allow(unsafe_code)]
 
 use crate::told::told;
@@ -11,7 +11,7 @@ use understudy_abi::kernel_use::KernelUse;
 /// Counters for the runtime.
 pub static KERNEL_USE: KernelUse = KernelUse::new();
 
-/// Advices that the kernel keeps with a mapping (madvise(2)): about fork(2), merging, core dumps.
+/// Advice that the kernel stores with a mapping (madvise(2)): fork(2), merging, core dumps.
 const KEPT: [c_int; 8] = [10, 11, 12, 13, 16, 17, 18, 19];
 /// `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`.
 const HUGE_PAGES: [c_int; 2] = [14, 15];

@@ -1,13 +1,17 @@
-//! Programs that load the MPI library late: an interpreter that imports it, an application whose
-//! solvers are plug-ins.
+//! Programs that load the MPI library late.
 //!
-//! The second execution must come before the program's first instruction, long before anybody knows
-//! whether it is going to use MPI. So what the launcher itself has started is prepared as an MPI
-//! program would be, with two differences: it keeps the launcher's environment, since it may be a
-//! wrapper (a shell, env(1)) of the real program, and its standard output is taken over only at its
-//! first MPI call. Of what such a program starts in its turn, interpreters are prepared if none of
-//! its ancestors is one: a rank's children are not ranks. Others are left alone, or a script would
-//! prepare each of its commands; `UNDERSTUDY_LATE=1` prepares them nevertheless.
+//! Examples are an interpreter that imports it, and an application whose solvers are plug-ins.
+//!
+//! The second execution must precede the program's first instruction, long before it is known
+//! whether the program uses MPI. For this reason a program that the launcher itself has started is
+//! prepared like an MPI program, with two differences. It keeps the launcher's environment, because
+//! it may be a wrapper (a shell, env(1)) of the real program. Its standard output passes through
+//! the relay only from its first MPI call on.
+//!
+//! Among the processes that such a program starts, an interpreter is prepared if it has no
+//! interpreter among its ancestors, because a rank's children are not ranks. Other programs are not
+//! prepared, because otherwise a script would prepare each of its commands. `UNDERSTUDY_LATE=1`
+//! prepares them anyway.
 #![allow(unsafe_code)]
 
 use crate::entry;
@@ -27,12 +31,12 @@ use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
 
 /// Returns true if a program that does not need libmpi is prepared for loading it.
 ///
-/// `is_first` is the answer of [`is_started_by_launcher`].
+/// `is_first` is the result of [`is_started_by_launcher`].
 ///
 /// # Safety
 /// `list` must meet the conditions of [`is_started_by_launcher`].
 pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match environ::value(list, LATE_VARIABLE) {
             Some(_) => environ::is_on(list, LATE_VARIABLE),
@@ -49,17 +53,17 @@ pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
 /// Such a process is a rank, or the wrapper of one.
 ///
 /// # Safety
-/// `list` must be a valid environment, of a job that concerns this library and not of its program
-/// ([`launched::is_of_program`]).
+/// `list` must be a valid environment of a job that this library protects, and not that of its
+/// program ([`launched::is_of_program`]).
 pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller; getppid(2).
+    // SAFETY: guaranteed by the caller; getppid(2).
     unsafe { !is_launched(sys!(nr::GETPPID), mark(list)) }
 }
 
-/// Whose programs load the MPI library late, by the beginnings of their names.
+/// Prefixes of the names of interpreters, whose programs load the MPI library late.
 const INTERPRETERS: [&[u8]; 5] = [b"python", b"pypy", b"julia", b"octave", b"R\0"];
 
-/// Whether a process is one that is known to load libraries that its scripts name.
+/// Returns true if a process is an interpreter, which loads libraries that scripts name.
 fn is_interpreter(process: isize) -> bool {
     let (mut link, mut path) = (Line::new(), Path::new());
     let _ = write!(link, "/proc/{process}/exe\0");
@@ -71,12 +75,12 @@ fn is_interpreter(process: isize) -> bool {
         .any(|beginning| name.starts_with(beginning))
 }
 
-/// What processes of this job have in their environment. Guardians are launchers.
+/// Returns the variable that all processes of this job have; guardians count as launchers.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let (is_guarded, launcher) = unsafe {
         (
             environ::value(list, MANAGER).is_some(),
@@ -90,8 +94,9 @@ unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
     }
 }
 
-/// Whether this process is an interpreter, and no ancestor that the launcher has started is one:
-/// that would be the rank.
+/// Returns true if this process is an interpreter and none of its ancestors is one.
+///
+/// Ancestors above the launcher do not count. An interpreter among the others would be the rank.
 fn is_first_interpreter(mark: &[u8]) -> bool {
     // SAFETY: getpid(2).
     let mut process = unsafe { sys!(nr::GETPID) };
@@ -109,12 +114,12 @@ fn is_first_interpreter(mark: &[u8]) -> bool {
     }
 }
 
-/// Where the thunks jump from the first call on. The last entry serves all of them.
+/// Targets of the thunks from the first call on; the last one serves all thunks.
 static ENTER: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
 static mut STREAMS: Option<Streams> = None;
 
-/// The thunks come here once, and to `enter` from then on.
+/// Makes the first call of a thunk start the streams, and later calls use `enter`.
 pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: Streams) {
     for (place, address) in ENTER.iter().zip(enter) {
         place.store(address.cast_mut(), Ordering::Release);
@@ -124,7 +129,7 @@ pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: Streams) {
     entry::connect(&[first_call as *const c_void; ENTRIES]);
 }
 
-/// Takes the streams over and goes on to the runtime with all argument registers as they were.
+/// Starts the streams and jumps to the runtime with unchanged argument registers.
 #[unsafe(naked)]
 unsafe extern "C" fn first_call() {
     naked_asm!(
@@ -147,7 +152,7 @@ extern "C" fn begin() {
     entry::connect(&core::array::from_fn(|at| {
         ENTER[at].load(Ordering::Acquire).cast_const()
     }));
-    // SAFETY: nothing else is on the runtime's stack before the first call.
+    // SAFETY: the runtime's stack is empty before the first call.
     unsafe {
         on_stack(
             core::ptr::null_mut(),
@@ -159,7 +164,7 @@ extern "C" fn begin() {
 }
 
 unsafe extern "C" fn start_streams(_: *mut c_void) {
-    // SAFETY: written once, before this could be called.
+    // SAFETY: written once, before this function can be called.
     if let Some(streams) = unsafe { (&raw const STREAMS).read() } {
         streams.start();
     }

@@ -1,4 +1,4 @@
-//! The launcher that has started this process, and the protection that it allows.
+//! Launcher that has started this process, and the protection that it permits.
 #![allow(unsafe_code)]
 
 use crate::environ::{self, MANAGER};
@@ -8,59 +8,61 @@ use launchers::Launcher;
 #[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
 mod launchers;
 
-/// How a failed job can go on.
+/// Process through which a failed job can be recovered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     None,
-    /// This process has a process manager, and a guardian.
+    /// This process has a process manager and a guardian.
     Manager,
     /// This process can become a guardian.
     Guardian,
 }
 
-/// What this process's launcher allows.
+/// Returns the protection that this process's launcher permits.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn protection(list: *const *const c_char) -> Protection {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     if unsafe { environ::value(list, MANAGER) }.is_some() {
         return Protection::Manager;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     match unsafe { can_meet(list) } {
         true => Protection::Guardian,
         false => Protection::None,
     }
 }
 
-/// The launcher that has started this process.
+/// Returns the launcher that has started this process.
 ///
 /// # Safety
 /// As [`protection`].
 pub unsafe fn launcher(list: *const *const c_char) -> Option<&'static Launcher> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     Launcher::of(|name| unsafe { environ::variable(list, name) })
 }
 
-/// What every PMIx launcher tells.
+/// Variable that every PMIx launcher sets.
 pub const PMIX_RANK: &[u8] = b"PMIX_RANK=";
 
-/// Whether a launcher has started this process.
+/// Returns true if a launcher has started this process.
 ///
 /// # Safety
 /// As [`protection`].
 pub unsafe fn is_launched(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { launcher(list).is_some() || environ::value(list, PMIX_RANK).is_some() }
 }
 
-/// Whether the guardians of this job can find each other: on one node, or by their launcher.
+/// Returns true if the guardians of this job can connect to each other.
+///
+/// They can on one node, or through their launcher.
 ///
 /// # Safety
-/// As [`protection`].
+/// As for [`protection`].
 unsafe fn can_meet(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         launcher(list).is_some_and(|launcher| {
             launcher
@@ -72,12 +74,12 @@ unsafe fn can_meet(list: *const *const c_char) -> bool {
     }
 }
 
-/// Whether a launcher has started this job, and the layer is not switched off.
+/// Returns true if a launcher has started this job, and understudy is not disabled.
 ///
 /// # Safety
-/// As [`protection`].
+/// As for [`protection`].
 pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
@@ -87,26 +89,26 @@ pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
 /// As [`protection`].
 pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
     const REQUIRE: &[u8] = b"UNDERSTUDY_REQUIRE=";
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { environ::is_on(list, REQUIRE) || environ::value(list, REQUIRE) == Some(b"start") }
 }
 
 /// Returns true for the environment of a program of a protected job.
 ///
-/// Child processes inherit it. It has nothing of the launcher's, and this library twice in
+/// Child processes inherit it. It lacks the launcher's variables, and names this library twice in
 /// LD_PRELOAD ([`environ::fixed`]).
 ///
 /// # Safety
-/// As [`protection`].
+/// As for [`protection`].
 pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let preload = environ::value(list, environ::PRELOAD).unwrap_or_default();
         environ::mentions(preload) > 1 && !environ::strings(list).any(environ::is_hidden)
     }
 }
 
-/// Returns true if the job's launcher serves its processes by PMIx.
+/// Returns true if the job's launcher serves its processes with PMIx.
 ///
 /// # Safety
 /// As [`protection`].
@@ -116,6 +118,6 @@ pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
             .strip_prefix(environ::LAUNCHERS)
             .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
     };
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { environ::strings(list) }.any(is_of_server)
 }

@@ -1,14 +1,14 @@
-//! ld.so's own heap: one for each side, instead of the program's.
+//! Heaps of ld.so: one for each side, in place of the program's heap.
 //!
-//! After start-up ld.so allocates link maps, DTVs and TLS blocks with the program's malloc. What it
-//! allocates for the second namespace would be rolled back together with the program's heap, and
-//! would shift the program's own chunks. ld.so keeps the four functions that it uses as pointers in
-//! its data; they are found by value and replaced. A request belongs to the side whose stack it is
-//! made on.
+//! After start-up, ld.so allocates link maps, DTVs and TLS blocks with the program's malloc.
+//! Allocations for the second namespace would be rolled back with the program's heap, and would
+//! move the program's own chunks. ld.so has pointers to the four functions in its data; they are
+//! found by value and replaced. The stack on which a request is made decides the side to which it
+//! belongs.
 //!
-//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's
-//! malloc, as libc expects: it frees the TLS blocks of a thread that has ended by its own free()
-//! when it uses the thread's stack again.
+//! DTVs and TLS blocks of the program's other threads stay in the program's heap, because libc
+//! expects this: when it reuses the stack of a terminated thread, it releases the thread's TLS
+//! blocks with its own free().
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
@@ -20,39 +20,45 @@ use understudy_abi::{
     LIBRARY_PLACES, LoaderHeap, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
 };
 
-/// Every class has a region of its own: where a link map comes to lie (which is what dlopen
-/// returns) then depends on nothing but the link maps before it, so that an understudy gets the
-/// same.
+/// Size of the region of each class.
+///
+/// With one region for each class, the address of a link map (which dlopen returns) depends only on
+/// earlier link maps. A replacement therefore gets equal addresses.
 const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
-/// In the second word of a block's header: it is a link map.
+/// Mark in the second word of a block's header: the block is a link map.
 const LINK_MAP: usize = 1;
-/// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of
-/// glibc), and for nothing else.
+/// Minimum size of a link map.
+///
+/// ld.so requests link maps, and no other data of this size, with `calloc(size, 1)`
+/// (`_dl_new_object` of glibc).
 const LEAST_LINK_MAP: usize = 512;
 
-/// Size of an entry of a thread's vector, which tells its allocation from others.
+/// Size of an entry of a thread's vector, by which its allocation is recognised.
 ///
-/// ld.so asks for it by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
-/// thread by itself; and for nothing else.
+/// ld.so requests only this vector with `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also
+/// for a thread that libc creates for itself.
 const VECTOR_ENTRY: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
-/// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and
-/// frees less. What is opened again after it was closed comes to lie where it was, in whatever
-/// order it was closed.
+/// Bump pointer and list of free blocks for each class.
+///
+/// The lists are sorted by address; ld.so allocates and frees few blocks. A library that is closed
+/// and opened again gets its former address, in whatever order libraries were closed.
 #[repr(C)]
 struct Heap {
     start: usize,
     used: [usize; CLASSES],
     free: [usize; CLASSES],
-    /// How often anything was allocated or released.
+    /// Number of allocations and releases.
     changes: usize,
 }
 
-/// Reserved blocks for the next link maps of the user side, in order; 0 ends the list.
+/// Reserved blocks for the next link maps of the program side.
+///
+/// They are in order; 0 ends the list.
 static mut LINK_MAPS: [usize; LIBRARY_PLACES] = [0; LIBRARY_PLACES];
-/// A reserved block for the next request of the user side that is not for a link map; 0: none.
+/// Reserved block for the program side's next request for other data, or zero.
 static NEXT_BLOCK: AtomicUsize = AtomicUsize::new(0);
 
 static LOCK: AtomicBool = AtomicBool::new(false);
@@ -71,8 +77,9 @@ static mut HEAPS: [Heap; 2] = [
     },
 ];
 
-/// The functions that ld.so used before, for blocks that were allocated before: malloc, calloc,
-/// free, realloc.
+/// Functions that ld.so used before, for blocks of these functions.
+///
+/// They are malloc, calloc, free and realloc.
 static BEFORE: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 
@@ -98,7 +105,7 @@ impl Heap {
         }
         self.changes += 1;
         let mut block = self.free[class];
-        // SAFETY: free blocks are linked through their first word; new ones lie in the heap's
+        // SAFETY: free blocks are linked through their first word; new blocks are in the heap's
         // mapping.
         unsafe {
             if block != 0 {
@@ -115,14 +122,14 @@ impl Heap {
         block as *mut c_void
     }
 
-    /// Allocates this very block, if it is free.
+    /// Allocates this block, if it is free.
     fn reserve(&mut self, block: usize) -> bool {
         let class = (block - self.start) / REGION;
         let first = self.start + class * REGION + HEADER;
         if class >= CLASSES || block < first || !(block - first).is_multiple_of(1 << class) {
             return false;
         }
-        // SAFETY: blocks between what is in use and this one are new, free blocks are linked
+        // SAFETY: blocks between the used part and this block are new; free blocks are linked
         // through their first word.
         unsafe {
             while first + self.used[class] <= block {
@@ -146,7 +153,7 @@ impl Heap {
 
     fn release(&mut self, block: usize) {
         self.changes += 1;
-        // SAFETY: the block came from `allocate`, so its class stands before it.
+        // SAFETY: the block came from `allocate`, so its class precedes it.
         unsafe {
             let class = ((block - HEADER) as *const usize).read();
             let mut link = &raw mut self.free[class];
@@ -159,7 +166,7 @@ impl Heap {
     }
 }
 
-/// Which heap a block lies in.
+/// Returns the index of the heap that contains a block.
 fn owner(block: *mut c_void) -> Option<usize> {
     let at = block as usize;
     [USER_LD_HEAP, RUNTIME_LD_HEAP]
@@ -196,19 +203,20 @@ fn programs_malloc(size: usize) -> *mut c_void {
     }
 }
 
-/// How many bytes a block of ours has.
+/// Returns the size of a block of these heaps in bytes, without its header.
 fn room(block: usize) -> usize {
-    // SAFETY: the class of a block of ours stands before it.
+    // SAFETY: the class of a block of these heaps precedes it.
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
-/// Allocates a link map for the user side, where the list says or anywhere.
+/// Allocates a link map for the program side, at the next listed address if any.
 ///
-/// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its
-/// record at the same address. What else ld.so allocates for it there may lie elsewhere.
+/// This includes link maps of a library that another thread opens (libc does so for
+/// `pthread_exit`): a replacement gets the link map at the same address. Other allocations of ld.so
+/// in such a thread may have other addresses.
 fn link_map(size: usize) -> *mut c_void {
-    // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only
-    // thread that does; the header of a block of ours stands before it.
+    // SAFETY: the runtime sets the list before it opens libraries, and only in the thread that
+    // opens them; a block's header precedes it.
     unsafe {
         let list = &raw mut LINK_MAPS;
         let wanted = (*list)[0];
@@ -254,23 +262,24 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         ld_malloc(total)
     };
     if !block.is_null() {
-        // SAFETY: a block of at least that size.
+        // SAFETY: the block has at least this size.
         unsafe { core::ptr::write_bytes(block.cast::<u8>(), 0, total) };
     }
     block
 }
 
-/// What the runtime side has allocated and the program's side gives up is kept, not released: after
-/// a rollback ld.so's data lead to it again, or have it on the list of scopes to be freed, while
-/// the runtime side's heap has not gone back.
+/// Releases a block.
+///
+/// A block of the runtime side that the program side releases is kept. After a rollback, ld.so's
+/// data refer to the block again, or list it as a scope to be freed, while the heap of the runtime
+/// side has not been rolled back.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
         Some(1) if side() == 0 => {}
         Some(index) => with_heap(index, |heap| heap.release(block as usize)),
         None if block.is_null() => {}
         None => {
-            // SAFETY: the pointer is ld.so's former free(), and the block was allocated by its
-            // companion.
+            // SAFETY: the pointer is ld.so's former free(); its companion has allocated the block.
             unsafe {
                 let free: unsafe extern "C" fn(*mut c_void) =
                     core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
@@ -292,7 +301,7 @@ unsafe extern "C" fn ld_realloc(block: *mut c_void, size: usize) -> *mut c_void 
             realloc(block, size)
         };
     };
-    // SAFETY: the class of a block of ours stands before it; the old block is valid for its size.
+    // SAFETY: the class of a block precedes it; the old block is valid for its size.
     unsafe {
         let room = room(block as usize);
         if size <= room {
@@ -311,7 +320,7 @@ unsafe extern "C" fn reserve(block: usize) -> bool {
     owner(block as *mut c_void) == Some(0) && with_heap(0, |heap| heap.reserve(block))
 }
 
-/// What the runtime saves, puts back and prescribes of the user side's heap.
+/// Returns the data of the program side's heap that the runtime saves, restores and sets.
 pub fn told() -> LoaderHeap {
     let heaps = &raw const HEAPS;
     // SAFETY: only addresses are taken, of statics.
@@ -328,15 +337,15 @@ pub fn told() -> LoaderHeap {
     }
 }
 
-/// Reasons for which ld.so cannot be given the two heaps.
+/// Reason for which ld.so cannot use the two heaps.
 pub enum HeapError {
     /// The pointer to this function was not found exactly once in ld.so's data.
     Function(&'static str),
-    /// The heaps, or access to ld.so's data, were refused with this errno.
+    /// Mapping the heaps, or access to ld.so's data, failed with this errno.
     Memory(c_int),
 }
 
-/// Gives ld.so the two heaps.
+/// Makes ld.so use the two heaps.
 pub fn install(loader: &Extent) -> Result<(), HeapError> {
     for heap in [USER_LD_HEAP, RUNTIME_LD_HEAP] {
         sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(HeapError::Memory)?;
@@ -355,7 +364,7 @@ pub fn install(loader: &Extent) -> Result<(), HeapError> {
     let words = loader.data.next_multiple_of(8)..loader.data + loader.data_length - 7;
     let mut places = [0usize; 4];
     for (index, name) in NAMES.iter().enumerate() {
-        // SAFETY: dlsym(3) with RTLD_DEFAULT; the words read lie in ld.so's data segment.
+        // SAFETY: dlsym(3) with RTLD_DEFAULT; the words that are read are in ld.so's data segment.
         unsafe {
             let theirs = dlsym(core::ptr::null_mut(), name.as_ptr()) as usize;
             let mut found = words
@@ -369,8 +378,8 @@ pub fn install(loader: &Extent) -> Result<(), HeapError> {
             places[index] = place;
         }
     }
-    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable: its bounds
-    // are ld.so's secret.
+    // SAFETY: ld.so's data. The part that was read-only after relocation stays writable, because
+    // its bounds are unknown.
     unsafe {
         sys::protect(first_page, length, 3).map_err(HeapError::Memory)?;
         for (place, function) in places.iter().zip(ours) {

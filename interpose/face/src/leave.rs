@@ -1,4 +1,4 @@
-//! The program's end by _exit(2), which the runtime must hear of, too.
+//! Exit of the program by _exit(2), which is reported to the runtime, too.
 #![allow(unsafe_code)]
 
 use crate::sys::{self, nr, sys};
@@ -6,23 +6,23 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The process that it is for: children inherit what is registered.
+/// Process for which the function is registered; child processes inherit it.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 
-/// From now on `hook` is called with the status.
+/// Makes _exit(2) call `hook` with the status from now on.
 pub fn listen(hook: unsafe extern "C" fn(c_int)) {
     // SAFETY: getpid(2).
     PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
     HOOK.store(hook as *mut c_void, Ordering::Release);
 }
 
-/// Whether the end of this process is to be told.
+/// Returns true if the exit of this process must be reported.
 pub fn is_for_this_process() -> bool {
     // SAFETY: getpid(2).
     unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
 }
 
-/// Tells the runtime, which may be at work for another thread.
+/// Reports the exit to the runtime, which may be active in another thread.
 pub fn at_once(status: c_int) {
     let hook = HOOK.load(Ordering::Acquire);
     if !hook.is_null() && is_for_this_process() {
@@ -34,7 +34,7 @@ pub fn at_once(status: c_int) {
     }
 }
 
-/// libc's functions of these names: the end at once, also from inside of a signal handler.
+/// Defines libc's functions that exit at once, also from a signal handler.
 macro_rules! ends {
     ($($name:ident)*) => {$(
         /// libc's function of this name.

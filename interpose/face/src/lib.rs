@@ -1,27 +1,29 @@
-//! The *face*: the library that LD_PRELOAD names, which stands in for libmpi in the program.
+//! Preload library: the library in LD_PRELOAD, which stands in for libmpi in the program.
 //!
-//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its
-//! constructor is the first of the process. In a process that no MPI launcher started, or whose
-//! program does not use MPI, it does nothing.
+//! The code uses no std, no heap and no threads of its own, and holds no lock across calls. Its
+//! constructor is the first one of the process. It does nothing in a process that no MPI launcher
+//! has started, or whose program does not use MPI.
 //!
-//! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
-//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side
-//!   apart;
-//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the
-//!   call table;
-//! - [`limits`] refuses programs where nothing can be protected;
-//! - [`late`] is about programs that load MPI in mid-run;
-//! - [`reopen`] is for programs that open libmpi themselves;
-//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one
-//!   there;
+//! - [`boot`] decides whether and how to protect the process; [`aside`] bypasses protection and
+//!   runs the program without this library;
+//! - [`environ`] gives the stacks of all ranks equal addresses; [`zone`] and [`ldheap`] separate
+//!   the memory of the runtime side;
+//! - [`link`] reads ld.so's lists; [`entry`] has the targets of the thunks; `thunks` is generated
+//!   from the call table;
+//! - [`limits`] refuses programs in an environment in which protection is impossible;
+//! - [`late`] prepares programs that load MPI while they run;
+//! - [`reopen`] handles programs that open libmpi themselves;
+//! - [`profiler`] keeps libraries that wrap MPI's procedures in front of this one; [`fortran`] adds
+//!   one for Fortran's procedures;
 //! - [`sharing`] counts mappings that other processes may share;
-//! - [`exec`] lets what the rank's process executes be the rank;
-//! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
-//! - [`stop`] is where threads of the program are stopped;
-//! - [`turns`] lets any thread call MPI, one at a time;
-//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to
-//!   files, [`overwrites`] what it overwrites in them;
-//! - [`relay`] starts the process that carries standard output exactly once.
+//! - [`exec`] keeps a program that the rank's process executes in the role of the rank;
+//! - [`fatal`] handles signals that terminate the program; [`at_exit`] and [`leave`] handle its
+//!   exit;
+//! - [`stop`] contains the code that stops threads of the program;
+//! - [`turns`] contains the MPI lock, with which any thread can call MPI;
+//! - [`told`] reports effects to the runtime: [`files`] those of the program on files,
+//!   [`overwrites`] those that overwrite parts of them;
+//! - [`relay`] starts the process that writes standard output exactly once.
 #![no_std]
 
 mod aside;
@@ -99,11 +101,12 @@ use understudy_catalogue::message;
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) =
     construct;
 
-/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination
-/// Functions").
+/// Constructor, which ld.so calls with main()'s arguments.
+///
+/// Source: System V ABI, "Initialization and Termination Functions".
 #[allow(unsafe_code)]
 unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
-    // SAFETY: the arguments are the process's own, before anything else has used them.
+    // SAFETY: the arguments are the process's own, and no code has used them before.
     unsafe { boot::start(argc, argv, envp) }
 }
 

@@ -1,4 +1,4 @@
-//! libc's own functions, behind those that stand here under the same names.
+//! libc's definitions of functions that this library redefines.
 #![allow(unsafe_code)]
 
 use crate::msg::{Text, say};
@@ -11,8 +11,10 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3):
-/// RTLD_NEXT goes by the caller.
+/// Returns the next definition of `name`, which is looked up once.
+///
+/// It is neither inlined nor a tail call of dlsym(3), because RTLD_NEXT depends on the caller's
+/// address.
 #[inline(never)]
 pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
@@ -30,7 +32,7 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// A name that ends with a NUL, as a C string.
+/// Returns a string that ends with a NUL as a C string.
 pub const fn c_name(name: &str) -> &CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,
@@ -38,13 +40,13 @@ pub const fn c_name(name: &str) -> &CStr {
     }
 }
 
-/// libc's dlopen(3).
+/// Returns libc's dlopen(3).
 pub extern "C" fn real_open() -> *mut c_void {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     next(&REAL, c"dlopen")
 }
 
-/// libc's dlclose(3).
+/// Returns libc's dlclose(3).
 pub fn real_close() -> unsafe extern "C" fn(*mut c_void) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's function has this type.

@@ -1,11 +1,11 @@
-//! LD_LIBRARY_PATH, in a form that leaves ld.so's own memory alike in all ranks.
+//! LD_LIBRARY_PATH in a form that gives ld.so's own memory the same layout in all ranks.
 //!
-//! Before the program's malloc is there, ld.so takes memory from where it has ended last
+//! Before the program's malloc is available, ld.so allocates memory sequentially
 //! (`__minimal_malloc` of glibc): first for the directories of this variable, then for its records
-//! of libraries, to which tables in the program's data point. Launchers give ranks on other nodes
-//! other directories; their number and lengths would move all records. So there are always a
-//! multiple of [`STEP`] directories, and what comes before and after those of the user is so long
-//! that ld.so takes pages of their own for it, wherever it was before. None of the added
+//! of libraries, to which tables in the program's data point. Launchers pass ranks on other nodes
+//! other directories. Their number and lengths would move all records. For this reason the number
+//! of directories is always a multiple of [`STEP`]. The first and the last directory are so long
+//! that ld.so allocates whole pages for them, wherever its allocation was before. None of the added
 //! directories can exist.
 #![allow(unsafe_code)]
 
@@ -13,16 +13,18 @@ use crate::block::Builder;
 use core::ffi::c_char;
 
 const VARIABLE: &[u8] = b"LD_LIBRARY_PATH=";
-/// Before the variable as the user gave it.
+/// Prefix of the entry with the variable's original value.
 const WAS: &[u8] = b"UNDERSTUDY_WAS=";
-/// Directories are filled up to a multiple of this.
+/// The number of directories is padded to a multiple of this.
 const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
-/// Longer than what is left of two pages, twice: ld.so copies a directory, then makes a record of
+/// Length of the first and the last directory.
+///
+/// It exceeds the remainder of two pages twice: ld.so copies a directory, then creates a record of
 /// it.
 const LENGTH: usize = 2 * 4096 + 8;
 
-/// A name that is too long for a file (NAME_MAX), and a colon.
+/// Returns a name that is too long for a file (NAME_MAX), and a colon.
 const fn long(last: u8) -> [u8; LENGTH + 1] {
     let mut name = [b'.'; LENGTH + 1];
     name[0] = b'/';
@@ -34,7 +36,7 @@ const fn long(last: u8) -> [u8; LENGTH + 1] {
 static FIRST: [u8; LENGTH + 1] = long(b'1');
 static LAST: [u8; LENGTH + 1] = long(b'2');
 
-/// Adds the variable with these directories, and what it was.
+/// Adds the padded variable, and its original value.
 pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
     let given = path.filter(|path| !path.is_empty());
     let is_separator = |&&byte: &&u8| byte == b':' || byte == b';';
@@ -59,22 +61,22 @@ pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
     }
 }
 
-/// The directories of an entry of the environment, if it is this variable.
+/// Returns the directories of an entry of the environment, if it is this variable.
 pub fn of(entry: &[u8]) -> Option<&[u8]> {
     entry.strip_prefix(VARIABLE)
 }
 
-/// Whether [`add`] has made this entry, for ld.so.
+/// Returns true if [`add`] has created this entry for ld.so.
 pub fn is_padded(entry: &[u8]) -> bool {
     of(entry).is_some_and(|path| path.starts_with(&FIRST))
 }
 
-/// The entry that the user gave, in one that keeps it.
+/// Returns the user's entry, if this is the entry that keeps it.
 ///
 /// # Safety
-/// It must be a string.
+/// `entry` must be a string.
 pub unsafe fn given(entry: *const c_char) -> Option<*const c_char> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { crate::sys::bytes(entry) };
     text.strip_prefix(WAS).map(|rest| rest.as_ptr().cast())
 }

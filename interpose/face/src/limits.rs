@@ -1,4 +1,4 @@
-//! Limits and surroundings of the process in which nothing can be protected.
+//! Limits and surroundings of the process with which protection is impossible.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -14,7 +14,9 @@ fn soft_limit(least: Least) -> u64 {
     sys::soft_limit(least.resource as usize)
 }
 
-/// Refuses the program where it cannot be protected, with the cause and the remedy.
+/// Refuses the program if a resource limit is too low.
+///
+/// The message contains the cause and the remedy.
 pub fn check(program: &Program) {
     let files = soft_limit(FILES);
     let least = FILES.limit;
@@ -36,7 +38,7 @@ pub fn check(program: &Program) {
 
 /// Refuses a program that valgrind executes.
 ///
-/// Its state is that of a simulated processor, which cannot be saved.
+/// The state of its simulated processor cannot be saved.
 pub fn check_valgrind(program: &Program) {
     const PRELOADED: &[u8] = b"/vgpreload_";
     // SAFETY: the program's environment.
@@ -48,12 +50,12 @@ pub fn check_valgrind(program: &Program) {
     }
 }
 
-/// Refuses a process that cannot reach the directory of its job.
+/// Refuses a process that cannot access the directory of its job.
 ///
-/// Its guardian has that directory.
+/// The guardian has access to it.
 pub fn check_directory(program: &Program) {
     const READ_AND_EXECUTE: usize = 4 | 1;
-    // SAFETY: the program's environment; access(2) of a path of our own.
+    // SAFETY: the program's environment; access(2) of a path of this function.
     unsafe {
         let Some(line) = environ::value(program.environment, MANAGER) else {
             return;

@@ -1,5 +1,4 @@
-//! What ld.so knows about the process: loaded objects, their needs, and where a library would be
-//! found.
+//! Information from ld.so: loaded objects, their dependencies, and search paths of libraries.
 //!
 //! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
@@ -12,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_elf::{Dynamic, LinkMap, LoaderDebug, ProgramHeader, program_headers};
 
-/// The soname that this library shares with the libmpi that it stands in for.
+/// Soname that this library shares with the libmpi that it replaces.
 pub const SONAME: &CStr = if cfg!(feature = "standard") {
     c"libmpi_abi.so.1"
 } else if cfg!(feature = "debian") {
@@ -22,14 +21,14 @@ pub const SONAME: &CStr = if cfg!(feature = "standard") {
 } else {
     c"libmpi.so.40"
 };
-/// The same as bytes.
+/// The soname as bytes.
 pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
 /// Returns the message that the MPI library is missing.
 pub fn not_found() -> impl Display {
     message::mpi_library_not_found(Text(OUR_SONAME))
 }
 
-/// The faces, and the library that each stands in for.
+/// Preload libraries, with the soname that each replaces.
 const FACES: [(&[u8], &[u8]); 4] = [
     (b"/libunderstudy.so", b"libmpi.so.40"),
     (b"/libunderstudy_mpich.so", b"libmpi.so.12"),
@@ -37,7 +36,7 @@ const FACES: [(&[u8], &[u8]); 4] = [
     (b"/libunderstudy_standard.so", b"libmpi_abi.so.1"),
 ];
 
-/// What the names of MPI libraries begin with; no face stands in for Cray's.
+/// Prefixes of the names of MPI libraries; no preload library replaces Cray's.
 const LIBRARIES: [&[u8]; 4] = [
     b"libmpi.so",
     b"libmpi_abi.so",
@@ -49,21 +48,22 @@ unsafe extern "C" {
     static _r_debug: LoaderDebug;
 }
 
-/// The program's entry in the list of loaded objects.
+/// Returns the program's entry in the list of loaded objects.
 pub fn first() -> *const LinkMap {
     // SAFETY: ld.so sets the structure up before any constructor runs.
     unsafe { LoaderDebug::first(&raw const _r_debug) }
 }
 
-/// All loaded objects, the program first.
+/// Returns all loaded objects, beginning with the program.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
     // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor
     // runs.
     unsafe { LinkMap::list(first()) }
 }
 
-/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that
-/// LD_PRELOAD cannot have (ld.so(8)).
+/// Returns the files of all loaded libraries, in ld.so's order.
+///
+/// The result is empty if a name contains a separator of LD_PRELOAD (ld.so(8)).
 pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     let names = || {
         objects()
@@ -74,13 +74,13 @@ pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     names().take_while(move |_| is_possible)
 }
 
-/// Changes an entry of an object's dynamic section, if the object has one of this kind.
+/// Sets the value of an entry of an object's dynamic section, if the entry exists.
 pub fn set(object: &LinkMap, tag: usize, value: usize) {
     let Some(entry) = object.entry(tag) else {
         return;
     };
     let at = &raw const entry.value as usize;
-    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be
+    // SAFETY: a word of the object's dynamic section, which is not read meanwhile; it may be
     // read-only.
     unsafe {
         if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
@@ -89,7 +89,7 @@ pub fn set(object: &LinkMap, tag: usize, value: usize) {
     }
 }
 
-/// True if an object needs Open MPI's Fortran bindings.
+/// Returns true if an object needs Open MPI's Fortran bindings.
 pub fn needs_fortran_bindings(object: &LinkMap) -> bool {
     let bindings: [&[u8]; 2] = [b"libmpi_mpifh.so", b"libmpi_usempi"];
     object
@@ -97,21 +97,21 @@ pub fn needs_fortran_bindings(object: &LinkMap) -> bool {
         .any(|name| bindings.iter().any(|binding| name.starts_with(binding)))
 }
 
-/// True if an object is, by soname, an MPI library.
+/// Returns true if an object is an MPI library, by its soname.
 pub fn is_mpi(object: &LinkMap) -> bool {
     object
         .strings(Dynamic::SONAME)
         .any(|name| LIBRARIES.iter().any(|start| name.starts_with(start)))
 }
 
-/// The file beside this library that can stand in for an MPI library, if there is one.
+/// Returns the file name of the preload library that replaces an MPI library.
 pub fn face_for(object: &LinkMap) -> Option<&'static [u8]> {
     let is_for =
         |(_, soname): &&(_, &[u8])| object.strings(Dynamic::SONAME).any(|name| name == *soname);
     FACES.iter().find(is_for).map(|&(file, _)| file)
 }
 
-/// A path under construction; NUL-terminated.
+/// A path under construction, which ends with a NUL.
 pub struct Path {
     bytes: [u8; 4096],
     length: usize,
@@ -125,7 +125,7 @@ impl Path {
         }
     }
 
-    /// Appends, unless it would be too long.
+    /// Appends text, unless the path would be too long.
     pub fn push(&mut self, text: &[u8]) -> &mut Path {
         if self.length + text.len() < self.bytes.len() {
             self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
@@ -141,12 +141,12 @@ impl Path {
         self
     }
 
-    /// The path without its NUL.
+    /// Returns the path without its NUL.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// The path with its NUL.
+    /// Returns the path with its NUL.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }
@@ -155,7 +155,7 @@ impl Path {
         self.bytes.as_ptr().cast()
     }
 
-    /// Reads the symbolic link `link` into it.
+    /// Sets the path to the target of the symbolic link `link`; returns true on success.
     pub fn read_link(&mut self, link: &CStr) -> bool {
         // SAFETY: the buffer is valid for the length given, less one for the NUL.
         let got = unsafe {
@@ -171,7 +171,7 @@ impl Path {
         got > 0
     }
 
-    /// Whether a file of that name can be opened for reading.
+    /// Returns true if a file of this name can be opened for reading.
     pub fn is_file(&self) -> bool {
         // SAFETY: opens and closes; O_RDONLY|O_CLOEXEC, AT_FDCWD.
         unsafe {
@@ -180,7 +180,7 @@ impl Path {
         }
     }
 
-    /// Everything before the last slash, `.` if there is none.
+    /// Returns the part before the last slash, or `.` if there is none.
     pub fn directory(path: &[u8]) -> &[u8] {
         match path.iter().rposition(|&byte| byte == b'/') {
             Some(0) => b"/",
@@ -190,9 +190,10 @@ impl Path {
     }
 }
 
-/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing
-/// object's RPATH, `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default
-/// directories (ld.so(8)).
+/// Finds the file that ld.so would have loaded for the program's dependency on `soname`.
+///
+/// The search order is that of ld.so(8): the RPATH of the object that needs it, `library_path`
+/// (LD_LIBRARY_PATH), the object's RUNPATH, the cache, the default directories.
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
     let needer = objects()
         .find(|object| object.needs(soname))
@@ -246,8 +247,10 @@ const CACHE_ENTRY: usize = 24;
 /// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`
 const CACHE_FLAGS: u32 = 0x0303;
 
-/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24,
-/// string offsets from the start of the file).
+/// Searches /etc/ld.so.cache for `soname`.
+///
+/// glibc's format 1.1 has a header of 48 bytes and entries of 24 bytes, with offsets of strings
+/// from the start of the file.
 fn search_cache(soname: &[u8], found: &mut Path) -> bool {
     let Some(cache) = map_file(c"/etc/ld.so.cache") else {
         return false;
@@ -277,11 +280,11 @@ fn search_cache(soname: &[u8], found: &mut Path) -> bool {
         })
 }
 
-/// Maps a whole file for reading; the mapping is never given back (it is small, and made once).
+/// Reads a whole file into new memory, which is never unmapped because it is small.
 fn map_file(path: &CStr) -> Option<&'static [u8]> {
     const LIMIT: usize = 16 << 20;
     let buffer = sys::map_anonymous(0, LIMIT, sys::MAP_NORESERVE).ok()?;
-    // SAFETY: a private buffer of LIMIT bytes, filled by pread.
+    // SAFETY: a private buffer of `LIMIT` bytes, filled by pread(2).
     unsafe {
         let fd = sys!(nr::OPENAT, -100isize, path.as_ptr(), 0o2000000, 0);
         if fd < 0 {
@@ -293,7 +296,7 @@ fn map_file(path: &CStr) -> Option<&'static [u8]> {
     }
 }
 
-/// Returns where an object is mapped, from the program headers at `base`.
+/// Returns the addresses at which an object is mapped, from the program headers at `base`.
 ///
 /// # Safety
 /// `base` must be the address of a mapped ELF header.
@@ -306,7 +309,7 @@ pub unsafe fn extent(base: usize) -> Extent {
         data: 0,
         data_length: 0,
     };
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let headers = unsafe { program_headers(base) };
     for segment in headers.iter().filter(|it| it.kind == ProgramHeader::LOAD) {
         let (start, size) = (segment.address, segment.size);
@@ -323,7 +326,7 @@ pub unsafe fn extent(base: usize) -> Extent {
 pub struct Extent {
     /// First address.
     pub base: usize,
-    /// Bytes from there to the end of its last segment.
+    /// Size in bytes from the first address to the end of the last segment.
     pub length: usize,
     pub code: usize,
     pub code_length: usize,
@@ -339,7 +342,7 @@ struct DlInfo {
     address: *mut c_void,
 }
 
-/// The object that an address lies in (dladdr(3)).
+/// Returns the object that contains an address (dladdr(3)).
 fn object_at(address: usize) -> DlInfo {
     unsafe extern "C" {
         fn dladdr(address: *const c_void, info: *mut DlInfo) -> i32;
@@ -356,25 +359,23 @@ fn object_at(address: usize) -> DlInfo {
     info
 }
 
-/// Returns the file of the object at an address.
-///
-/// Empty if there is none.
+/// Returns the file of the object that contains an address, or an empty name.
 pub fn file_of(address: usize) -> &'static [u8] {
     // SAFETY: ld.so keeps the name as long as the object.
     unsafe { sys::bytes(object_at(address).name) }
 }
 
-/// Path of this library itself.
+/// Returns the path of this library.
 pub fn own_path() -> &'static [u8] {
     file_of(own_path as *const () as usize)
 }
 
-/// Where the object that an address lies in is mapped.
+/// Returns the base address of the object that contains an address.
 pub fn base_of(address: usize) -> usize {
     object_at(address).base as usize
 }
 
-/// Address this library is mapped at.
+/// Returns the base address of this library.
 pub fn own_base() -> usize {
     unsafe extern "C" {
         static __ehdr_start: u8;
@@ -385,7 +386,7 @@ pub fn own_base() -> usize {
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 static mut ASKED: Path = Path::new();
 
-/// The program asks for this file of libmpi. The first one counts.
+/// Stores the file of libmpi that the program opens; only the first one counts.
 pub fn ask_for(file: Path) {
     if !IS_ASKED.load(Ordering::Relaxed) {
         // SAFETY: written once, before it can be read.
@@ -394,7 +395,7 @@ pub fn ask_for(file: Path) {
     }
 }
 
-/// The file that the program has asked for, if it has.
+/// Returns the file of libmpi that the program has opened, if it has opened one.
 #[allow(static_mut_refs)]
 pub fn asked() -> Option<&'static Path> {
     // SAFETY: written once, before the mark was set.

@@ -1,7 +1,7 @@
-//! Loading the runtime side: a namespace with the runtime, and one with the MPI library.
+//! Loads the runtime side: one namespace with the runtime, and one with the MPI library.
 //!
-//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's
-//! first half, what is mapped for the second in its second half.
+//! Each namespace begins with the shim and its own libc. Mappings of the first namespace are in the
+//! first half of the reserved range, mappings of the second one in its second half.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -32,7 +32,7 @@ const RTLD_NOW: c_int = 2;
 const LM_ID_NEWLM: c_long = -1;
 const RTLD_DI_LMID: c_int = 1;
 
-/// What execution 2 knows of the process.
+/// Data of execution 2 about the process.
 pub struct Second<'a> {
     pub argc: c_int,
     pub argv: *const *const c_char,
@@ -42,23 +42,25 @@ pub struct Second<'a> {
     pub stack_end: usize,
 }
 
-/// Why execution 2 could not be completed.
+/// Reason for which execution 2 could not be completed.
 pub enum Failure {
     Text(&'static str),
     NoMpiLibrary,
     Patch(&'static str, &'static str, PatchError),
     Heap(HeapError),
-    /// dlerror(3) has the reason.
+    /// dlerror(3) returns the reason.
     Loader(&'static str),
-    /// The runtime has said why already; run without us.
+    /// The runtime has printed the reason; the program is run unprotected.
     Runtime,
-    /// The runtime has said why already; end with this status.
+    /// The runtime has printed the reason; the process exits with this status.
     Stop(c_int),
 }
 
-/// Loads them; on the zone's stack, so all that ld.so does from here on lies in the zone.
+/// Loads the runtime side, on a stack in the reserved range.
+///
+/// For this stack, ld.so's mappings are in the reserved range, too.
 pub fn load(second: &Second<'_>) -> Result<(), Failure> {
-    // SAFETY: mapped objects: ld.so, where the kernel says it is, and this library.
+    // SAFETY: ld.so, at the address that the kernel has passed, and this library are mapped.
     let (loader, face) = unsafe {
         (
             link::extent(second.auxv.loader),
@@ -116,13 +118,14 @@ fn patch(
     name: &'static str,
     call_name: &'static str,
 ) -> Result<(), Failure> {
-    // SAFETY: mapped code; the process has one thread, and it is not in that call.
+    // SAFETY: the code is mapped; the process has one thread, which is not in that call.
     unsafe { zone::patch(library, call, at.code, at.code_length) }
         .map_err(|error| Failure::Patch(name, call_name, error))
 }
 
-/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the
-/// shim's.
+/// Opens a new namespace with the shim and a libc that the shim prepares.
+///
+/// Returns the shim's handle and the namespace.
 fn open_namespace(
     directory: &[u8],
     half: Half,
@@ -165,7 +168,7 @@ fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure>
     Ok(function)
 }
 
-/// Fails unless what the namespace's libc maps lies in its half of the zone.
+/// Fails unless the namespace's libc maps memory in its half of the reserved range.
 ///
 /// # Safety
 /// `shim` must be a handle whose scope has a libc.
@@ -177,7 +180,7 @@ unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
     const MREMAP_MAYMOVE: c_int = 1;
     const PAGE: usize = 4096;
     let failed = |call| move |error| Failure::Patch("libc", call, error);
-    // SAFETY: libc's functions of these types; the mapping is nobody else's.
+    // SAFETY: libc's functions have these types; only this function uses the mapping.
     unsafe {
         let map: Map = core::mem::transmute(shim_function(shim, c"mmap")?);
         let remap: Remap = core::mem::transmute(shim_function(shim, c"mremap")?);
@@ -197,18 +200,19 @@ unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
     Ok(())
 }
 
-/// 0, or an errno.
+/// Start function of the shim, which returns 0 or an errno.
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
 /// Returns the start-up data of a shim.
 ///
-/// The runtime works on the program's descriptors 1 and 2; the MPI library has others instead.
+/// The runtime uses the program's descriptors 1 and 2; the MPI library has other descriptors in
+/// their place.
 fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
     let (first_descriptor, first_key) = match half {
         Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
         Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
     };
-    // The runtime prints nothing, and handles the program's descriptors.
+    // The runtime prints nothing itself and handles the program's descriptors.
     let [output, errors] = match half {
         Half::Runtime => [1, 2],
         Half::Mpi => [copies.library_output, copies.errors],
@@ -224,9 +228,8 @@ fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
 }
 
 fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Failure> {
-    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but
-    // its initialisation; it must not map anything before. The shim exports its function with this
-    // type.
+    // SAFETY: the patched code is that of the namespace's libc. Only its initialisation has run,
+    // and it must map nothing before the patch. The shim exports its function with this type.
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
@@ -243,8 +246,10 @@ fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Fa
     Ok(())
 }
 
-/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status.
-/// It has said why.
+/// Start function of the runtime.
+///
+/// It returns 0 if it has filled in the entry points, 1 if the program must run unprotected, or an
+/// exit status. In the latter two cases it has printed the reason.
 type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
 
 fn start_runtime(
@@ -315,7 +320,8 @@ fn start_runtime(
         cancelled: core::ptr::null(),
         source: core::ptr::null(),
     };
-    // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
+    // SAFETY: the runtime exports this function with this type, and copies the data of `info` that
+    // it needs.
     let status = unsafe {
         let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
         if function.is_null() {
@@ -339,7 +345,7 @@ fn start_runtime(
                 late::await_first_call(&points.enter, streams);
             } else {
                 entry::connect(&points.enter);
-                // A program that is not protected keeps its own streams, so this comes last.
+                // An unprotected program keeps its own streams, so this is the last step.
                 streams.start();
             }
             Ok(())

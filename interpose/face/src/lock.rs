@@ -1,9 +1,9 @@
-//! The lock of the turns: giving it back takes no atomic operation, unless somebody waits.
+//! MPI lock, which is released without an atomic operation unless a thread waits.
 //!
-//! Who has the lock writes that it is free, then reads whether others wait; who waits writes so,
-//! then reads whether the lock is free. One of the two has to see what the other one wrote.
-//! membarrier(2), called by who waits, makes that true: until it returns, every running thread of
-//! the process has passed a full barrier.
+//! The thread that has the lock stores that it is free, then reads the word of waiting threads. A
+//! waiting thread stores that it waits, then reads the lock. At least one of the two must see the
+//! other's store. membarrier(2), which the waiting thread calls, guarantees this: until it returns,
+//! every running thread of the process has executed a full barrier.
 #![allow(unsafe_code)]
 
 use crate::msg::say;
@@ -20,21 +20,23 @@ const TIMED_OUT: isize = -110;
 const MEMBARRIER_PRIVATE_EXPEDITED: usize = 1 << 3;
 const MEMBARRIER_REGISTER: usize = 1 << 4;
 
-/// How long a thread waits before it looks again: seconds, nanoseconds.
+/// Timeout of a wait, after which the lock is polled: seconds and nanoseconds.
 const SHORT: [i64; 2] = [0, 10_000_000];
 const LONG: [i64; 2] = [10, 0];
 
-/// Whether the user has been told that a thread waits for long.
+/// True if the user has been notified of a long wait.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is no other thread: nobody else looks at the lock then, and an atomic operation
-/// costs more than all the rest.
+/// Returns true if the process has one thread.
+///
+/// No other thread accesses the lock then, and an atomic operation would cost more than the rest of
+/// the code.
 #[inline(always)]
 fn is_alone(turn: &Turn) -> bool {
     threads::count() == 0 && turn.has_others.load(Ordering::Relaxed) == 0
 }
 
-/// Takes the lock if it is free. Whether it was.
+/// Acquires the lock if it is free; returns true on success.
 #[inline(always)]
 pub fn try_lock(turn: &Turn) -> bool {
     let lock = &turn.lock;
@@ -49,17 +51,21 @@ pub fn try_lock(turn: &Turn) -> bool {
         .is_ok()
 }
 
-/// Says that a thread waits. Whether it will be woken; else it has to look again by itself.
+/// Stores that a thread waits.
+///
+/// Returns true if a release will wake this thread; otherwise the thread must poll the lock.
 fn announce(turn: &Turn) -> bool {
     turn.waited_for.store(1, Ordering::SeqCst);
-    // SAFETY: membarrier(2), which is refused before the process has registered, or by a kernel
-    // that does not have it.
+    // SAFETY: membarrier(2), which fails before the process has registered, and on a kernel without
+    // it.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
     barrier(MEMBARRIER_PRIVATE_EXPEDITED)
         || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }
 
-/// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
+/// Waits for the lock: `rounds` times 10 ms, or without limit for 0.
+///
+/// Returns true if the lock was acquired.
 #[cold]
 pub fn acquire(turn: &Turn, rounds: u32) -> bool {
     const SPINS: u32 = 100;
@@ -82,7 +88,7 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
         round += 1;
         let waits_long = rounds == 0 && is_woken;
         let limit = if waits_long { &LONG } else { &SHORT };
-        // SAFETY: futex(2) on a word that lives.
+        // SAFETY: futex(2) on a word that lives as long as the process.
         let result = unsafe {
             sys!(
                 nr::FUTEX,
@@ -100,8 +106,9 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
     }
 }
 
-/// Gives the lock back. Who is woken says once more that a thread waits, so all are woken one after
-/// the other.
+/// Releases the lock.
+///
+/// A woken thread stores again that threads wait, so all of them are woken one after the other.
 #[inline(always)]
 pub fn release(turn: &Turn) {
     turn.lock.store(0, Ordering::Release);
@@ -114,7 +121,7 @@ pub fn release(turn: &Turn) {
 #[cold]
 fn wake(turn: &Turn) {
     turn.waited_for.store(0, Ordering::SeqCst);
-    // SAFETY: futex(2) on a word that lives.
+    // SAFETY: futex(2) on a word that lives as long as the process.
     unsafe {
         sys!(
             nr::FUTEX,

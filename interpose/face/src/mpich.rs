@@ -1,8 +1,8 @@
-//! Exports of MPICH's libmpi besides the procedures of the call table.
+//! Exports of MPICH's libmpi in addition to the procedures of the call table.
 //!
-//! Procedures for large counts are generated (`additions`): they call the thunks of those for
-//! counts that are an int, so that the runtime knows only these. `large` has their parts,
-//! `by_hand` those that no rule makes.
+//! Procedures for large counts are generated (`additions`). They call the thunks of the procedures
+//! with `int` counts, so the runtime needs only the latter. `large` has the functions that
+//! generated code uses, `by_hand` the procedures that are not generated.
 
 mod additions;
 mod by_hand;

@@ -3,7 +3,7 @@
 use crate::sys::{nr, sys};
 use core::fmt::{self, Display, Write};
 
-/// Text in a fixed buffer; what does not fit is cut off.
+/// Text in a fixed buffer; excess text is cut off.
 pub struct Line {
     text: [u8; 1024],
     length: usize,
@@ -17,7 +17,7 @@ impl Line {
         }
     }
 
-    /// The text so far.
+    /// Returns the text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }
@@ -33,7 +33,7 @@ impl Write for Line {
     }
 }
 
-/// Bytes printed as text, with `?` for what is not ASCII.
+/// Bytes printed as text; bytes that are not ASCII are printed as `?`.
 #[derive(Clone, Copy)]
 pub struct Text<'a>(pub &'a [u8]);
 
@@ -45,12 +45,12 @@ impl Display for Text<'_> {
     }
 }
 
-/// Writes `understudy: …` as one line to standard error, in one write(2).
+/// Writes `understudy: …` as one line to standard error with one write(2).
 #[allow(unsafe_code)]
 pub fn say(message: &dyn Display) {
     let mut line = Line::new();
     let _ = writeln!(line, "understudy: {message}");
     let bytes = line.as_bytes();
-    // SAFETY: the buffer is valid for its length; nothing can be done about a failure.
+    // SAFETY: the buffer is valid for its length; failures are ignored.
     unsafe { sys!(nr::WRITE, 2, bytes.as_ptr(), bytes.len()) };
 }

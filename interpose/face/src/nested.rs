@@ -1,7 +1,8 @@
-//! Launchers in the place of the program.
+//! Launchers that are executed in place of the program.
 //!
-//! Each rank would start a job of its own. `understudy run` checks the name of the program that it
-//! starts; a launcher behind a wrapper (env(1), a script) is found here, in the launcher's process.
+//! Each rank would start its own job. `understudy run` checks the name of the program that it
+//! starts. A launcher behind a wrapper (env(1), a script) is detected here, in the launcher's
+//! process.
 #![allow(unsafe_code)]
 
 use crate::aside::{self, Program};
@@ -19,10 +20,10 @@ const LAUNCHERS: [&[u8]; 10] = [
     b"jsrun", b"ibrun",
 ];
 
-/// Launchers of understudy's own, with the command that starts a job.
+/// Launchers of understudy, with the command that starts a job.
 const OWN_LAUNCHERS: [(&[u8], &[u8]); 2] = [(b"understudy", b"run"), (b"ckptd", b"launch")];
 
-/// Options with which a launcher only prints something.
+/// Options with which a launcher only prints information.
 const INFORMATION: [&[u8]; 7] = [
     b"--version",
     b"-V",
@@ -33,7 +34,7 @@ const INFORMATION: [&[u8]; 7] = [
     b"-info",
 ];
 
-/// Refuses a launcher that is executed as a rank, or by the wrapper of one.
+/// Refuses a launcher that a rank executes, or that the wrapper of a rank executes.
 pub fn check(program: &Program) {
     let list = program.environment;
     let name = program.path.as_bytes();
@@ -50,7 +51,8 @@ pub fn check(program: &Program) {
             return;
         }
         aside::say_unprotected(list, &message::nested_launcher(Text(name)));
-        // The processes of a launcher that a wrapper has started are no processes of this job.
+        // If a wrapper has started the launcher, the launcher's processes do not belong to this
+        // job.
         if stray::is_guardian(sys!(nr::GETPPID)) {
             aside::note_aside(list);
         }
@@ -68,7 +70,7 @@ unsafe fn is_launcher(path: &[u8], arguments: *const *const c_char) -> bool {
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let mut parts = file.split(|&byte| byte == b'.' || byte == b'_');
     let name = parts.next().unwrap_or(file);
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let mut arguments = unsafe { environ::strings(arguments) }.skip(1);
     if let Some((_, command)) = OWN_LAUNCHERS.iter().find(|(own, _)| *own == file) {
         return arguments.next() == Some(*command);

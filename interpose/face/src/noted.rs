@@ -1,4 +1,4 @@
-//! The process whose effects on files the runtime notes.
+//! Process whose effects on files the runtime records.
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
@@ -6,10 +6,10 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::written::Written;
 
-/// The runtime's table; null in a process that is not protected.
+/// The runtime's table, or null in an unprotected process.
 static WRITTEN: AtomicPtr<Written> = AtomicPtr::new(null_mut());
 
-/// Records the runtime's table.
+/// Stores the address of the runtime's table.
 pub fn connect(written: *const Written) {
     WRITTEN.store(written.cast_mut(), Ordering::Release);
 }
@@ -17,16 +17,16 @@ pub fn connect(written: *const Written) {
 /// Returns the runtime's table.
 #[inline]
 pub fn written() -> Option<&'static Written> {
-    // SAFETY: null, or the runtime's, which lives as long as the process.
+    // SAFETY: null, or the runtime's table, which lives as long as the process.
     unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns true in a rank whose effects are noted, and in forks of that rank.
+/// Returns true in a rank whose effects are recorded, and in forks of that rank.
 pub fn is_protected() -> bool {
     written().is_some_and(Written::is_noting)
 }
 
-/// A process that notes effects of its children.
+/// A process that records effects of its children.
 #[derive(Clone, Copy)]
 pub struct Parent {
     pub process: isize,
@@ -34,7 +34,7 @@ pub struct Parent {
     pub namespace: u64,
 }
 
-/// Returns this process or its forking ancestor, which notes effects of children.
+/// Returns this process or its forking ancestor, which records effects of children.
 pub fn parent() -> Option<Parent> {
     let (process, namespace) = written().and_then(Written::parent)?;
     Some(Parent {
@@ -43,7 +43,7 @@ pub fn parent() -> Option<Parent> {
     })
 }
 
-/// Returns true in a child that a rank has forked, which executes the rank's program.
+/// Returns true in a forked child of a rank that still executes the rank's program.
 pub fn is_forked() -> bool {
     // SAFETY: getpid(2).
     parent().is_some_and(|parent| parent.process != unsafe { sys!(nr::GETPID) })

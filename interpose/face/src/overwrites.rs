@@ -1,10 +1,10 @@
-//! What the program overwrites in files that it has open, told to the runtime before it happens.
+//! Reports to the runtime which parts of open files the program is about to overwrite.
 //!
-//! Most writes go to the end of a file, to a file that is new, or to none. So for each descriptor
-//! it is known how long its file was when it was first written since the cut ([`Written`]): what
-//! lies behind is new, or was noted when it was cut off. Only what begins before that is told.
-//! Streams of libc write by calls inside of it: those go by a table of functions, in which one is
-//! replaced.
+//! Most writes append to a file, or write to a new file or to no regular file. For this reason the
+//! size of each descriptor's file at its first write since the cut is stored ([`Written`]). Bytes
+//! from that size on are new, or were recorded when they were cut off. Only writes that begin
+//! before that size are reported. libc's streams write by internal calls through a table of
+//! functions; one function of that table is replaced.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -21,55 +21,55 @@ use understudy_catalogue::message;
 
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Not at a place that is named, but at the descriptor's own.
+/// Offset of a write at the descriptor's own position.
 const HERE: i64 = -1;
-/// To the end of the file, whatever is there.
+/// Length of a part that extends to the end of the file.
 const TO_END: usize = isize::MAX as usize;
 
 unsafe extern "C" {
     fn fileno(stream: *mut c_void) -> c_int;
 }
 
-/// Lets the runtime know of what is overwritten from now on.
+/// Makes writes report to the runtime from now on.
 pub fn tell_runtime(written: *const Written) {
     follow_streams();
-    // It may be needed first in a signal handler, where nothing can be looked up.
-    // SAFETY: an empty write to no file.
+    // SAFETY: an empty write to no file. It looks the function up now, because the first use may be
+    // in a signal handler, where symbols cannot be looked up.
     unsafe { write(-1, core::ptr::null(), 0) };
     noted::connect(written);
 }
 
-/// The descriptor is another one from now on.
+/// Discards the facts about a descriptor, which has been closed or changed.
 pub fn forget(fd: c_int) {
     if let Some(written) = written() {
         written.learn(fd, Known::Unknown);
     }
 }
 
-/// Returns true if the return of a call is to be reported.
+/// Returns true if the return of a call must be reported.
 pub fn is_name_awaited() -> bool {
     written().is_some_and(Written::is_name_awaited)
 }
 
-/// The program has been given a descriptor.
+/// Records that the program has got a descriptor.
 pub fn made(fd: c_int) {
     if let Some(written) = written() {
         written.made(fd);
     }
 }
 
-/// So it has, of a stream.
+/// Records that the program has got a stream.
 ///
 /// # Safety
-/// It must be a stream of libc, or null.
+/// `stream` must be a stream of libc, or null.
 pub unsafe fn made_stream(stream: *mut c_void) {
     if !stream.is_null() && written().is_some() {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         made(unsafe { fileno(stream) });
     }
 }
 
-/// Looks at a descriptor.
+/// Queries the facts about a descriptor.
 fn look(fd: c_int) -> Known {
     const F_GETFL: usize = 3;
     const O_ACCMODE: isize = 0o3;
@@ -86,24 +86,25 @@ fn look(fd: c_int) -> Known {
         )
     };
     let is_for_writing = flags >= 0 && flags & O_ACCMODE != 0 && flags & (O_APPEND | O_PATH) == 0;
-    // Of the structure's words, these are the number of names, the mode, and the size.
+    // Words of the structure: number of names, mode, and size.
     let (names, mode, size) = (about[2], about[3] as u32, about[6] as i64);
-    // What has no name is kept with the checkpoint.
+    // The checkpoint contains files without a name.
     if result != 0 || !is_for_writing || names == 0 || mode & S_IFMT != S_IFREG {
         return Known::Untold;
     }
     Known::File(size)
 }
 
-/// Where a descriptor writes next.
+/// Returns the position of a descriptor.
 fn position(fd: c_int) -> i64 {
     const SEEK_CUR: usize = 1;
     // SAFETY: lseek(2) that moves nothing.
     unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
 }
 
-/// So many bytes of a file are about to be written, from `offset` on or [`HERE`]. Whether the
-/// calling thread is held until it has happened ([`threads::hold`]).
+/// Reports a write of `length` bytes of a file, at `offset` or [`HERE`], if necessary.
+///
+/// Returns true if the calling thread must be unblocked after the write ([`threads::hold`]).
 #[inline]
 fn before(fd: c_int, offset: i64, length: usize) -> bool {
     match written() {
@@ -119,7 +120,7 @@ fn before_file(written: &Written, fd: c_int, offset: i64, length: usize) -> bool
         written.learn(fd, Known::Untold);
         return false;
     }
-    // A cut may have come until now.
+    // A cut may have been made before this point.
     let is_held = threads::hold();
     if written.of(fd) == Known::Unknown {
         written.learn(fd, look(fd));
@@ -137,7 +138,7 @@ fn before_file(written: &Written, fd: c_int, offset: i64, length: usize) -> bool
     tell_part(effect::OVERWRITE, fd, offset, length) || is_held
 }
 
-/// Part of a file is about to be overwritten.
+/// Reports that a part of a file is about to be overwritten.
 fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
     let part = Part {
         offset: offset.max(0) as u64,
@@ -147,8 +148,9 @@ fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
     unsafe { tell(kind, fd, core::ptr::null(), (&raw const part) as i64) }
 }
 
-/// A file is mapped: it can be overwritten that way, now or when access or length are changed later
-/// (mprotect(2), mremap(2)).
+/// Reports a mapping of a file, which permits overwriting it.
+///
+/// The program may also obtain write access or a greater length later (mprotect(2), mremap(2)).
 pub fn before_map(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
@@ -159,7 +161,7 @@ pub fn before_map(flags: c_int, fd: c_int) -> bool {
         && tell_part(effect::MAP, fd, 0, TO_END)
 }
 
-/// fallocate(2) in one of the modes that change what is there.
+/// Reports fallocate(2) in a mode that changes existing bytes.
 fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     const PUNCH_HOLE: c_int = 0x02;
     const COLLAPSE_RANGE: c_int = 0x08;
@@ -175,10 +177,10 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     }
 }
 
-/// pwritev2(2), which may write at its place in spite of O_APPEND.
+/// Reports pwritev2(2), which can write at its offset in spite of O_APPEND.
 ///
 /// # Safety
-/// The parts must be valid.
+/// `parts` must be valid.
 pub unsafe fn before_parts(
     fd: c_int,
     parts: *const Buffer,
@@ -188,7 +190,7 @@ pub unsafe fn before_parts(
 ) -> bool {
     const RWF_APPEND: c_int = 0x10;
     const RWF_NOAPPEND: c_int = 0x20;
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let length = || unsafe { total(parts, count) };
     if flags & RWF_NOAPPEND != 0 && offset >= 0 && written().is_some() {
         return tell_part(effect::OVERWRITE, fd, offset, length());
@@ -204,47 +206,47 @@ pub struct Buffer {
 }
 
 /// # Safety
-/// As many structures as `count` says.
+/// `parts` must be null or point to `count` structures.
 unsafe fn total(parts: *const Buffer, count: c_int) -> usize {
     if parts.is_null() || written().is_none() {
         return 0;
     }
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let parts = unsafe { core::slice::from_raw_parts(parts, count) };
     parts
         .iter()
         .fold(0usize, |sum, part| sum.saturating_add(part.length))
 }
 
-/// A place that is given by address, or that of the descriptor.
+/// Returns an offset that is passed by address, or [`HERE`] for a null pointer.
 ///
 /// # Safety
-/// Null or valid.
+/// `offset` must be null or valid.
 unsafe fn place(offset: *const i64) -> i64 {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { offset.as_ref() }.map_or(HERE, |offset| *offset)
 }
 
-/// aio_write(3).
+/// Reports aio_write(3).
 ///
 /// # Safety
-/// It must be a control block.
+/// `block` must be null or a control block.
 unsafe fn before_aio(block: *const AioBlock) -> bool {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { block.as_ref() }
         .is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
 }
 
-/// lio_listio(3).
+/// Reports lio_listio(3).
 ///
 /// # Safety
-/// As many addresses as `count` says, null or of control blocks.
+/// `list` must have `count` addresses, which are null or of control blocks.
 unsafe fn before_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
     const LIO_WRITE: c_int = 1;
     let mut is_held = false;
     for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let block = list.add(index).read().cast_const();
             if block
@@ -272,7 +274,7 @@ pub struct AioBlock {
 
 const _: () = assert!(core::mem::offset_of!(AioBlock, offset) == 128);
 
-/// fcntl(2) has made a descriptor, or changed how one is written.
+/// Records that fcntl(2) has created a descriptor or changed its flags.
 fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     const F_DUPFD: c_int = 0;
     const F_SETFL: c_int = 4;
@@ -291,10 +293,18 @@ type AioBlocks = *const *mut AioBlock;
 told! {
     fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
     fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
-    fn pwrite(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
-    fn pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
-    fn __pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
-    fn writev(fd: c_int, parts: Buffers, count: c_int) -> isize { before_parts(fd, parts, count, HERE, 0) }
+    fn pwrite(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
+        before(fd, offset, length)
+    }
+    fn pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
+        before(fd, offset, length)
+    }
+    fn __pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize {
+        before(fd, offset, length)
+    }
+    fn writev(fd: c_int, parts: Buffers, count: c_int) -> isize {
+        before_parts(fd, parts, count, HERE, 0)
+    }
     fn pwritev(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
         before_parts(fd, parts, count, offset, 0)
     }
@@ -307,16 +317,28 @@ told! {
     fn pwritev64v2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
         before_parts(fd, parts, count, offset, flags)
     }
-    fn sendfile(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize { before(to, HERE, length) }
-    fn sendfile64(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize { before(to, HERE, length) }
-    fn copy_file_range(from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint) -> isize {
+    fn sendfile(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
+        before(to, HERE, length)
+    }
+    fn sendfile64(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize {
+        before(to, HERE, length)
+    }
+    fn copy_file_range(
+        from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
+    ) -> isize {
         before(to, place(offset), length)
     }
-    fn splice(from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint) -> isize {
+    fn splice(
+        from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint
+    ) -> isize {
         before(to, place(offset), length)
     }
-    fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int { before_fallocate(fd, mode, offset, length) }
-    fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int { before_fallocate(fd, mode, offset, length) }
+    fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
+        before_fallocate(fd, mode, offset, length)
+    }
+    fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
+        before_fallocate(fd, mode, offset, length)
+    }
     fn aio_write(block: *mut AioBlock) -> c_int { before_aio(block) }
     fn aio_write64(block: *mut AioBlock) -> c_int { before_aio(block) }
     fn lio_listio(mode: c_int, list: AioBlocks, count: c_int, event: *mut c_void) -> c_int {
@@ -329,11 +351,15 @@ told! {
     fn dup(fd: c_int) -> c_int { false } => made;
     fn dup2(fd: c_int, other: c_int) -> c_int { false } => made;
     fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => made;
-    fn fcntl(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
-    fn fcntl64(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
+    fn fcntl(fd: c_int, command: c_int, value: usize) -> c_int {
+        false
+    } => |result| after_fcntl(fd, command, result);
+    fn fcntl64(fd: c_int, command: c_int, value: usize) -> c_int {
+        false
+    } => |result| after_fcntl(fd, command, result);
 }
 
-/// What streams write by, in place of libc's `_IO_file_write`.
+/// Write function of streams, in place of libc's `_IO_file_write`.
 unsafe extern "C" fn stream_write(
     stream: *mut c_void,
     bytes: *const c_void,
@@ -352,10 +378,11 @@ unsafe extern "C" fn stream_write(
     }
 }
 
-/// Replaces the function by which libc's streams write to descriptors, in its tables for narrow and
-/// for wide ones.
+/// Replaces the function with which libc's streams write to descriptors.
+///
+/// libc has one table for narrow and one for wide streams.
 fn follow_streams() {
-    /// The place of that function in them (libio of glibc: `struct _IO_jump_t`).
+    /// Index of that function in the tables (libio of glibc: `struct _IO_jump_t`).
     const WRITE: usize = 15;
     const PAGE: usize = 4096;
     const READ_ONLY: usize = 1;
@@ -365,8 +392,8 @@ fn follow_streams() {
     for (found, name) in TABLES.iter().zip([c"_IO_file_jumps", c"_IO_wfile_jumps"]) {
         let place = next(found, name).cast::<*mut c_void>().wrapping_add(WRITE);
         let page = place as usize / PAGE * PAGE;
-        // SAFETY: a word of libc's table, which it only reads, and which always has one of two
-        // functions.
+        // SAFETY: the word belongs to libc's table; libc only reads it, and both of its values are
+        // valid functions.
         unsafe {
             if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
                 say(&message::STREAMS_UNKNOWN);

@@ -1,11 +1,10 @@
-//! Libraries that are opened or closed again in a recovery, without their constructors and
-//! destructors.
+//! Opens and closes libraries in a recovery without their constructors and destructors.
 //!
-//! Their memory is put back afterwards, so these would do nothing of use; but they might
-//! communicate, write files, or hang. ld.so has no flag for it. It finds them through the dynamic
-//! section, in which they are hidden: of a library that is being opened when ld.so allocates, as it
-//! does between mapping and initialising it (`_dl_map_object_deps` of glibc allocates the order of
-//! initialisation).
+//! The memory of the libraries is restored afterwards, so these functions would have no useful
+//! effect. They might communicate, write files, or block. ld.so has no flag to suppress them, so
+//! they are hidden in the dynamic section. For a library that is being opened, this is done when
+//! ld.so allocates memory between mapping and initialising it (`_dl_map_object_deps` of glibc
+//! allocates the order of initialisation).
 #![allow(unsafe_code)]
 
 use crate::link;
@@ -13,24 +12,24 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_elf::{Dynamic, LinkMap};
 
-/// While libraries are opened: how many were there before.
+/// Number of libraries before others are opened; zero at all other times.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn nothing() {}
 
-/// dlopen(3), but constructors of what it loads are not run.
+/// dlopen(3) that does not run constructors of the libraries that it loads.
 ///
 /// # Safety
 /// As dlopen(3).
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int) -> *mut c_void {
     BEFORE.store(link::objects().count(), Ordering::Relaxed);
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { crate::services::dlopen(path, flags) };
     BEFORE.store(0, Ordering::Relaxed);
     handle
 }
 
-/// ld.so allocates memory for the program's side.
+/// Hides constructors of new libraries; called when ld.so allocates for the program side.
 pub fn allocates() {
     match BEFORE.load(Ordering::Relaxed) {
         0 => {}
@@ -47,12 +46,12 @@ fn hide_constructors(object: &LinkMap) {
     );
 }
 
-/// Keeps the destructors of this library from running when it is closed, or at exit(3).
+/// Prevents the destructors of a library from running at dlclose(3) and exit(3).
 ///
 /// # Safety
-/// It must be ld.so's record of a loaded library.
+/// `object` must be ld.so's record of a loaded library.
 pub unsafe extern "C" fn hide_destructors(object: *const c_void) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let object = unsafe { &*object.cast::<LinkMap>() };
     link::set(object, Dynamic::FINI_ARRAYSZ, 0);
     link::set(

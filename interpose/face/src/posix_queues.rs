@@ -1,4 +1,4 @@
-//! POSIX message queues of the program: the runtime is informed of those that are new.
+//! Reports new POSIX message queues of the program to the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn mq_open(
     attributes: *const c_void,
 ) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    // SAFETY: libc's function has this type; the rest is handed on to the caller.
+    // SAFETY: libc's function has this type; the caller guarantees the rest.
     unsafe {
         let real: Open = core::mem::transmute(next(&REAL, c"mq_open"));
         if flags & O_CREAT == 0 {

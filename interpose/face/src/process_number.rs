@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::process_number::SeenNumber;
 
-/// Set by the runtime in a replacement.
+/// Number that the program sees; the runtime sets it in a replacement.
 pub static SEEN_NUMBER: SeenNumber = SeenNumber::new();
 
 fn own() -> c_int {
@@ -15,12 +15,12 @@ fn own() -> c_int {
     unsafe { sys!(nr::GETPID) as c_int }
 }
 
-/// Answers getpid(2): the number that the program has seen before a failure.
+/// getpid(2): returns the number that the program had before a failure.
 pub extern "C" fn seen() -> c_int {
     SEEN_NUMBER.of(own())
 }
 
-/// Functions of libc's names whose first argument is the number of a process.
+/// Defines libc's functions whose first argument is the number of a process.
 macro_rules! of_process {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {$(
         /// libc's function of this name.
@@ -31,7 +31,7 @@ macro_rules! of_process {
         pub unsafe extern "C" fn $name(process: c_int $(, $argument: $kind)*) -> c_int {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &core::ffi::CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
                 let real: unsafe extern "C" fn(c_int $(, $kind)*) -> c_int =
                     core::mem::transmute(next(&REAL, NAME));

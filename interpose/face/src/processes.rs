@@ -5,11 +5,12 @@ use crate::msg::Line;
 use crate::sys::{nr, sys};
 use core::fmt::Write;
 
-/// Returns true if a process has a variable that begins so.
+/// Returns true if a variable in a process's environment begins with `name`.
 ///
-/// The launcher has started the process, or an ancestor.
+/// The launcher has then started the process or an ancestor of it.
 pub fn is_launched(process: isize, name: &[u8]) -> bool {
-    // Number of bytes of the name that have been seen; none can be unless a variable begins.
+    // Number of bytes of the name that have matched; a match starts only at the beginning of a
+    // variable.
     let (mut seen, mut begins) = (0, true);
     read(process, "environ", |byte| {
         seen = match byte == name[seen] && (begins || seen > 0) {
@@ -22,7 +23,7 @@ pub fn is_launched(process: isize, name: &[u8]) -> bool {
     seen == name.len()
 }
 
-/// The parent of a process; 0 if that cannot be told.
+/// Returns the parent of a process, or 0 if it is unknown.
 pub fn parent_of(process: isize) -> isize {
     // proc_pid_stat(5): PID (NAME) STATE PPID, and names may have spaces and parentheses.
     let (mut spaces, mut parent) = (0, 0);
@@ -40,12 +41,12 @@ pub fn parent_of(process: isize) -> isize {
     parent
 }
 
-/// Reads a file of /proc/PROCESS as long as `take` wants more.
+/// Reads a file of /proc/PROCESS until `take` returns false.
 fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
     let mut path = Line::new();
     let _ = write!(path, "/proc/{process}/{file}\0");
     let mut buffer = [0u8; 4096];
-    // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
+    // SAFETY: system calls on a descriptor of this function and on buffers of the given lengths.
     unsafe {
         let fd = sys!(
             nr::OPENAT,

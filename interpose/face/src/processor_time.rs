@@ -1,6 +1,6 @@
-//! Processor time and resource usage of a replacement, as the program sees them.
+//! Processor time and resource usage that the program sees in a replacement.
 //!
-//! Once the process has become a replacement, these functions are called before libc's
+//! Once the process has become a replacement, these functions are called in place of libc's
 //! ([`crate::sources`]).
 #![allow(unsafe_code)]
 
@@ -10,19 +10,19 @@ use core::ffi::{CStr, c_int, c_long, c_void};
 use core::sync::atomic::AtomicPtr;
 use understudy_abi::processor_time::{CarriedTime, Subject, USAGE_VALUES, place};
 
-/// Set by the runtime in a replacement.
+/// Values of the failed process; the runtime sets them in a replacement.
 pub static CARRIED_TIME: CarriedTime = CarriedTime::new();
 
 const CLOCK_PROCESS: c_int = 2;
 const CLOCK_THREAD: c_int = 3;
-/// Clock of the calling process, as clock_getcpuclockid(3) names the clock for process 0.
+/// Clock of the calling process, as clock_getcpuclockid(3) encodes it for process 0.
 const CLOCK_THIS_PROCESS: c_int = -6;
-/// Clock of the calling thread, in the same form.
+/// Clock of the calling thread, in this encoding.
 const CLOCK_THIS_THREAD: c_int = -2;
 
 /// `struct timespec`: seconds and nanoseconds.
 type Time = [i64; 2];
-/// `struct rusage`: two times in seconds and microseconds, then the rest.
+/// `struct rusage`: two times in seconds and microseconds, then further words.
 type Resources = [i64; 2 + USAGE_VALUES];
 /// `struct tms`: user and system time of the process and of its children.
 type Ticks = [c_long; 4];
@@ -37,10 +37,10 @@ fn real(index: usize) -> *mut c_void {
     next(&REAL[index], NAMES[index])
 }
 
-/// Returns the function that stands in for libc's of this name.
+/// Returns the function that replaces libc's function of this name.
 pub fn answering_function(name: &CStr) -> Option<*mut c_void> {
     let index = NAMES.iter().position(|known| *known == name)?;
-    // A signal handler may be the first caller.
+    // The first caller may be a signal handler, so the function is looked up now.
     real(index);
     let functions = [
         clock_gettime as *const (),
@@ -51,7 +51,7 @@ pub fn answering_function(name: &CStr) -> Option<*mut c_void> {
     Some(functions[index] as *mut c_void)
 }
 
-/// True if values of this subject are carried over for the calling thread.
+/// Returns true if values of this subject are carried over for the calling thread.
 fn is_carried(subject: Subject) -> bool {
     let owner = CARRIED_TIME.owner();
     // SAFETY: getpid(2) and gettid(2).
@@ -66,7 +66,7 @@ fn is_carried(subject: Subject) -> bool {
 
 /// clock_gettime(2).
 unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Time) -> c_int {
-    // SAFETY: libc's function has this type; its result is in the caller's structure.
+    // SAFETY: libc's function has this type; it stores its result in the caller's structure.
     unsafe {
         let real: unsafe extern "C" fn(c_int, *mut Time) -> c_int = core::mem::transmute(real(0));
         if clock & !1 != CLOCK_PROCESS && clock >= 0 {
@@ -100,7 +100,7 @@ unsafe extern "C" fn clock() -> c_long {
 
 /// times(2).
 unsafe extern "C" fn times(ticks: *mut Ticks) -> c_long {
-    // SAFETY: libc's function has this type; the structures are locals or the caller's.
+    // SAFETY: libc's function has this type; the structures are local or the caller's.
     unsafe {
         let real: unsafe extern "C" fn(*mut Ticks) -> c_long = core::mem::transmute(real(2));
         let result = real(ticks);
@@ -125,7 +125,7 @@ const RUSAGE_THREAD: c_int = 1;
 
 /// getrusage(2).
 unsafe extern "C" fn getrusage(who: c_int, resources: *mut Resources) -> c_int {
-    // SAFETY: libc's function has this type; its result is in the caller's structure.
+    // SAFETY: libc's function has this type; it stores its result in the caller's structure.
     unsafe {
         let real: unsafe extern "C" fn(c_int, *mut Resources) -> c_int =
             core::mem::transmute(real(3));
@@ -143,7 +143,7 @@ unsafe extern "C" fn getrusage(who: c_int, resources: *mut Resources) -> c_int {
     }
 }
 
-/// Adds what is carried over to a structure, from a place on.
+/// Adds the carried values to a structure; `first` is the index of the first one.
 fn add_usage(first: usize, resources: &mut Resources) {
     const SECOND: i64 = 1_000_000;
     let (times, rest) = resources.split_at_mut(4);

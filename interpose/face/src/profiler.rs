@@ -1,6 +1,8 @@
-//! Profiling libraries (PMPI): a library that the program is linked with before libmpi, and that
-//! defines some of MPI's names to wrap them, in C or in Fortran. Being preloaded, the face would
-//! come before it in the loader's search, so the second execution preloads it too, in front.
+//! Profiling libraries (PMPI), which define some of MPI's procedures to wrap them.
+//!
+//! The program is linked with such a library before libmpi; it wraps procedures in C or in Fortran.
+//! The preload library would precede it in the loader's search order, so the second execution
+//! preloads the profiling library, too, in front.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
@@ -12,10 +14,10 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The longest name of a procedure, with what follows.
+/// Capacity for the name of a procedure, with the characters that follow it.
 const MOST: usize = 64;
 
-/// A procedure's name as gfortran calls it.
+/// Name of a procedure with gfortran's name mangling.
 struct Fortran([u8; MOST]);
 
 impl Fortran {
@@ -39,7 +41,7 @@ impl core::ops::Deref for Fortran {
     }
 }
 
-/// The file of the first library after this one that defines a procedure of MPI.
+/// Returns the file of the first later library that defines a procedure of MPI.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =
@@ -47,9 +49,9 @@ pub fn find() -> Option<Path> {
     if !link::objects().any(|object| is_library(object) && object.needs(OUR_SONAME)) {
         return None;
     }
-    // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller.
+    // SAFETY: dlsym(3); not a tail call, because RTLD_NEXT depends on the caller's address.
     let next = |name: &CStr| core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
-    // What has the bindings of a library may have procedures in C, too.
+    // A library with Fortran bindings may define procedures in C, too.
     let wraps = |name: &CStr| file_of(next(name)).filter(|file| !is_binding(file));
     let names = || SLOT_NAMES[..PROC_COUNT].iter();
     let of_fortran = || names().find_map(|name| wraps(&Fortran::of(name)?));
@@ -57,7 +59,7 @@ pub fn find() -> Option<Path> {
     let file = names()
         .find_map(|name| wraps(name))
         .or_else(|| has_fortran.then(of_fortran)?)?;
-    // LD_PRELOAD cannot say such a name.
+    // LD_PRELOAD cannot contain such a name.
     if file.iter().any(|byte| b": ".contains(byte)) {
         return None;
     }
@@ -66,22 +68,25 @@ pub fn find() -> Option<Path> {
     Some(path)
 }
 
-/// Returns true if a library after this one has MPI's procedures, whatever its name is.
+/// Returns true if a later library defines MPI's procedures, under any library name.
 ///
-/// Profilers wrap procedures under their first names only; `PMPI_` is the library's own.
+/// Profilers wrap procedures only under their first names; a `PMPI_` name belongs to the MPI
+/// library.
 pub fn is_library_behind() -> bool {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-    // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller.
+    // SAFETY: dlsym(3); not a tail call, because RTLD_NEXT depends on the caller's address.
     !core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"PMPI_Init".as_ptr()) }).is_null()
 }
 
-/// The file in which something is.
+/// Returns the file that contains an address.
 fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
     let file = link::file_of(found as usize);
     (!file.is_empty()).then_some(file)
 }
 
-/// Whether a file has the bindings of Open MPI or MPICH, which wrap nothing.
+/// Returns true if a file has the bindings of Open MPI or MPICH.
+///
+/// Bindings wrap no procedures.
 fn is_binding(file: &[u8]) -> bool {
     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
     [&b"libmpi_"[..], b"libmpifort.", b"libmpichfort."]

@@ -1,4 +1,4 @@
-//! syscall(2) of the program, for calls whose functions of libc have stand-ins in this library.
+//! syscall(2) of the program, for calls whose libc functions this library redefines.
 #![allow(unsafe_code)]
 
 use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
@@ -13,7 +13,7 @@ const CLOSE: usize = 3;
 const GETRANDOM: usize = 318;
 const CLOSE_RANGE: usize = 436;
 
-/// libc's syscall(2), once it is known.
+/// libc's syscall(2), after the first call.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
 
 /// syscall(2).

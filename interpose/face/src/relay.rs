@@ -1,9 +1,10 @@
-//! Starts the process that carries this rank's standard output and error.
+//! Starts the relay, the process that writes this rank's standard output and error.
 //!
-//! What a rank has printed since the last cut must not be printed again after a recovery. How much
-//! that was must be known even if the rank was killed, so the streams pass through a *relay*
-//! outside the rank that counts them (`ckptd relay`). It is a grandchild, so that the program's
-//! wait(2) never sees it, and ends when the streams are closed.
+//! Output that a rank has written since the last cut must not be written a second time after a
+//! recovery. The amount of such output must be available even if the rank was killed. The streams
+//! therefore pass through a *relay* (`ckptd relay`), a process outside the rank that counts them.
+//! The relay is a grandchild, so the program's wait(2) never returns it. It exits when the streams
+//! are closed.
 #![allow(unsafe_code)]
 
 use crate::closing::LAYERS;
@@ -17,18 +18,20 @@ use understudy_catalogue::message;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// Copies of descriptors 1 and 2 from before the relay; -1 if it has not taken them.
+/// Copies of descriptors 1 and 2 from before the relay.
+///
+/// -1 for a descriptor that does not pass through the relay.
 static ORIGINALS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Inodes of the pipes to the relay.
 static PIPES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-/// The runtime's function that waits until the relay has passed all on.
+/// The runtime's function that waits until the relay has written all output.
 static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 const F_DUPFD_CLOEXEC: usize = 1030;
 const S_IFMT: u32 = 0o170000;
 const S_IFREG: u32 = 0o100000;
 
-/// Whether standard output was a terminal before the relay took it.
+/// Returns true if standard output was a terminal before the relay carried it.
 fn stdout_was_terminal() -> bool {
     STDOUT_WAS_TERMINAL.load(Ordering::Relaxed)
 }
@@ -41,7 +44,7 @@ fn is_terminal(fd: c_int) -> bool {
     unsafe { sys!(IOCTL, fd, TCGETS, settings.as_mut_ptr()) == 0 }
 }
 
-/// Type and inode of a descriptor; zeros if it is closed.
+/// Returns type and inode of a descriptor's file; zeros if the descriptor is closed.
 fn about(fd: c_int) -> (u32, u64) {
     const FSTAT: usize = 5;
     let mut stat = [0u64; 18];
@@ -53,24 +56,24 @@ fn about(fd: c_int) -> (u32, u64) {
     }
 }
 
-/// True if a descriptor is a pipe, a terminal or a socket.
+/// Returns true if a descriptor is a pipe, a terminal or a socket.
 ///
-/// A regular file is handled by its offset instead.
+/// A regular file is restored by its offset instead.
 fn is_stream(fd: c_int) -> bool {
     !matches!(about(fd).0, 0 | S_IFREG)
 }
 
-/// Copies of standard output and error, which do not pass through the relay.
+/// Copies of standard output and error that do not pass through the relay.
 #[derive(Clone, Copy)]
 pub struct Copies {
     pub output: c_int,
     pub errors: c_int,
-    /// Standard output of the MPI library's namespace: of standard error until the runtime decides.
+    /// Standard output of the MPI library's namespace: standard error until the runtime decides.
     pub library_output: c_int,
 }
 
 impl Copies {
-    /// Copies the descriptors as they are now; a closed one gives a negative number.
+    /// Copies the current descriptors; the copy of a closed one is negative.
     pub fn make() -> Copies {
         let copy = |fd: c_int| {
             // SAFETY: fcntl(2).
@@ -86,7 +89,7 @@ impl Copies {
     }
 }
 
-/// Puts a relay, which will make this ledger, behind descriptors 1 and 2.
+/// Starts a relay for descriptors 1 and 2, which will create this ledger.
 fn start(ledger: *const c_char, directory: &[u8]) -> Result<(), c_int> {
     STDOUT_WAS_TERMINAL.store(is_terminal(1), Ordering::Relaxed);
     let mut relay = Path::new();
@@ -108,8 +111,8 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     }
     let streams = [is_stream(1), is_stream(2)];
     let mut pipes = [[-1i32; 2]; 2];
-    // SAFETY: descriptors of our own making; the child only makes system calls until it executes
-    // another program.
+    // SAFETY: descriptors that this function has created; until it executes another program, the
+    // child makes only system calls.
     unsafe {
         for (pipe, _) in pipes
             .iter_mut()
@@ -142,10 +145,10 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     Ok(())
 }
 
-/// The child: leaves a grandchild in a session of its own, which becomes the relay.
+/// Runs in the child: forks a grandchild in a new session, which becomes the relay.
 ///
 /// # Safety
-/// In a forked child only.
+/// Must be called in a forked child only.
 unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> ! {
     let argv = [
         c"ckptd-relay".as_ptr(),
@@ -155,7 +158,7 @@ unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> 
         core::ptr::null(),
     ];
     let envp = [core::ptr::null::<c_char>()];
-    // SAFETY: system calls on descriptors of our own; execve(2) with valid arrays.
+    // SAFETY: system calls on descriptors of this process; execve(2) with valid arrays.
     unsafe {
         sys!(nr::SETSID);
         if sys!(nr::FORK) != 0 {
@@ -174,7 +177,7 @@ unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> 
     sys::exit(127)
 }
 
-/// How the streams of a protected program are taken over.
+/// The runtime's functions for the streams of a protected program.
 #[derive(Clone, Copy)]
 pub struct Streams {
     name: Ledger,
@@ -182,10 +185,10 @@ pub struct Streams {
     flush: *mut c_void,
 }
 
-/// The runtime's function that says where the ledger is to be made.
+/// Function of the runtime that returns the path of the ledger.
 type Ledger = extern "C" fn() -> *const c_char;
 
-/// The runtime's function that is told where the ledger of the streams is.
+/// Function of the runtime that receives the path of the streams' ledger.
 type StreamsStart = unsafe extern "C" fn(*const c_char);
 
 unsafe extern "C" {
@@ -194,10 +197,10 @@ unsafe extern "C" {
 }
 
 impl Streams {
-    /// Looks the runtime's functions up.
+    /// Looks up the runtime's functions.
     ///
     /// # Safety
-    /// `runtime` must be its library's handle.
+    /// `runtime` must be the runtime's handle.
     pub unsafe fn of(runtime: *mut c_void) -> Option<Streams> {
         // SAFETY: dlsym(3); the runtime exports functions of these names with these types.
         unsafe {
@@ -212,11 +215,11 @@ impl Streams {
         }
     }
 
-    /// Starts the relay and tells the runtime; on the runtime's stack.
+    /// Starts the relay and notifies the runtime; runs on the runtime's stack.
     pub fn start(&self) {
         let ledger = (self.name)();
         match start(ledger, Path::directory(own_path())) {
-            // SAFETY: the runtime's own string.
+            // SAFETY: the string is the runtime's.
             Ok(()) => unsafe {
                 (self.tell)(ledger);
                 FLUSH.store(self.flush, Ordering::Release);
@@ -228,12 +231,12 @@ impl Streams {
 
 /// Descriptors 1 and 2 of a process that is about to execute another program.
 ///
-/// That program starts a relay itself.
+/// That program starts its own relay.
 pub struct Detached([c_int; 2]);
 
-/// Gives the process its original standard output and error.
+/// Restores the original standard output and error of the process.
 ///
-/// Waits first until the relay has passed on what was printed.
+/// First waits until the relay has written all output.
 pub fn give_back() -> Detached {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {
@@ -258,7 +261,7 @@ pub fn give_back() -> Detached {
 }
 
 impl Detached {
-    /// The execution has failed: the relay carries the output on.
+    /// Reconnects the relay after the execution has failed.
     pub fn attach(self) {
         for (at, pipe) in self
             .0
@@ -275,8 +278,10 @@ impl Detached {
     }
 }
 
-/// A program that printed to a terminal still prints line by line, although its output now goes
-/// through a pipe. To be called on the program's stack.
+/// Makes libc's standard output line-buffered if it was a terminal.
+///
+/// The output now passes through a pipe, which libc would buffer in blocks. Must be called on the
+/// program's stack.
 pub fn line_buffer_terminal() {
     if !stdout_was_terminal() {
         return;

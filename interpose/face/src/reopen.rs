@@ -1,7 +1,8 @@
-//! A program that opens the MPI library itself, by its path or as `libmpi.so`, gets this library:
-//! the loader would bring in a second one beside it, half of whose symbols would be this library's.
+//! Redirects a program that opens the MPI library itself to this library.
 //!
-//! The runtime is told of all that the program opens and closes: an understudy does the same.
+//! The program opens it by its path or as `libmpi.so`. Otherwise the loader would load a second
+//! library, half of whose symbols would resolve to this one. All libraries that the program opens
+//! and closes are reported to the runtime, because a replacement must open and close them, too.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path, SONAME};
@@ -10,10 +11,12 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::effect;
 
-/// libc's function of this name, with another path if need be. It is jumped to, since it goes by
-/// its caller's address.
+/// dlopen(3) of the program, with the path replaced if necessary.
+///
+/// libc's function is jumped to, because its result depends on the caller's address.
 ///
 /// # Safety
+/// As libc's.
 /// As libc's.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -39,18 +42,19 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: i32) -> *mut c_void 
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: no string; the rest is handed on to the caller.
+    // SAFETY: no string; the caller guarantees the rest.
     unsafe {
         files::tell_library(effect::CLOSE_LIBRARY, core::ptr::null(), handle as i64);
         libc::real_close()(handle)
     }
 }
 
-/// Tells the runtime of it. Returns the name under which ld.so finds this library, if that is what
-/// `path` is about.
+/// Reports the opening of a library.
+///
+/// Returns the soname under which ld.so finds this library, if `path` names libmpi; else `path`.
 extern "C" fn replaced(path: *const c_char, flags: c_int) -> *const c_char {
     let path = name_of(path);
-    // SAFETY: the program's string, or ours.
+    // SAFETY: the program's string, or a constant.
     unsafe { files::tell_library(effect::OPEN_LIBRARY, path, i64::from(flags)) };
     path
 }

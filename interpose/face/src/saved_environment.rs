@@ -1,4 +1,4 @@
-//! The environment of a process in a memfd, while the process is executed once more.
+//! Environment of a process in a memfd, for the second execution of the process.
 #![allow(unsafe_code)]
 
 use crate::environ::{measure, strings};
@@ -51,7 +51,7 @@ pub struct Saved {
 /// Reads the environment from the memfd into new memory at `address`, and closes the memfd.
 pub fn restore(fd: i32, address: usize) -> Option<Saved> {
     let mut header = [0u64; 4];
-    // SAFETY: reads into buffers of the lengths given; the strings are checked to lie within the
+    // SAFETY: reads into buffers of the given lengths; the strings are checked to be within the
     // blob.
     unsafe {
         let got = sys!(

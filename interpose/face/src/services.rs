@@ -1,5 +1,7 @@
-//! What the runtime asks of the program's namespace. libc's procedures choose the namespace by the
-//! caller's address, so the calls must come from this library, and must not be tail calls.
+//! Functions of libc that the runtime calls in the program's namespace.
+//!
+//! These functions select the namespace by the caller's address. Calls must therefore come from
+//! this library, and must not be tail calls.
 #![allow(unsafe_code)]
 
 use crate::libc;
@@ -43,13 +45,15 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 /// # Safety
 /// As the procedure of libc.
 pub unsafe extern "C" fn dlsym(name: *const c_char) -> *mut c_void {
-    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would make it search the caller's
+    // SAFETY: dlsym(3) with RTLD_DEFAULT; not a tail call, which would search the caller's
     // namespace.
     let address = unsafe { real::dlsym(core::ptr::null_mut(), name) };
     core::hint::black_box(address)
 }
 
-/// Predefined attributes are read through pointers, which must be valid in an understudy too.
+/// Predefined attributes, which programs read through pointers.
+///
+/// The pointers must be valid in a replacement, too.
 pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
 
 /// dl_iterate_phdr(3) over the program's namespace.
@@ -57,7 +61,7 @@ pub static mut ATTRIBUTE_CELLS: [c_int; 16] = [0; 16];
 /// # Safety
 /// As the procedure of libc.
 pub unsafe extern "C" fn iterate(callback: *const c_void, data: *mut c_void) -> c_int {
-    // SAFETY: dl_iterate_phdr(3) from this library walks the program's namespace.
+    // SAFETY: dl_iterate_phdr(3), called from this library, iterates over the program's namespace.
     let result = unsafe { real::dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

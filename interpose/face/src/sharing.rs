@@ -1,5 +1,6 @@
-//! Mappings of the user side that other processes may share, or may not get: counted, so that the
-//! runtime looks for them only if there have been any. The same of protection keys.
+//! Counts the program side's shared mappings and mappings of huge pages, and protection keys.
+//!
+//! The runtime searches for such mappings only if the count is positive.
 #![allow(unsafe_code)]
 
 use crate::overwrites::before_map;
@@ -10,12 +11,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 static MADE: AtomicU32 = AtomicU32::new(0);
 static KEYS: AtomicU32 = AtomicU32::new(0);
 
-/// Where the runtime may read how many such mappings the user side has made.
+/// Returns the address of the number of such mappings.
 pub fn made() -> *const u32 {
     MADE.as_ptr()
 }
 
-/// Where it may read how many protection keys that has asked for.
+/// Returns the address of the number of protection keys.
 pub fn keys() -> *const u32 {
     KEYS.as_ptr()
 }
@@ -40,10 +41,14 @@ fn count_shmat() -> bool {
 }
 
 told! {
-    fn mmap(at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
+    fn mmap(
+        at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
+    ) -> *mut c_void {
         count_mmap(flags, fd)
     }
-    fn mmap64(at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
+    fn mmap64(
+        at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64
+    ) -> *mut c_void {
         count_mmap(flags, fd)
     }
     fn pkey_alloc(flags: c_uint, rights: c_uint) -> c_int { count_key() }

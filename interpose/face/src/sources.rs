@@ -1,10 +1,9 @@
-//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under
-//! libc's names.
+//! Clocks and other functions of libc whose results differ between runs.
 //!
-//! Each is one jump through a table: to libc, or, while the runtime records the program's
-//! initialisation phase or replays it, to the runtime, where they are calls like those of MPI. Only
-//! calls that the thread that uses MPI makes on its own stack count: a signal handler may have
-//! interrupted the runtime.
+//! They are listed in [`understudy_abi::source`]. Each is a jump through a table. The target is
+//! libc, or the runtime while it records or replays the program's set-up phase. The runtime handles
+//! them like calls of MPI. Only calls on the own stack of the thread that uses MPI count, because a
+//! signal handler may have interrupted the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -16,14 +15,14 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::control_block;
 use understudy_abi::source::{COUNT, SOURCES};
 
-/// libc's procedures, once they are known.
+/// libc's procedures, once they have been looked up.
 static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
-/// The runtime's entry, and the slot of the first of them.
+/// The runtime's entry; the next word is the slot of the first procedure.
 static ENTRY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FIRST_SLOT: AtomicUsize = AtomicUsize::new(0);
-/// Whether calls enter the runtime.
+/// True if calls enter the runtime.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-/// The thread whose calls count (fs:0x10).
+/// Control block of the thread whose calls count (fs:0x10).
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 macro_rules! sources {
@@ -36,7 +35,10 @@ macro_rules! sources {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() {
-                naked_asm!("jmp qword ptr [rip + {table} + 8 * {index}]", table = sym TABLE, index = const $index)
+                naked_asm!(
+                    "jmp qword ptr [rip + {table} + 8 * {index}]",
+                    table = sym TABLE, index = const $index
+                )
             }
 
             mod $name {
@@ -44,7 +46,7 @@ macro_rules! sources {
                 use core::arch::naked_asm;
                 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 
-                /// Finds libc's procedure first.
+                /// Looks up libc's procedure, then calls it.
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn find() {
                     naked_asm!(
@@ -58,7 +60,7 @@ macro_rules! sources {
                     )
                 }
 
-                /// Enters the runtime, if it may.
+                /// Enters the runtime if the call counts, else calls libc.
                 #[unsafe(naked)]
                 pub unsafe extern "C" fn enter() {
                     naked_asm!(
@@ -91,7 +93,8 @@ macro_rules! sources {
             }
         )*
 
-        static TABLE: [AtomicPtr<c_void>; COUNT] = [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
+        static TABLE: [AtomicPtr<c_void>; COUNT] =
+            [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
         const NAMES: [&core::ffi::CStr; COUNT] = [$(c_name($text)),*];
 
         fn entering() -> [*mut c_void; COUNT] {
@@ -117,7 +120,7 @@ sources! {
     13 sched_getcpu "sched_getcpu\0";
 }
 
-/// The names are those of the table, in its order.
+/// Compile-time check: the names are those of the table, in its order.
 const _: () = {
     let mut index = 0;
     while index < COUNT {
@@ -132,7 +135,7 @@ const _: () = {
     }
 };
 
-/// Looks libc's procedure up, and has it called from now on.
+/// Looks up libc's procedure and enters it in the table.
 extern "C" fn real(index: usize) -> *mut c_void {
     if index == GETPID {
         let seen = process_number::seen as *const () as *mut c_void;
@@ -143,9 +146,9 @@ extern "C" fn real(index: usize) -> *mut c_void {
     found
 }
 
-/// Lets the functions of [`processor_time`] answer for the process, which is a replacement.
+/// Makes the functions of [`processor_time`] answer, in a process that is a replacement.
 ///
-/// libc's functions are called without a detour before.
+/// In other processes libc's functions are called directly.
 ///
 /// # Safety
 /// No thread of the program may run meanwhile.
@@ -161,22 +164,22 @@ pub unsafe extern "C" fn carry_processor_time() {
     }
 }
 
-/// Index of getpid(2), which this library answers itself.
+/// Index of getpid(2), for which this library has its own function.
 const GETPID: usize = 7;
 /// Index of getrandom(2).
 const GETRANDOM: usize = 11;
 
-/// Calls of getrandom(2) are answered by this function until they are watched.
+/// Sets the function that answers getrandom(2) until calls are recorded.
 pub fn answer_getrandom_by(function: *const c_void) {
     TABLE[GETRANDOM].store(function.cast_mut(), Ordering::Relaxed);
 }
 
-/// libc's getrandom(2).
+/// Returns libc's getrandom(2).
 pub fn real_getrandom() -> *mut c_void {
     next(&REAL[GETRANDOM], NAMES[GETRANDOM])
 }
 
-/// Whether this is not a signal handler's stack.
+/// Returns true unless the thread runs on the alternate stack of signal handlers.
 extern "C" fn is_on_own_stack() -> bool {
     const SS_ONSTACK: i32 = 1;
     let mut stack = [0usize; 3];
@@ -185,34 +188,35 @@ extern "C" fn is_on_own_stack() -> bool {
     stack[1] as i32 & SS_ONSTACK == 0
 }
 
-/// The runtime's entry for procedures with few arguments, and how many slots the call table has.
+/// Stores the runtime's entry for procedures with few arguments and the first slot.
 pub fn connect(entry: *const c_void, slots: usize) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
     FIRST_SLOT.store(slots, Ordering::Relaxed);
 }
 
-/// Writes the addresses of the procedures, in the order of the table.
+/// Stores the addresses of the procedures, in the order of the table.
 ///
-/// Clocks and usage have addresses of this library's functions; the others have libc's.
+/// For clocks and usage, these are functions of this library; for others, libc's.
 ///
 /// # Safety
-/// `addresses` must have room for all.
+/// `addresses` must have space for all of them.
 pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
     for (index, name) in NAMES.iter().enumerate() {
         let libcs = real(index);
         let function = processor_time::answering_function(name).unwrap_or(libcs);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { addresses.add(index).write(function) };
     }
 }
 
-/// From now on calls enter the runtime by way of this, if they do.
+/// Sets the entry through which calls enter the runtime.
 pub fn enter_by(entry: *const c_void) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
 }
 
-/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded
-/// any more.
+/// Stops the recording, because another thread enters the runtime.
+///
+/// Its actions differ between runs.
 #[inline]
 pub fn pass() {
     if IS_WATCHED.load(Ordering::Relaxed) && IS_WATCHED.swap(false, Ordering::Relaxed) {
@@ -222,10 +226,10 @@ pub fn pass() {
     }
 }
 
-/// Whether calls of the calling thread enter the runtime from now on.
+/// Enables or disables the recording of calls of the calling thread.
 ///
 /// # Safety
-/// The runtime must know libc's procedures ([`addresses`]).
+/// The runtime must have called [`addresses`].
 pub unsafe extern "C" fn watch(on: bool) {
     OWNER.store(control_block::address(), Ordering::Relaxed);
     IS_WATCHED.store(on, Ordering::Relaxed);

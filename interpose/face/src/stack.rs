@@ -1,11 +1,11 @@
-//! Calls on another stack.
+//! Calls on other stacks.
 #![allow(unsafe_code)]
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use understudy_abi::on_other_stack;
 
-/// Instructions between those that keep the registers of a variadic call's arguments.
+/// Wraps instructions in code that preserves the registers of a variadic call's arguments.
 macro_rules! with_arguments_kept {
     ($($line:literal),* $(,)?) => {
         concat!(
@@ -20,7 +20,7 @@ pub(crate) use with_arguments_kept;
 /// Calls `function(argument)` on another stack, whose highest address is `top`.
 ///
 /// # Safety
-/// There must be nothing on that stack that is still needed; the rest as for the function.
+/// The content of that stack must not be needed any more. The function's requirements must be met.
 #[unsafe(naked)]
 pub unsafe extern "C" fn on_stack(
     argument: *mut c_void,

@@ -1,9 +1,10 @@
-//! Where threads of the program are stopped: the handler of a signal that they cannot block by
-//! libc's functions.
+//! Stops threads of the program with a signal.
 //!
-//! It is here, since its address must be the same in all ranks: while a thread is let go, a handler
-//! of the program may interrupt it, whose frame leads back here and may be saved. What is done is
-//! the runtime's ([`StopCode`]).
+//! libc's functions do not let the program block this signal.
+//!
+//! The handler is in this library because its address must be equal in all ranks. While a stopped
+//! thread resumes, a handler of the program may interrupt it. That handler's frame leads back to
+//! this code and may be saved. The runtime performs the work ([`StopCode`]).
 #![allow(unsafe_code)]
 
 use crate::sys::{nr, sys};
@@ -12,17 +13,18 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::{STOP_SIGNAL, StopCode};
 
 static PARK: AtomicUsize = AtomicUsize::new(0);
-/// The handler that was there before, for signals that are not the runtime's.
+/// Handler that was installed before, for signals that are not the runtime's.
 static OTHERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of restart_syscall(2).
 const RESTART: usize = 219;
-/// In the kernel's frame, which begins with a return address: rax, rip and the signal mask of
-/// `ucontext_t`.
+/// Offset of rax in the kernel's frame, which begins with a return address.
+///
+/// The next constants are the offsets of rip and of the signal mask of `ucontext_t`.
 const RAX: usize = 152;
 const RIP: usize = 176;
 const MASK: usize = 304;
-/// Offset in `siginfo_t`.
+/// Offset of the code in `siginfo_t`.
 const CODE: usize = 8;
 const VALUE: usize = 24;
 
@@ -36,11 +38,11 @@ unsafe extern "C" {
     fn understudy_stop_end();
 }
 
-// The kernel's frame, at rsp, is what the thread is to go on from. The stack that it lies on is
-// left at once, for one in the zone whose address the signal brings: memory may be loaded
-// meanwhile. The runtime's function returns the frame to go on from, and whether the system call is
-// to be continued that the signal has interrupted: with the time that is left, which the kernel
-// knows until the frame is returned to.
+// The thread resumes from the kernel's frame at rsp. The handler leaves the stack of that frame at
+// once, because memory may be loaded meanwhile. It uses a stack in the reserved range, whose
+// address the signal carries. The runtime's function returns the frame from which the thread
+// resumes, and a flag that is nonzero if the interrupted system call must be continued. The call is
+// continued with the remaining time, which the kernel stores until the thread returns to the frame.
 core::arch::global_asm!(
     ".hidden understudy_stop_handler",
     ".globl understudy_stop_handler",
@@ -88,7 +90,7 @@ core::arch::global_asm!(
     "understudy_stop_end:",
     "ud2",
     "9: mov rax, qword ptr [rip + {others}]",
-    "cmp rax, 1", // neither the default nor to be ignored
+    "cmp rax, 1", // neither the default nor ignored
     "jbe 8f",
     "jmp rax",
     "8: ret",
@@ -102,7 +104,7 @@ core::arch::global_asm!(
     mask = const MASK,
 );
 
-/// What the runtime needs to know of it.
+/// Returns the addresses of this code for the runtime.
 pub fn code() -> StopCode {
     let address = |label: unsafe extern "C" fn()| label as *const () as usize;
     StopCode {
@@ -119,10 +121,10 @@ pub fn code() -> StopCode {
 }
 
 fn set(how: usize) {
-    // Without a runtime nobody is stopped.
+    // Without a runtime, no thread is stopped.
     if PARK.load(Ordering::Relaxed) != 0 {
         let signal = 1u64 << (STOP_SIGNAL - 1);
-        // SAFETY: rt_sigprocmask(2) of a set of this frame.
+        // SAFETY: rt_sigprocmask(2) with a set in this frame.
         unsafe {
             sys!(
                 nr::RT_SIGPROCMASK,
@@ -135,12 +137,12 @@ fn set(how: usize) {
     }
 }
 
-/// The calling thread is not to be stopped now.
+/// Keeps the calling thread from being stopped.
 pub fn block() {
     set(0);
 }
 
-/// It may be stopped again.
+/// Lets the calling thread be stopped again.
 pub fn unblock() {
     set(1);
 }

@@ -1,8 +1,8 @@
-//! Ranks whose program has lost the environment of the launcher.
+//! Ranks whose program has lost the launcher's environment.
 //!
-//! A program that a rank executes by libc gets it back ([`crate::exec`]). A system call made
-//! directly, or a static wrapper that clears the environment, loses it: each process would be a job
-//! of its own, with one rank.
+//! If a rank executes a program through libc, the environment is restored ([`crate::exec`]). It is
+//! lost if the system call is made directly, or by a static wrapper that clears the environment.
+//! Each process would then be a job of its own, with one rank.
 #![allow(unsafe_code)]
 
 use crate::aside;
@@ -15,14 +15,14 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use understudy_catalogue::message;
 
-/// Variables of launchers in the first process of a node ([`crate::launched`]).
+/// Variables that launchers set in the first process of a node ([`crate::launched`]).
 const FIRST_OF_NODE: [&[u8]; 3] = [
     b"OMPI_COMM_WORLD_LOCAL_RANK=0",
     b"MPI_LOCALRANKID=0",
     b"SLURM_LOCALID=0",
 ];
 
-/// Variable of a rank that its program sees.
+/// Variable of a rank that the rank's program sees.
 const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
 
 /// Ends a child of a guardian or wrapper that has lost its environment.
@@ -30,13 +30,14 @@ const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn refuse(list: *const *const c_char) {
-    // SAFETY: getppid(2); the rest is handed on to the caller.
+    // SAFETY: getppid(2); the caller guarantees the rest.
     unsafe {
         if environ::value(list, MANAGER).is_some() {
             return;
         }
         let parent = sys!(nr::GETPPID);
-        // A rank of MPI itself hides the variable from its children, which are no ranks.
+        // A rank of MPI removes the variable from the environment of its children, which are not
+        // ranks.
         let is_of_wrapper = || environ::value(list, RANK).is_some() && is_launched(parent, MANAGER);
         let is_rank = || is_guardian(parent) || is_of_wrapper();
         if !is_rank() {

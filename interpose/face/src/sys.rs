@@ -1,10 +1,10 @@
-//! Raw system calls: usable before libc is initialised, and before anything may be allocated.
+//! Raw system calls, which work before libc is initialised and never allocate.
 #![allow(unsafe_code)]
 
 use core::arch::asm;
 use core::ffi::{CStr, c_char, c_int};
 
-/// System call numbers used here (x86-64).
+/// Numbers of the system calls (x86-64).
 pub mod nr {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
@@ -53,10 +53,10 @@ pub mod nr {
     pub const MEMBARRIER: usize = 324;
 }
 
-/// One system call; the result is negative (`-errno`) on failure.
+/// Makes a system call; the result is negative (`-errno`) on failure.
 ///
 /// # Safety
-/// As the system call itself demands.
+/// As required by the system call.
 pub unsafe fn call(
     number: usize,
     a: usize,
@@ -69,23 +69,33 @@ pub unsafe fn call(
     let result: isize;
     // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction.
     unsafe {
-        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
-             in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _, options(nostack)
+        );
     }
     result
 }
 
-/// [`call`] with fewer arguments.
+/// Makes a system call with at most six arguments.
 macro_rules! sys {
     ($nr:expr) => { $crate::sys::call($nr, 0, 0, 0, 0, 0, 0) };
     ($nr:expr, $a:expr) => { $crate::sys::call($nr, $a as usize, 0, 0, 0, 0, 0) };
-    ($nr:expr, $a:expr, $b:expr) => { $crate::sys::call($nr, $a as usize, $b as usize, 0, 0, 0, 0) };
-    ($nr:expr, $a:expr, $b:expr, $c:expr) => { $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr) => {
+        $crate::sys::call($nr, $a as usize, $b as usize, 0, 0, 0, 0)
+    };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => {
+        $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, 0, 0, 0)
+    };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => {
         $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, $d as usize, 0, 0)
     };
     ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::sys::call($nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize)
+        $crate::sys::call(
+            $nr, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize
+        )
     };
 }
 pub(crate) use sys;
@@ -95,8 +105,9 @@ const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
-/// Maps `length` bytes of zeroed private memory, at `address` exactly if it is not 0 (fails if that
-/// place is taken).
+/// Maps `length` bytes of zeroed private memory.
+///
+/// A nonzero `address` is used exactly; the call fails if the range is in use.
 pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usize, c_int> {
     let fixed = if address == 0 { 0 } else { MAP_FIXED_NOREPLACE };
     // SAFETY: a new mapping that replaces none.
@@ -115,8 +126,8 @@ pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usiz
         return Err(-at as c_int);
     }
     if address != 0 && at as usize != address {
-        // A kernel before 4.17 takes MAP_FIXED_NOREPLACE for a hint.
-        // SAFETY: the mapping was made above and nobody knows it.
+        // A kernel before 4.17 treats MAP_FIXED_NOREPLACE as a hint.
+        // SAFETY: this function has created the mapping, and no other code uses it.
         unsafe { sys!(nr::MUNMAP, at, length) };
         return Err(17);
     }
@@ -128,25 +139,25 @@ pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usiz
 /// # Safety
 /// The mapping must be the caller's, and no longer in use.
 pub unsafe fn unmap(address: usize, length: usize) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { sys!(nr::MUNMAP, address, length) };
 }
 
-/// Changes the protection of whole pages (`prot` as of mprotect(2)).
+/// Changes the protection of whole pages (`prot` as for mprotect(2)).
 ///
 /// # Safety
-/// Nobody may rely on the former protection.
+/// No code may depend on the previous protection.
 pub unsafe fn protect(address: usize, length: usize, prot: usize) -> Result<(), c_int> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     match unsafe { sys!(nr::MPROTECT, address, length, prot) } {
         0 => Ok(()),
         error => Err(-error as c_int),
     }
 }
 
-/// Device and inode of a file; `None` if it cannot be found.
+/// Returns device and inode of a file, or `None` if the file cannot be found.
 pub fn file_id(path: &CStr) -> Option<[u64; 2]> {
-    /// `struct stat`: 144 bytes, the first two words of which are these.
+    /// Size of `struct stat` (144 bytes); its first two words are device and inode.
     const WORDS: usize = 18;
     let mut about = [0u64; WORDS];
     // SAFETY: stat(2) writes a structure of this size.
@@ -154,20 +165,20 @@ pub fn file_id(path: &CStr) -> Option<[u64; 2]> {
     (result == 0).then_some([about[0], about[1]])
 }
 
-/// Ends the process at once.
+/// Ends the process immediately.
 pub fn exit(status: c_int) -> ! {
     loop {
-        // SAFETY: ends the process.
+        // SAFETY: the process ends.
         unsafe { sys!(nr::EXIT_GROUP, status) };
     }
 }
 
-/// Length of a C string.
+/// Returns the bytes of a C string without its NUL.
 ///
 /// # Safety
 /// `string` must be a valid C string.
 pub unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(string) }.to_bytes()
 }
 

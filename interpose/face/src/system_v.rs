@@ -1,7 +1,7 @@
 //! System V semaphores and message queues of the program.
 //!
-//! Objects are remembered for the runtime, which saves and restores them, and calls are made with
-//! the identifiers that the kernel has for the objects ([`understudy_abi::system_v`]).
+//! The objects are recorded for the runtime, which saves and restores them. Calls are made with the
+//! identifiers that the kernel has for the objects ([`understudy_abi::system_v`]).
 #![allow(unsafe_code)]
 
 use crate::kernel_use::KERNEL_USE;
@@ -18,10 +18,12 @@ const IPC_CREAT: c_int = 0o1000;
 const IPC_EXCL: c_int = 0o2000;
 const IPC_RMID: c_int = 0;
 const SEM_UNDO: c_short = 0x1000;
-/// Greatest number of operations in one call by default (semop(2), SEMOPM).
+/// Maximum number of operations in one call by default (semop(2), SEMOPM).
 const MAX_OPERATIONS: usize = 500;
 
-/// True for commands whose first argument is no identifier: IPC_INFO, and those of ipcs(1).
+/// Returns true for commands whose first argument is no identifier.
+///
+/// These are IPC_INFO and the commands of ipcs(1).
 fn is_about_all(kind: i64, command: c_int) -> bool {
     match kind {
         SEMAPHORES => [3, 18, 19, 20].contains(&command),
@@ -37,10 +39,10 @@ pub struct Operation {
     flags: c_short,
 }
 
-/// Makes or opens an object, and returns the identifier for the program.
+/// Creates or opens an object, and returns the identifier for the program.
 ///
-/// `call` makes or opens it with flags. One that has a key is not [`MADE`] by this process alone:
-/// any process may use it.
+/// `call` creates or opens the object with the given flags. Any process may use an object with a
+/// key, so only private objects are recorded as [`MADE`] by this process.
 fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
     let is_held = threads::hold();
     let is_private = key == IPC_PRIVATE;
@@ -53,7 +55,7 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
     }
     let mut is_told = false;
     if identifier >= 0 {
-        // SAFETY: no string.
+        // SAFETY: no string is passed.
         is_told = is_new && unsafe { tell(effect::OBJECT, identifier, core::ptr::null(), kind) };
         let made = if is_private { MADE } else { 0 };
         identifier = KERNEL_USE.objects.open(kind, identifier, made);
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
     })
 }
 
-/// Makes a call of semctl(2) or msgctl(2) for the object that the program means.
+/// Makes a call of semctl(2) or msgctl(2) with the real identifier of an object.
 fn control(
     kind: i64,
     (identifier, command): (c_int, c_int),
@@ -165,7 +167,7 @@ pub unsafe extern "C" fn msgctl(identifier: c_int, command: c_int, about: *mut c
 /// There must be `count` operations, unless the pointer is null.
 unsafe fn semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
     let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         true => unsafe { core::slice::from_raw_parts(operations, count) },
         false => &[],
     };
@@ -178,7 +180,7 @@ fn messages(identifier: c_int) -> c_int {
     KERNEL_USE.objects.call(MESSAGES, identifier, 0)
 }
 
-/// Functions of libc whose first argument is the identifier of an object.
+/// Defines libc's functions whose first argument is the identifier of an object.
 macro_rules! calls {
     ($(
         $object:ident:
@@ -194,14 +196,14 @@ macro_rules! calls {
         pub unsafe extern "C" fn $name($identifier: c_int, $($argument: $kind),*) -> $result {
             static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
                 let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
                     core::mem::transmute(next(&REAL, NAME));
                 let mut used = $real;
                 loop {
                     let result = real(used, $($argument),*);
-                    // A recovery may have made the object again meanwhile.
+                    // A recovery may have created a new object meanwhile.
                     match KERNEL_USE.objects.real($object, $identifier) {
                         Some(now) if result == -1 && now != used => used = now,
                         _ => return result,

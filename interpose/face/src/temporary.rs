@@ -1,7 +1,8 @@
-//! Files and directories under names that libc makes up: mkstemp(3) and its like.
+//! Files and directories with names that libc generates: mkstemp(3) and related functions.
 //!
-//! libc makes them without calling its own entry points, so that the runtime would not learn of
-//! them, and a rollback not remove them. They are made here, by way of those that tell it.
+//! libc creates them without calling its own entry points, so they would not be reported to the
+//! runtime, and a rollback would not remove them. This library creates them with the functions that
+//! report to the runtime.
 #![allow(unsafe_code)]
 
 use crate::files::{mkdir, open};
@@ -14,10 +15,10 @@ const O_CREAT: c_int = 0o100;
 const O_EXCL: c_int = 0o200;
 const O_ACCMODE: c_int = 0o3;
 
-/// What takes the place of the six letters X.
+/// Characters that replace the six letters X.
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ab";
 const PLACES: usize = 6;
-/// So often another name is tried.
+/// Maximum number of names that are tried.
 const ATTEMPTS: usize = 1000;
 
 unsafe extern "C" {
@@ -26,8 +27,9 @@ unsafe extern "C" {
     fn strlen(text: *const c_char) -> usize;
 }
 
-/// Fills the places in front of so many letters at the end, until `make` succeeds or fails for
-/// another reason than that there is such a name.
+/// Replaces the letters X in front of a suffix, and calls `make`.
+///
+/// This is repeated until `make` succeeds, or fails for a reason other than an existing name.
 ///
 /// # Safety
 /// The template must be a writable string.
@@ -36,7 +38,7 @@ unsafe fn under_new_name(
     suffix: c_int,
     make: impl Fn(*const c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: the template's bytes in front of its end; errno of this thread.
+    // SAFETY: the template's bytes before its end; errno of this thread.
     unsafe {
         let end = usize::try_from(suffix)
             .ok()
@@ -79,7 +81,7 @@ macro_rules! temporary_files {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(template: *mut c_char $(, $argument: c_int)*) -> c_int {
             let flags = ($flags & !O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
-            // SAFETY: handed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { under_new_name(template, $suffix, |path| open(path, flags, 0o600)) }
         }
     )*};
@@ -102,7 +104,7 @@ temporary_files! {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let made = unsafe { under_new_name(template, 0, |path| mkdir(path, 0o700)) };
     if made < 0 {
         core::ptr::null_mut()

@@ -1,5 +1,8 @@
-//! Threads of the user side: counted, and begun so that they can be stopped at once
-//! ([`crate::stop`]); and one at the start, see below.
+//! Threads of the program side.
+//!
+//! They are counted, and begin in code of this library, so that they can be stopped at any time
+//! ([`crate::stop`]). This module also creates one thread at the start
+//! ([`make_libc_multithreaded`]).
 #![allow(unsafe_code)]
 
 use crate::libc::next;
@@ -9,42 +12,42 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize
 use understudy_abi::control_block;
 use understudy_abi::turn::SEVERAL;
 
-/// How many threads the user side has created.
+/// Number of threads that the program side has created.
 static CREATED: AtomicU32 = AtomicU32::new(0);
-/// How many timers that start threads.
+/// Number of timers that start threads.
 static TIMERS: AtomicU32 = AtomicU32::new(0);
 /// The main thread's control block.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
-/// The main thread is in pthread_create(3).
+/// True while the main thread is in pthread_create(3).
 static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread is the main one.
+/// Stores that the calling thread is the main thread.
 pub fn remember_main() {
     MAIN.store(control_block::address(), Ordering::Relaxed);
 }
 
-/// The main thread's control block.
+/// Returns the main thread's control block.
 #[inline]
 pub fn main() -> usize {
     MAIN.load(Ordering::Relaxed)
 }
 
-/// Whether this is the main thread.
+/// Returns true in the main thread.
 pub fn is_main() -> bool {
     control_block::address() == MAIN.load(Ordering::Relaxed)
 }
 
-/// Whether what ld.so allocates now, on the user side, is for another thread than the main one.
+/// Returns true if ld.so's current allocation on the program side is for another thread.
 pub fn is_for_another() -> bool {
     MAIN_CREATES.load(Ordering::Relaxed) || !is_main()
 }
 
-/// Where the runtime may read the number of threads that the user side has created.
+/// Returns the address of the number of threads that the program side has created.
 pub fn created() -> *const u32 {
     CREATED.as_ptr()
 }
 
-/// The same of timers that start threads.
+/// Returns the address of the number of timers that start threads.
 pub fn created_for_timers() -> *const u32 {
     TIMERS.as_ptr()
 }
@@ -54,10 +57,10 @@ pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)
 }
 
-/// Where it is to be told that there is more than one thread, or null.
+/// Work flags that receive [`SEVERAL`], or null.
 static TOLD: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Tells of more than one thread there, now or when there are, by a bit.
+/// Sets a work flag when there is more than one thread.
 pub fn tell(told: *mut AtomicU8) {
     TOLD.store(told, Ordering::Relaxed);
     if count() > 0 {
@@ -90,7 +93,9 @@ fn real_create() -> Create {
     unsafe { core::mem::transmute(next(&REAL, c"pthread_create")) }
 }
 
-/// libc's, past a library in front of this one that cannot pass it on yet: its constructor runs
+/// Returns libc's pthread_join.
+///
+/// A library in front of this one might not be able to call libc's, because its constructor runs
 /// later.
 fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
@@ -105,9 +110,12 @@ struct Beginning {
     argument: AtomicUsize,
 }
 
-/// More threads than these wait for each other at their beginning.
+/// Maximum number of threads that begin at the same time; further threads wait.
 const BEGINNINGS: usize = 64;
-/// Nothing of it is in use while all threads stand still: whoever uses a place cannot be stopped.
+/// Places for threads that begin.
+///
+/// No place is in use while all threads are stopped, because a thread that uses a place cannot be
+/// stopped.
 static BEGINNING: [Beginning; BEGINNINGS] = [const {
     Beginning {
         is_taken: AtomicBool::new(false),
@@ -133,7 +141,7 @@ struct Task {
     argument: usize,
 }
 
-/// From here on the new thread can be stopped.
+/// Returns the task of a new thread, which can be stopped from here on.
 extern "C" fn take_task(place: &Beginning) -> Task {
     let task = Task {
         start: place.start.load(Ordering::Relaxed),
@@ -144,8 +152,9 @@ extern "C" fn take_task(place: &Beginning) -> Task {
     task
 }
 
-/// What a new thread does first. Nothing of it stays on the stack: pthread_exit(3) and cancellation
-/// walk that.
+/// Start function of new threads.
+///
+/// It leaves nothing on the stack, because pthread_exit(3) and cancellation unwind the stack.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     core::arch::naked_asm!(
@@ -158,8 +167,10 @@ unsafe extern "C" fn begin() {
     )
 }
 
-/// Creates a thread of the user side, which is counted. A new thread may wait for its creator with
-/// all signals blocked, so the creator cannot be stopped meanwhile either.
+/// Creates and counts a thread of the program side.
+///
+/// The creator cannot be stopped meanwhile, because the new thread may wait for it with all signals
+/// blocked.
 fn creating(create: impl FnOnce() -> c_int) -> c_int {
     CREATED.fetch_add(1, Ordering::Relaxed);
     tell_of_several();
@@ -176,7 +187,7 @@ fn creating(create: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Creates a thread that begins in [`begin`] and goes on with this function.
+/// Creates a thread that starts in [`begin`] and continues with `start`.
 fn begun_by_us(
     start: *const c_void,
     argument: *mut c_void,
@@ -195,7 +206,7 @@ fn begun_by_us(
     })
 }
 
-/// Counts a thread that libc makes by itself, unless [`creating`] has counted it.
+/// Counts a thread that libc creates for itself, unless [`creating`] has counted it.
 pub fn note_of_libc() {
     if is_main() && !MAIN_CREATES.load(Ordering::Relaxed) {
         CREATED.fetch_add(1, Ordering::Relaxed);
@@ -203,7 +214,7 @@ pub fn note_of_libc() {
     }
 }
 
-/// pthread_create(3) of the user side.
+/// pthread_create(3) of the program side.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -215,14 +226,14 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     begun_by_us(start, argument, |begin, task| {
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { real_create()(thread, attributes, begin, task) }
     })
 }
 
-/// thrd_create(3) of the user side, as [`pthread_create`].
+/// thrd_create(3) of the program side, like [`pthread_create`].
 ///
-/// libc keeps what the function returns as an `int`.
+/// libc stores the return value of the thread's function as an `int`.
 ///
 /// # Safety
 /// As thrd_create(3).
@@ -235,7 +246,7 @@ pub unsafe extern "C" fn thrd_create(
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(*mut usize, *const c_void, *mut c_void) -> c_int;
     begun_by_us(start, argument, |begin, task| {
-        // SAFETY: libc's function has this type; the rest is handed on to the caller.
+        // SAFETY: libc's function has this type; the caller guarantees the rest.
         unsafe {
             let real: Create = core::mem::transmute(next(&REAL, c"thrd_create"));
             real(thread, begin, task)
@@ -243,7 +254,7 @@ pub unsafe extern "C" fn thrd_create(
     })
 }
 
-/// glibc's `struct sigevent`, as far as it is looked at.
+/// Members of glibc's `struct sigevent` that are used.
 #[repr(C)]
 pub struct Event {
     value: usize,
@@ -251,10 +262,12 @@ pub struct Event {
     notice: c_int,
 }
 
-/// timer_create(2) of the user side: for a timer that starts threads libc creates one itself, past
-/// [`pthread_create`].
+/// timer_create(2) of the program side.
+///
+/// If a timer starts threads, libc creates a thread without calling [`pthread_create`].
 ///
 /// # Safety
+/// As for timer_create(2).
 /// As timer_create(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_create(
@@ -265,7 +278,7 @@ pub unsafe extern "C" fn timer_create(
     const SIGEV_THREAD: c_int = 2;
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(c_int, *const Event, *mut *mut c_void) -> c_int;
-    // SAFETY: libc's function has this type; the rest is handed on to the caller.
+    // SAFETY: libc's function has this type; the caller guarantees the rest.
     unsafe {
         let real: Create = core::mem::transmute(next(&REAL, c"timer_create"));
         match event.as_ref() {
@@ -282,18 +295,17 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, on a stack of ours, which ld.so's shared cache of stacks will not
-/// keep.
+/// Creates and joins one thread, so that libc uses atomics and wakes waiting threads.
 ///
-/// A libc that has never had a second thread skips atomics and wake-ups. ld.so's lock is shared by
-/// both libcs, so each of them must know that there are threads; otherwise the other one's waiters
-/// are not woken.
+/// A libc that has never had a second thread omits both. Both libcs share ld.so's lock, so each of
+/// them must have had a second thread; otherwise threads that wait in the other one are not woken.
+/// The thread's stack is mapped here, so that ld.so does not keep it in its shared cache of stacks.
 pub fn make_libc_multithreaded() -> Result<(), c_int> {
     const STACK_SIZE: usize = 256 << 10;
     let stack = crate::sys::map_anonymous(understudy_abi::ZONE_START + (512 << 20), STACK_SIZE, 0)?;
     let mut attributes = Attributes([0; 56]);
     let mut thread = 0;
-    // SAFETY: pthread_create(3) with a stack of our own, and join.
+    // SAFETY: pthread_create(3) with a stack of this function, and pthread_join(3).
     unsafe {
         pthread_attr_init(&mut attributes);
         pthread_attr_setstack(&mut attributes, stack as *mut c_void, STACK_SIZE);
@@ -313,9 +325,11 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
     }
 }
 
-/// The calling thread is about to change files: that is to be on the same side of a cut as what the
-/// runtime notes of it. (The main thread makes cuts itself.) Whether it must be [`stop::unblock`]ed
-/// afterwards.
+/// Keeps the calling thread from being stopped, unless it is the main thread.
+///
+/// The thread is about to change files. The change and its record in the runtime must be on one
+/// side of a cut. The main thread makes cuts itself. Returns true if the caller must call
+/// [`stop::unblock`] afterwards.
 pub fn hold() -> bool {
     let holds = !is_main();
     if holds {

@@ -1,4 +1,4 @@
-//! One thunk for each exported procedure, one object for each exported datum of libmpi.
+//! Thunks of all exported procedures, and objects for the data symbols of libmpi.
 #![allow(
     unsafe_code,
     non_snake_case,

@@ -1,4 +1,4 @@
-//! How the runtime is told of what the program does to files, before it happens.
+//! Reports effects of the program on files to the runtime before they happen.
 #![allow(unsafe_code)]
 
 use crate::{child_effects, noted, threads, turns};
@@ -6,19 +6,20 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::Hook;
 
-/// The runtime's hook; null: this process is not protected.
+/// The runtime's function, or null in an unprotected process.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// openat(2): relative to the working directory.
+/// Descriptor that stands for the working directory (openat(2)).
 pub const AT_FDCWD: c_int = -100;
 
-/// Lets the runtime know of effects from now on.
+/// Makes effects call the runtime's function from now on.
 pub fn tell_runtime(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }
 
-/// An effect on two names. Whether the calling thread is held until it has happened
-/// ([`threads::hold`]).
+/// Reports an effect on two names.
+///
+/// Returns true if the calling thread must be unblocked after the effect ([`threads::hold`]).
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -33,7 +34,7 @@ pub unsafe fn tell_two(
     let hook = HOOK.load(Ordering::Acquire);
     if hook.is_null() || noted::is_forked() {
         let names = [(directory, path), (other_directory, other)];
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { child_effects::report(kind, names, value) };
         return false;
     }
@@ -50,20 +51,24 @@ pub unsafe fn tell_two(
     }
 }
 
-/// An effect on one name, as [`tell_two`].
+/// Reports an effect on one name, like [`tell_two`].
 ///
 /// # Safety
 /// The string must be valid or null.
 pub unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
 }
 
-/// A function of libc's name that tells the runtime and calls the next definition, the result of
-/// which something may be done with. A variadic `mode` is passed in a register, whether it was
-/// given or not, so it may be handed on unseen.
+/// Defines functions of libc that report to the runtime and call the next definition.
+///
+/// An expression after `=>` is called with the result. A variadic `mode` is passed in a register
+/// whether the program has passed it or not, so it is always forwarded.
 macro_rules! told {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr } $(=> $after:expr;)?)*) => {$(
+    ($(
+        fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr }
+            $(=> $after:expr;)?
+    )*) => {$(
         /// libc's function of this name.
         ///
         /// # Safety
@@ -73,10 +78,11 @@ macro_rules! told {
             use core::sync::atomic::AtomicPtr;
             static REAL: AtomicPtr<core::ffi::c_void> = AtomicPtr::new(core::ptr::null_mut());
             const NAME: &core::ffi::CStr = $crate::libc::c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the caller guarantees the rest.
             unsafe {
                 let is_held: bool = $tell;
-                let real: unsafe extern "C" fn($($kind),*) -> $result = core::mem::transmute($crate::libc::next(&REAL, NAME));
+                let real: unsafe extern "C" fn($($kind),*) -> $result =
+                    core::mem::transmute($crate::libc::next(&REAL, NAME));
                 let result = real($($argument),*);
                 $($after(result);)?
                 if is_held {

@@ -1,8 +1,9 @@
-//! Any thread of the program may call MPI: whose turn it is has the runtime for itself.
+//! MPI lock: all threads of the program may call MPI, one at a time.
 //!
-//! Who waits does so here, on its own stack, where it can be stopped and brought back like any thread that computes: it has not begun
-//! its call. Whose turn it is gets the main thread's thread-local data, since those of the runtime side lie beside the program's, in
-//! memory that rolls back. The shared state is not rolled back, as the face is not.
+//! A thread waits here, on its own stack, before its call begins. It can thus be stopped and
+//! restored like any thread that computes. The thread that has the lock uses the main thread's
+//! thread-local data: the runtime side's are in memory that is rolled back. The state of the lock
+//! is not.
 #![allow(unsafe_code)]
 
 use crate::entry::{ENTRY, connect};
@@ -18,20 +19,22 @@ use understudy_abi::{ENTRIES, control_block};
 use understudy_catalogue::message;
 
 static TURN: Turn = Turn::new();
-/// The process in which turns are taken: the program's children inherit all this.
+/// Process in which the lock is used; child processes inherit its state.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
-/// Where calls go on: the runtime's entry for any number of arguments, and that for calls without stack arguments.
+/// Entries of the runtime behind the lock.
+///
+/// The first one is for any number of arguments, the second one for calls without stack arguments.
 static ENTER: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
 
 const ARCH_SET_FS: usize = 0x1002;
 
 const SET: usize = 2;
 
-/// What the entry keeps on the caller's stack.
+/// Words that the entry stores on the caller's stack.
 #[repr(C)]
 pub struct Kept {
     is_nested: u64,
-    /// In the upper half: which of [`ENTER`].
+    /// Slot; the upper half is the index in [`ENTER`].
     slot: u64,
     /// r9, r8, rcx, rdx, rsi, rdi.
     arguments: [u64; 6],
@@ -45,21 +48,20 @@ impl Kept {
     };
 }
 
-/// How a call goes on.
+/// Result of [`take`]: the call is a query, which needs no lock.
 const QUESTION: u32 = 1;
 
-// Registers and stack words are as at the call when the runtime's entry is reached; it is a call of its own, which comes back here.
+// The runtime's entry finds the registers and stack words of the program's call. It is called, not
+// jumped to, and returns to this code.
 core::arch::global_asm!(
-    ".hidden understudy_turn_enter_few",
-    ".globl understudy_turn_enter_few",
+    ".hidden understudy_turn_enter_few", ".globl understudy_turn_enter_few",
     "understudy_turn_enter_few:",
     ".cfi_startproc",
     "mov r10, 0x100000000",
     "or rax, r10",
     "jmp understudy_turn_enter",
     ".cfi_endproc",
-    ".hidden understudy_turn_enter",
-    ".globl understudy_turn_enter",
+    ".hidden understudy_turn_enter", ".globl understudy_turn_enter",
     "understudy_turn_enter:",
     ".cfi_startproc",
     "push rbp",
@@ -67,16 +69,9 @@ core::arch::global_asm!(
     ".cfi_offset rbp, -16",
     "mov rbp, rsp",
     ".cfi_def_cfa_register rbp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push rcx",
-    "push r8",
-    "push r9",
-    "push rax",
-    "push 0",
-    ".hidden understudy_turn_again",
-    ".globl understudy_turn_again",
+    "push rdi", "push rsi", "push rdx", "push rcx",
+    "push r8", "push r9", "push rax", "push 0",
+    ".hidden understudy_turn_again", ".globl understudy_turn_again",
     "understudy_turn_again:",
     "lea rsp, [rbp - 64]",
     "mov rdi, rsp",
@@ -86,25 +81,17 @@ core::arch::global_asm!(
     "mov r11d, dword ptr [rbp - 52]",
     "test r11d, r11d",
     "jne 5f",
-    "push qword ptr [rbp + 72]",
-    "push qword ptr [rbp + 64]",
-    "push qword ptr [rbp + 56]",
-    "push qword ptr [rbp + 48]",
-    "push qword ptr [rbp + 40]",
-    "push qword ptr [rbp + 32]",
-    "push qword ptr [rbp + 24]",
-    "push qword ptr [rbp + 16]",
-    "5: mov rdi, qword ptr [rbp - 8]",
-    "mov rsi, qword ptr [rbp - 16]",
-    "mov rdx, qword ptr [rbp - 24]",
-    "mov rcx, qword ptr [rbp - 32]",
-    "mov r8, qword ptr [rbp - 40]",
-    "mov r9, qword ptr [rbp - 48]",
+    "push qword ptr [rbp + 72]", "push qword ptr [rbp + 64]",
+    "push qword ptr [rbp + 56]", "push qword ptr [rbp + 48]",
+    "push qword ptr [rbp + 40]", "push qword ptr [rbp + 32]",
+    "push qword ptr [rbp + 24]", "push qword ptr [rbp + 16]",
+    "5: mov rdi, qword ptr [rbp - 8]", "mov rsi, qword ptr [rbp - 16]",
+    "mov rdx, qword ptr [rbp - 24]", "mov rcx, qword ptr [rbp - 32]",
+    "mov r8, qword ptr [rbp - 40]", "mov r9, qword ptr [rbp - 48]",
     "mov eax, dword ptr [rbp - 56]",
     "lea r10, [rip + {enter}]",
     "call qword ptr [r10 + r11 * 8]",
-    ".hidden understudy_turn_returned",
-    ".globl understudy_turn_returned",
+    ".hidden understudy_turn_returned", ".globl understudy_turn_returned",
     "understudy_turn_returned:",
     "lea rsp, [rbp - 64]",
     "cmp dword ptr [rip + {turn} + {again}], 0",
@@ -130,13 +117,8 @@ core::arch::global_asm!(
     "call {stand_back}",
     "jmp understudy_turn_again",
     ".cfi_endproc",
-    take = sym take,
-    end = sym end,
-    question = sym question,
-    stand_back = sym stand_back,
-    turn = sym TURN,
-    again = const core::mem::offset_of!(Turn, again),
-    enter = sym ENTER,
+    take = sym take, end = sym end, question = sym question, stand_back = sym stand_back,
+    turn = sym TURN, again = const core::mem::offset_of!(Turn, again), enter = sym ENTER,
 );
 
 unsafe extern "C" {
@@ -146,7 +128,7 @@ unsafe extern "C" {
     fn understudy_turn_returned();
 }
 
-/// What the runtime needs to know of it.
+/// Returns the addresses of this code for the runtime.
 pub fn code() -> TurnCode {
     TurnCode {
         again: understudy_turn_again as *const () as usize,
@@ -158,7 +140,7 @@ pub fn code() -> TurnCode {
     }
 }
 
-/// From now on calls take turns. For the main thread, in a call.
+/// Makes all calls take the lock; for the main thread, in a call.
 unsafe extern "C" fn share() {
     if !is_shared() {
         take_turns();
@@ -167,7 +149,9 @@ unsafe extern "C" fn share() {
     }
 }
 
-/// From now on calls that begin take turns. One of the main thread may be under way that has none, so nobody else may have one yet.
+/// Makes calls take the lock from now on.
+///
+/// The main thread may be in a call without the lock, so other threads cannot take the lock yet.
 extern "C" fn take_turns() {
     let enter = understudy_turn_enter as *const c_void;
     if ENTER[0].load(Ordering::Relaxed).is_null() {
@@ -182,7 +166,7 @@ extern "C" fn take_turns() {
     }
 }
 
-/// Whether calls take turns.
+/// Returns true if any thread may take the lock.
 pub fn is_shared() -> bool {
     TURN.is_shared.load(Ordering::Relaxed) != 0
 }
@@ -193,7 +177,8 @@ fn process() -> isize {
 }
 
 fn set_thread(block: usize) {
-    // SAFETY: this code has no thread-local data; the instruction is there if the kernel says so. Else arch_prctl(2).
+    // SAFETY: this code uses no thread-local data. The instruction is used only if the kernel
+    // permits it, otherwise arch_prctl(2).
     unsafe {
         if TURN.may_write_fs.load(Ordering::Relaxed) != 0 {
             core::arch::asm!("wrfsbase {}", in(reg) block, options(nostack, preserves_flags));
@@ -205,7 +190,7 @@ fn set_thread(block: usize) {
 
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
-    // SAFETY: rt_sigprocmask(2) of sets of this frame.
+    // SAFETY: rt_sigprocmask(2) with sets in this frame.
     unsafe {
         sys!(
             nr::RT_SIGPROCMASK,
@@ -220,22 +205,22 @@ fn set_mask(mask: u64) -> u64 {
     before
 }
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 fn number(own: usize) -> i32 {
     match TURN.number_at.load(Ordering::Relaxed) {
         // SAFETY: gettid(2).
         0 => unsafe { sys!(nr::GETTID) as i32 },
-        // SAFETY: glibc keeps it there.
+        // SAFETY: glibc's control block contains the number at this offset.
         at => unsafe { *((own + at) as *const i32) },
     }
 }
 
-/// Whose turn it is, another thread than the main one, gets no signals that the program handles.
+/// Blocks handled signals in a thread with the lock that is not the main one.
 fn block_signals() {
     TURN.mask.store(set_mask(!LET_THROUGH), Ordering::Relaxed);
 }
 
-/// The same at its end.
+/// Restores the signal mask of such a thread at the end of its call.
 fn unblock_signals() {
     let mask = TURN.mask.load(Ordering::Relaxed);
     if mask != UNCHANGED {
@@ -244,8 +229,10 @@ fn unblock_signals() {
     }
 }
 
-/// The program is about to set a handler, which needs the thread-local data of its thread. Turns that have begun are waited for, but not
-/// for ever: they may wait for what another rank does.
+/// Prepares for a signal handler that the program is about to install.
+///
+/// The handler needs the thread-local data of its own thread, so this function waits until the
+/// current call releases the lock. The wait is limited: the call may wait for another rank.
 pub fn expect_handler(signal: c_int) {
     let is_let_through = LET_THROUGH >> (signal - 1) & 1 != 0;
     if is_let_through || TURN.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_shared() {
@@ -262,7 +249,7 @@ pub fn expect_handler(signal: c_int) {
     }
 }
 
-/// The lock is held: it is this thread's turn.
+/// Begins a call of the thread with the control block `own`, which has the lock.
 fn begin(own: usize) {
     let mut tid = 0;
     if own != threads::main() {
@@ -283,7 +270,7 @@ fn begin(own: usize) {
     }
 }
 
-/// Whether it is the calling thread's turn already: a callback of the program has called.
+/// Returns true if the calling thread, in a callback of the program, has the lock.
 fn is_nested(kept: &mut Kept, own: usize) -> bool {
     let is_nested = TURN.holder.load(Ordering::Relaxed) == own;
     kept.is_nested = is_nested.into();
@@ -308,8 +295,10 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
     take_late(kept, own)
 }
 
-/// Whether this call may be made now by who has the lock. Not if a callback of another thread is under way and the call may wait, as that
-/// thread's call cannot go on before this one has ended.
+/// Returns true if the thread that has the lock may begin this call.
+///
+/// While another thread is in a callback, only calls that wait for no other process may begin,
+/// because that thread's call cannot continue before this one returns.
 #[inline(always)]
 fn may_begin(kept: &Kept, own: usize) -> bool {
     let lender = TURN.lender.load(Ordering::Relaxed);
@@ -320,13 +309,13 @@ fn may_begin(kept: &Kept, own: usize) -> bool {
 #[inline(never)]
 fn is_local(slot: u32) -> bool {
     let locals = TURN.locals.load(Ordering::Relaxed);
-    // SAFETY: null, or one for each slot of the call table; those behind it are none.
+    // SAFETY: null, or one entry for each slot of the call table; later slots are never local.
     !locals.is_null()
         && slot < TURN.slots.load(Ordering::Relaxed)
         && unsafe { *locals.add(slot as usize) }
 }
 
-/// Waits for the lock until this is so with it.
+/// Acquires the lock when `is_so` returns true.
 fn acquire_when(is_so: impl Fn() -> bool) {
     acquire(&TURN, 0);
     while !is_so() {
@@ -336,7 +325,7 @@ fn acquire_when(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The same where it is somebody's turn.
+/// Begins a call for which the lock was in use, or which could not begin.
 #[cold]
 #[inline(never)]
 fn take_late(kept: &mut Kept, own: usize) -> u32 {
@@ -359,7 +348,9 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
     0
 }
 
-/// The program ends by exit(3): `run` gets a turn, the last one. False: there is none for half a second.
+/// Runs `run` with the lock, which is not released, at exit(3).
+///
+/// Returns false if the lock was not released for half a second.
 pub fn at_the_end(run: impl FnOnce()) -> bool {
     if !is_shared() {
         run();
@@ -390,7 +381,8 @@ extern "C" fn end(kept: &mut Kept) {
     if kept.is_nested != 0 || own == 0 {
         return;
     }
-    // Before anybody else can make a cut: an effect that was noted has not happened yet.
+    // The mask must be restored before another thread can make a cut. It may block stops of this
+    // thread, because an effect that was recorded has not happened yet.
     if own != threads::main() {
         unblock_signals();
     }
@@ -398,15 +390,15 @@ extern "C" fn end(kept: &mut Kept) {
     release(&TURN);
 }
 
-/// After a call that waits for others: those who wait for their turn get it, and the call is made once more, from its entry.
+/// Releases the lock; the call, which waits for other processes, is then repeated.
 extern "C" fn stand_back(kept: &mut Kept) {
-    /// As often as this a call comes back at once, before the thread sleeps for a moment.
+    /// Interval of repetitions that sleep; the others only yield the processor.
     const AT_ONCE: u32 = 8;
     const LAST: u32 = AT_ONCE - 1;
     static TIMES: AtomicU32 = AtomicU32::new(0);
     TURN.again.store(0, Ordering::Relaxed);
     end(kept);
-    // SAFETY: sched_yield(2); nanosleep(2) with a duration that stays.
+    // SAFETY: sched_yield(2); nanosleep(2) with a constant duration.
     unsafe {
         match TIMES.fetch_add(1, Ordering::Relaxed) % AT_ONCE {
             LAST => rest(),
@@ -415,27 +407,31 @@ extern "C" fn stand_back(kept: &mut Kept) {
     };
 }
 
-/// Sleeps for a moment.
+/// Sleeps for 50 µs.
 fn rest() {
     const MOMENT: [i64; 2] = [0, 50_000];
-    // SAFETY: nanosleep(2) with a duration that stays.
+    // SAFETY: nanosleep(2) with a constant duration.
     unsafe { sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0) };
 }
 
-/// A callback may wait for what another thread has, such as an interpreter's lock, and that thread for its turn. So others get it meanwhile,
-/// for what waits for nobody. Where a callback of theirs is under way when this one returns, that has to return first.
+/// Runs a callback of the program and yields the lock meanwhile.
+///
+/// A callback may wait for a resource, such as an interpreter's lock, of a thread that waits for
+/// the MPI lock. Other threads may therefore make calls that wait for no other process. Their
+/// callbacks must return before this function does.
 ///
 /// # Safety
-/// To be called by the runtime in a call that has a turn; `function` must take (up to) so many arguments.
+/// The runtime must call this function in a call that has the lock. `callback.function` must accept
+/// up to five arguments.
 unsafe extern "C" fn lend(callback: &Lent) -> u64 {
     let own = TURN.holder.load(Ordering::Relaxed);
     let before = TURN.lender.swap(own, Ordering::Relaxed);
-    // SAFETY: the runtime's word.
+    // SAFETY: the word is the runtime's.
     let depth = || unsafe { (*callback.top).load(Ordering::Relaxed) };
     let (here, mut kept) = (depth(), Kept::NOTHING);
     end(&mut kept);
     let [a, b, c, d, e] = callback.arguments;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let result = unsafe {
         type Callback = unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64;
         core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
@@ -446,26 +442,30 @@ unsafe extern "C" fn lend(callback: &Lent) -> u64 {
     result
 }
 
-/// The same for the end of the job.
+/// Number of waits of 10 ms after which MPI_Abort ends the process without the lock.
 const ABORT_ROUNDS: u32 = 100;
-/// How often, for 10 ms each, the noting of an effect on files waits for a turn: a call may wait for what another rank does.
+/// Number of waits of 10 ms after which an effect is recorded without the lock.
+///
+/// The call that has the lock may wait for another rank.
 const EFFECT_ROUNDS: u32 = 50;
 
-/// What is about to happen to files or libraries: kind, directory and path, the same once more, value.
+/// Arguments of an effect: kind, directory and path, second directory and path, value.
 pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 
-/// Has an effect noted in a turn of the calling thread, or, if there is none for long, noted as one that will not be undone. The thread is
-/// not to be stopped until the effect has happened.
+/// Records an effect with the lock, or as one that cannot be undone.
+///
+/// The latter happens if the lock is not released for half a second. The calling thread cannot be
+/// stopped until the effect has happened.
 ///
 /// # Safety
-/// As of the runtime's function.
+/// As for the runtime's function.
 pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
     let own = control_block::address();
     let mut kept = Kept::NOTHING;
     if process() != PROCESS.load(Ordering::Relaxed) {
         return stop::block();
     }
-    // SAFETY: the runtime's functions of these types.
+    // SAFETY: the runtime's functions have these types.
     unsafe {
         if is_nested(&mut kept, own) {
             stop::block();
@@ -483,11 +483,13 @@ pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, v
     end(&mut kept);
 }
 
-/// What may be asked at any time, also while it is somebody else's turn. The answer is given by code that is not to be in an image.
+/// Answers a query that is permitted while another thread has the lock.
+///
+/// The thread cannot be stopped in the runtime's code, which must not be part of an image.
 extern "C" fn question(first: *mut c_int, second: *mut c_int, slot: u64) -> c_int {
     type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
     stop::block();
-    // SAFETY: the runtime's function of this type, with the program's arguments.
+    // SAFETY: the runtime's function has this type and gets the program's arguments.
     let result = unsafe {
         let answer: Answer = core::mem::transmute(TURN.answer.load(Ordering::Relaxed));
         answer(first, second, slot as u32)

@@ -1,7 +1,7 @@
-//! Programs into which the loader preloads nothing, executed by a rank or by its wrapper.
+//! Programs into which the loader preloads nothing, executed by a rank or its wrapper.
 //!
-//! Such a program would not be the rank, but a job of one process. The launcher's own start of such
-//! a program is out of reach: then no process of the job has this library.
+//! Such a program would not be the rank, but a job of one process. If the launcher itself starts
+//! such a program, no process of the job has this library, and the program cannot be refused.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -12,18 +12,18 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{Display, from_fn};
 use understudy_catalogue::message;
 
-/// The file argument of a function that executes a program.
+/// File argument of a function that executes a program.
 #[derive(Clone, Copy)]
 pub enum Executed {
     Path(*const c_char),
-    /// A name without a slash is looked up in PATH.
+    /// A name; without a slash it is searched in PATH.
     Name(*const c_char),
     Descriptor(c_int),
     /// A path relative to the directory of a descriptor.
     At(c_int, *const c_char),
 }
 
-/// Reason for which nothing is preloaded.
+/// Reason for which the loader preloads nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
     OtherUser,
@@ -51,7 +51,7 @@ impl Executed {
     /// The strings must be valid, and `list` the environment.
     pub unsafe fn path(self, list: *const *const c_char) -> Path {
         let mut path = Path::new();
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
                 Executed::Path(name) => drop(path.push(sys::bytes(name))),
@@ -75,7 +75,7 @@ impl Executed {
     }
 }
 
-/// Finds an executable file as execvp(3) does.
+/// Finds an executable file with the algorithm of execvp(3).
 fn search_for(name: &[u8], search: &[u8], found: &mut Path) {
     const EXECUTE: usize = 1;
     if name.contains(&b'/') {
@@ -101,7 +101,7 @@ fn push_descriptor(path: &mut Path, fd: c_int) {
     path.push(name.as_bytes());
 }
 
-/// Returns what keeps the loader from preloading this library into a program.
+/// Returns the reason for which the loader does not preload this library into a program.
 pub fn find(path: &Path) -> Option<Obstacle> {
     let gained = gained_rights(path.as_c_str());
     let file = MappedFile::open(path);
@@ -113,7 +113,7 @@ pub fn find(path: &Path) -> Option<Obstacle> {
     match (gained, interpreter(bytes)) {
         (Some(rights), _) => Some(rights),
         (None, Some(loader)) if contains(loader, b"ld-musl") => Some(Obstacle::Musl),
-        // A client of a process manager: the MPI library is part of the program.
+        // A client of a process manager: the MPI library is linked statically.
         (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => Some(Obstacle::Static),
         (None, _) => None,
     }
@@ -137,13 +137,13 @@ fn contains(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len()).any(|window| window == name)
 }
 
-/// Returns the rights that the kernel gives the program and that this process lacks (execve(2)).
+/// Returns the rights that the kernel adds when it executes the program (execve(2)).
 fn gained_rights(path: &CStr) -> Option<Obstacle> {
     const PR_GET_NO_NEW_PRIVS: usize = 39;
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
     let mut stat = [0u64; 18];
-    // SAFETY: stat(2) writes 144 bytes; getxattr(2) without a buffer; the others have none.
+    // SAFETY: stat(2) writes 144 bytes; getxattr(2) has no buffer; the other calls have none.
     unsafe {
         if sys!(nr::STAT, path.as_ptr(), stat.as_mut_ptr()) != 0
             || sys!(nr::PRCTL, PR_GET_NO_NEW_PRIVS) == 1
@@ -216,7 +216,7 @@ impl MappedFile {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping, which lives as long as this does.
+        // SAFETY: the mapping lives as long as `self`.
         unsafe { core::slice::from_raw_parts(self.address as *const u8, self.length) }
     }
 }

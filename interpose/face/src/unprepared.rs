@@ -6,12 +6,12 @@ use crate::{aside, pid_namespace, stray};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// Reports that a program uses MPI unprepared, and ends it if it must be protected.
+/// Reports that a program uses MPI unprepared; ends it if protection is required.
 ///
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn report(list: *const *const c_char) {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         stray::refuse(list);
         if !launched::is_concerned(list) {

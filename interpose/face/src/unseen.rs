@@ -1,6 +1,6 @@
 //! Programs that children of a rank execute without this library.
 //!
-//! Effects of such a program on files are not reported, and so not undone. The rank names it.
+//! Effects of such a program on files are neither reported nor undone. The rank prints its name.
 #![allow(unsafe_code)]
 
 use crate::child_effects;
@@ -16,13 +16,13 @@ type Strings = *const *const c_char;
 /// Reports a program without this library that is about to be executed.
 ///
 /// # Safety
-/// `own` must be the environment of this process, `given` null or a valid environment, and
-/// `executed` have valid strings.
+/// `own` must be the environment of this process, `given` must be null or a valid environment, and
+/// the strings of `executed` must be valid.
 pub unsafe fn report_execution(own: Strings, given: Strings, executed: Executed) {
     if !child_effects::has_rank() {
         return;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let path = executed.path(own);
         let is_seen = has_library(given) && unpreloadable::is_preloadable(&path);
@@ -33,12 +33,12 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: Executed)
     }
 }
 
-/// Returns true if this library is among those that the loader preloads.
+/// Returns true if LD_PRELOAD names this library.
 ///
 /// # Safety
 /// `given` must be null or a valid environment.
 unsafe fn has_library(given: Strings) -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     !given.is_null()
         && unsafe { environ::value(given, PRELOAD) }.is_some_and(|it| environ::mentions(it) > 0)
 }

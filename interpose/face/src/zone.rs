@@ -1,20 +1,20 @@
-//! The zone: confining every mapping of the runtime side to its own range of addresses.
+//! Reserved range: confines every mapping of the runtime side to one range of addresses.
 //!
-//! Mappings of the program side must land at the same address in every rank, so nothing of the
-//! runtime side may take addresses that the kernel would otherwise give to the program side.
-//! Interposing the symbol `mmap` misses the maps that ld.so and libc make internally; therefore
-//! every place in their code that makes the system call is redirected ([`call_sites`]):
+//! Mappings of the program side must have equal addresses in every rank, so the runtime side must
+//! not use addresses that the kernel would otherwise give to the program side. Interposing the
+//! symbol `mmap` misses the maps that ld.so and libc create internally. Therefore every place in
+//! their code that makes the system call is redirected ([`call_sites`]):
 //!
 //! ```text
 //!     b8 09 00 00 00   mov $9,%eax            b8 ss ss ss ss   mov $stub,%eax
 //!     0f 05            syscall          →     ff d0            call *%rax
 //! ```
 //!
-//! The stub lies in a page below 4 GiB, so its address fits the immediate. Instructions between the
-//! two are executed in a trampoline of that page. The stack pointer decides the owner of a mapping:
-//! in the zone it is the runtime side's, else the program's. The registers that a system call
-//! preserves are preserved. Mappings made right after the patch are checked ([`check`]), so a libc
-//! whose code escapes this search is refused at the start.
+//! The stub is in a page below 4 GiB, so its address fits the immediate. Instructions between the
+//! two are executed in a trampoline of that page. The stack pointer determines the owner of a
+//! mapping: the runtime side if it is in the reserved range, else the program. Registers that a
+//! system call preserves are preserved. Mappings made immediately after the patch are checked
+//! ([`check`]). A libc with code that the search does not find is thus refused at the start.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -23,29 +23,32 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::call_sites::{self, CallSite};
 use understudy_abi::{MPI_ZONE_START, STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
 
-/// The halves of the zone: that of the runtime, and that of the MPI library.
+/// Halves of the reserved range: that of the runtime, and that of the MPI library.
 #[derive(Clone, Copy)]
 pub enum Half {
-    /// The runtime's; the first.
+    /// First half, of the runtime.
     Runtime,
-    /// The MPI library's, which a reset gives back as a whole.
+    /// Second half, of the MPI library; a reinit unmaps it completely.
     Mpi,
 }
 
-/// `address >> HALF_SHIFT` tells the halves apart.
+/// `address >> HALF_SHIFT` identifies the half.
 const HALF_SHIFT: u32 = ZONE_SHIFT - 1;
-/// Where each half begins to give out addresses.
+/// Address at which allocation begins in each half.
 const FIRST: [usize; 2] = [ZONE_START + (2 << 30), MPI_ZONE_START];
-/// The next address that each half gives out. Nothing is reserved: MAP_FIXED_NOREPLACE finds places
-/// that are taken.
+/// Next address to allocate in each half.
+///
+/// Ranges are not reserved: MAP_FIXED_NOREPLACE detects addresses that are in use.
 static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(FIRST[0]), AtomicUsize::new(FIRST[1])];
 
-/// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An
-/// understudy opens the libraries that the dead rank had opened, at the same addresses.
+/// Addresses for the next libraries that ld.so maps for the program side.
+///
+/// 0 ends the list. A replacement opens the libraries that the failed rank had opened, at equal
+/// addresses.
 pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] =
     [0; understudy_abi::LIBRARY_PLACES];
 
-/// Mappings from this size on are aligned to it halved, so that they can have huge pages.
+/// Minimum size of mappings that are aligned to a huge page.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -53,8 +56,9 @@ const _: () = assert!(
     ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT
 );
 
-/// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system
-/// call.
+/// Replaces `mov $9,%eax; syscall` (mmap).
+///
+/// Arguments are those of the system call in rdi, rsi, rdx, r10, r8, r9.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     naked_asm!(
@@ -85,25 +89,25 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "jne 5f",
         "mov eax, 9",
         "syscall",
-        "cmp rax, -17", // EEXIST: the next place
+        "cmp rax, -17", // EEXIST: try the next address
         "je 2b",
         "jmp 6f",
-        "5: movabs rcx, {restart}", // the half's end: start over, NOREPLACE skips what is still in use
+        "5: movabs rcx, {restart}", // end of the half: restart; NOREPLACE skips used addresses
         "mov qword ptr [rip + {next} + {half}], rcx",
         "jmp 2b",
         "6: pop r10",
         "pop rdi",
         "ret",
-        // The user side: ld.so's cache, a private mapping for reading, is in nobody's way in the
-        // zone.
+        // Program side: ld.so's cache, a private read-only mapping, is placed in the reserved
+        // range, where it takes no address of the program.
         "9: cmp r10d, {private}",
         "jne 29f",
         "cmp edx, {read}",
         "jne 29f",
         "test rdi, rdi",
         "jz 20b",
-        // ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no
-        // access rights: if the library is to be aligned, room for that is reserved first.
+        // ld.so's first map of a library gets the next address of the list. The map has
+        // MAP_DENYWRITE, or no access rights if ld.so first reserves space for an aligned library.
         "29: cmp qword ptr [rip + {places}], 0",
         "je 8f",
         "test r10d, {fixed}",
@@ -152,8 +156,9 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
     )
 }
 
-/// Replaces `mov $25,%eax; syscall` (mremap): a mapping of the runtime that may move is moved
-/// within the zone.
+/// Replaces `mov $25,%eax; syscall` (mremap).
+///
+/// A mapping of the runtime side that may move is moved within the reserved range.
 #[unsafe(naked)]
 unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     naked_asm!(
@@ -192,8 +197,9 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     )
 }
 
-/// Replaces `mov $30,%eax; syscall` (shmat): a segment gets an address of its own, with room for
-/// its size (shmctl(2), IPC_STAT).
+/// Replaces `mov $30,%eax; syscall` (shmat).
+///
+/// A segment gets its own address, with space for its size (shmctl(2), IPC_STAT).
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
@@ -233,13 +239,13 @@ unsafe extern "C" fn zone_shmat<const HALF: usize>() {
         "jne 5f",
         "mov eax, 30",
         "syscall",
-        "cmp rax, -22", // EINVAL: something is there already
+        "cmp rax, -22", // EINVAL: the address is in use
         "je 2b",
         "6: pop r9",
         "pop r8",
         "pop rsi",
         "ret",
-        "5: movabs rcx, {restart}", // the half's end
+        "5: movabs rcx, {restart}", // end of the half
         "mov qword ptr [rip + {next} + {half}], rcx",
         "jmp 2b",
         "9: mov eax, 30",
@@ -251,7 +257,7 @@ unsafe extern "C" fn zone_shmat<const HALF: usize>() {
         stat = const 2,
         description = const 112,
         size = const 48,
-        // As often a place may be taken.
+        // Maximum number of addresses that are tried.
         tries = const 4096,
         huge = const HUGE_PAGE,
         next = sym NEXT,
@@ -274,7 +280,7 @@ pub enum Patched {
 }
 
 impl Patched {
-    /// All of them, with their names.
+    /// All patchable system calls, with their names.
     pub const ALL: [(Patched, &'static str); 3] = [
         (Patched::Mmap, "mmap"),
         (Patched::Mremap, "mremap"),
@@ -295,10 +301,10 @@ impl Patched {
     }
 }
 
-/// Whose instruction is patched.
+/// Library whose instructions are patched.
 #[derive(Clone, Copy)]
 pub enum Library {
-    /// ld.so, which maps for everybody.
+    /// ld.so, which maps libraries for all namespaces.
     Loader,
     /// The libc of a namespace of the runtime side.
     Libc(Half),
@@ -312,7 +318,7 @@ impl Library {
         }
     }
 
-    /// Where the patched instruction jumps to.
+    /// Returns the address to which the patched instruction jumps.
     fn stub(self, call: Patched) -> usize {
         STUB_PAGE + 16 * (3 * self.index() + call as usize)
     }
@@ -322,11 +328,11 @@ fn write_stub(library: Library, call: Patched, half: Half) {
     let mut code = [0xcc_u8; 16];
     code[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *0(%rip)
     code[6..14].copy_from_slice(&(call.target(half) as u64).to_le_bytes());
-    // SAFETY: within the page that `make_stubs` has mapped, while it is writable.
+    // SAFETY: within the page that `make_stubs` has mapped, while the page is writable.
     unsafe { (library.stub(call) as *mut [u8; 16]).write(code) };
 }
 
-/// Makes the stub page: one `jmp *address` for each library and call.
+/// Creates the stub page, which has one `jmp *address` for each library and call.
 pub fn make_stubs() -> Result<(), i32> {
     sys::map_anonymous(STUB_PAGE, 4096, 0)?;
     for (call, _) in Patched::ALL {
@@ -334,38 +340,40 @@ pub fn make_stubs() -> Result<(), i32> {
         write_stub(Library::Libc(Half::Runtime), call, Half::Runtime);
         write_stub(Library::Libc(Half::Mpi), call, Half::Mpi);
     }
-    // SAFETY: the page is ours.
+    // SAFETY: the page belongs to this module.
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
-/// From now on what ld.so maps for the runtime side lies in this half.
+/// Makes ld.so map into this half for the runtime side from now on.
 ///
-/// Later than the start, only the MPI library opens libraries there.
+/// After the start, only the MPI library opens libraries there.
 pub fn load_into(half: Half) -> Result<(), i32> {
-    // SAFETY: the page is ours, and no other thread is in ld.so's mmap.
+    // SAFETY: the page belongs to this module, and no other thread is in ld.so's mmap.
     unsafe { sys::protect(STUB_PAGE, 4096, 3)? };
     write_stub(Library::Loader, Patched::Mmap, half);
     // SAFETY: as above.
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
-/// Reasons for which a library cannot be patched.
+/// Reason for which a library cannot be patched.
 pub enum PatchError {
     /// The library's code has no system call of the known form.
     NotFound,
-    /// More such places than expected.
+    /// More such places than [`MAX_SITES`].
     TooMany,
     /// mprotect(2) failed with this errno.
     Protect(i32),
-    /// A mapping made by the patched code lies outside of the zone.
+    /// A mapping that the patched code has made is outside of the reserved range.
     Outside,
 }
 
-/// Most places in one library that make one system call; glibc has up to three.
+/// Maximum number of places in one library that make one system call.
+///
+/// glibc has up to three.
 const MAX_SITES: usize = 16;
 /// Address of the trampolines, which follow the stubs in the stub page.
 ///
-/// A trampoline has the instructions of a call site, and a jump to its stub.
+/// A trampoline consists of the instructions of a call site and a jump to its stub.
 const TRAMPOLINES: usize = STUB_PAGE + 256;
 const TRAMPOLINE_SIZE: usize = 32;
 /// Number of trampolines in use.
@@ -377,8 +385,8 @@ const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 ///
 /// The code of `library` begins at `code`.
 ///
-/// The stub pushes words below rsp: code with a system call must keep nothing there (the red zone
-/// of leaf functions). glibc's functions with these calls do not.
+/// The stub pushes words below rsp, so code with a system call must not use the red zone (the area
+/// below rsp in leaf functions). glibc's functions with these calls do not use it.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
@@ -389,7 +397,7 @@ pub unsafe fn patch(
     length: usize,
 ) -> Result<(), PatchError> {
     let mut sites = [None; MAX_SITES];
-    // SAFETY: mapped code, as the caller promises; not changed before the last use of the slice.
+    // SAFETY: mapped code, guaranteed by the caller; not changed before the last use of the slice.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
     let mut found = call_sites::find(text, call.number());
     for place in &mut sites {
@@ -402,13 +410,13 @@ pub unsafe fn patch(
         return Err(PatchError::NotFound);
     }
     for site in sites.into_iter().flatten() {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { redirect(code, site, library.stub(call)) }.map_err(PatchError::Protect)?;
     }
     Ok(())
 }
 
-/// Makes the call site jump to the stub and come back behind its `syscall`.
+/// Makes the call site call the stub, which returns to the instruction after the `syscall`.
 ///
 /// # Safety
 /// As for [`patch`].
@@ -419,7 +427,7 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     let target = if site.between == 0 {
         stub
     } else {
-        // SAFETY: the instructions lie in the code, as the caller promises.
+        // SAFETY: the instructions lie in the code, guaranteed by the caller.
         unsafe { trampoline(start + call_sites::LOAD, site.between, stub)? }
     };
     bytes[0] = 0xb8; // mov $target,%eax
@@ -427,8 +435,8 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     bytes[5..7].copy_from_slice(&[0xff, 0xd0]); // call *%rax
     let first_page = start & !4095;
     let pages = (start + site.length() - first_page).next_multiple_of(4096);
-    // SAFETY: the pages hold code of the library; no other thread runs in it, as the caller
-    // promises.
+    // SAFETY: the pages contain code of the library; guaranteed by the caller, no other thread runs
+    // in it.
     unsafe {
         sys::protect(first_page, pages, 7)?;
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, site.length());
@@ -436,9 +444,9 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     }
 }
 
-/// Makes a trampoline and returns its address.
+/// Creates a trampoline and returns its address.
 ///
-/// A trampoline is a copy of `length` bytes of instructions, and a jump to the stub.
+/// A trampoline consists of `length` bytes of copied instructions and a jump to the stub.
 ///
 /// # Safety
 /// The instructions must be readable and not depend on their address.
@@ -450,7 +458,7 @@ unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<
     }
     let jump = at + length;
     let distance = (stub as i32).wrapping_sub((jump + 5) as i32);
-    // SAFETY: the page is ours; the jump ends within the trampoline.
+    // SAFETY: the page belongs to this module; the jump ends within the trampoline.
     unsafe {
         sys::protect(STUB_PAGE, 4096, 3)?;
         core::ptr::copy_nonoverlapping(instructions as *const u8, at as *mut u8, length);
@@ -461,9 +469,9 @@ unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<
     Ok(at)
 }
 
-/// Fails if a mapping of the runtime side lies outside of its half of the zone.
+/// Fails if a mapping is outside of its half of the reserved range.
 ///
-/// Patched code has made the mapping.
+/// The mapping must be one that patched code has made.
 pub fn check(half: Half, mapping: usize) -> Result<(), PatchError> {
     if mapping >> HALF_SHIFT == 2 * ZONE_TAG + half as usize {
         Ok(())

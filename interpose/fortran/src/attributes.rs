@@ -1,4 +1,4 @@
-//! Attributes, which are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7).
+//! Attributes as Fortran's integers of the size of an address (MPI 4.1, 7.7 and 19.3.7).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -58,8 +58,9 @@ unsafe extern "C" {
     fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
 
-/// An integer of a callback or of an attribute: of the size of an address, or as MPI-1 has it
-/// (16.1).
+/// An integer of a callback or attribute.
+///
+/// Its size is that of an address, or that of a C `int` in procedures of MPI-1 (MPI 4.1, 16.1).
 trait Integer: Sized {
     fn of(value: isize) -> Self;
     fn value(self) -> isize;
@@ -87,20 +88,22 @@ type FortranCopy<T> =
     unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
-/// The callbacks of a key with their context: what the C callbacks get as theirs.
+/// Callbacks of a key with their extra state.
+///
+/// The C callbacks of the key receive its address as their extra state.
 struct Key<T> {
     copy: FortranCopy<T>,
     delete: FortranDelete<T>,
     extra_state: isize,
 }
 
-/// The number of a communicator, or of a datatype.
+/// Conversion of an object's handle to its number in Fortran.
 type Number = unsafe extern "C" fn(Handle) -> c_int;
 
-/// How a key is made.
+/// C procedure that creates a key.
 type CreateKey = unsafe extern "C" fn(*const c_void, Delete, *mut c_int, *mut c_void) -> c_int;
 
-/// What an attribute may be of.
+/// Type of object that has attributes.
 trait Object {
     const NUMBER: Number;
     const CREATE_KEY: CreateKey;
@@ -126,7 +129,7 @@ impl Object for Datatype {
 }
 
 /// # Safety
-/// To be called by MPI with a [`Key`] for its extra state.
+/// MPI must call this function with a [`Key`] as the extra state.
 unsafe extern "C" fn copy<T: Integer, O: Object>(
     object: Handle,
     mut keyval: c_int,
@@ -182,17 +185,18 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
     }
 }
 
-/// Makes a key. Its block stays as long as the program runs: attributes may outlive their key
-/// (7.7.2).
+/// Creates a key.
+///
+/// Its block is never freed: attributes may outlive their key (MPI 4.1, 7.7.2).
 ///
 /// # Safety
-/// Arguments of the program, as the standard says.
+/// The program must pass valid arguments, as the standard requires.
 unsafe fn create_key<T: Integer, O: Object>(
     (copies, deletes): (FortranCopy<T>, FortranDelete<T>),
     extra_state: *const T,
     [keyval, ierr]: [*mut c_int; 2],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let key = Key {
             copy: copies,
@@ -213,7 +217,7 @@ pub unsafe extern "C" fn comm_create_keyval(
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { create_key::<isize, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
@@ -224,7 +228,7 @@ pub unsafe extern "C" fn keyval_create(
     extra_state: *const c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { create_key::<c_int, Comm>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
@@ -235,16 +239,18 @@ pub unsafe extern "C" fn type_create_keyval(
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { create_key::<isize, Datatype>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
-/// The predefined attributes of communicators, whose values have addresses in C: keys below this
-/// one in Open MPI.
+/// First key in Open MPI that is no predefined attribute of communicators.
+///
+/// The values of the predefined attributes are addresses in C.
 const FIRST_OF_WINDOWS: c_int = 7;
 
-/// The key for C procedures of an attribute that is an integer here; what is predefined is an
-/// address there.
+/// Returns the key with which C procedures access an attribute that is an integer.
+///
+/// Keys of predefined attributes are unchanged, because their values are addresses in C.
 fn of_integer(key: c_int) -> c_int {
     if key > WIN_MODEL {
         key + fortran::KEY
@@ -253,10 +259,10 @@ fn of_integer(key: c_int) -> c_int {
     }
 }
 
-/// Hands out an attribute that `ask` finds.
+/// Stores the attribute that `ask` returns, with its flag and error code.
 ///
 /// # Safety
-/// Places of the program; the value of a predefined attribute is an address.
+/// The pointers must be the program's; the value of a predefined attribute must be an address.
 unsafe fn answer<T: Integer>(
     ask: impl FnOnce(*mut *mut c_void, *mut c_int) -> c_int,
     is_predefined: bool,
@@ -266,7 +272,7 @@ unsafe fn answer<T: Integer>(
     let (mut found, mut is_set) = (core::ptr::null_mut(), 0);
     let rc = ask(&mut found, &mut is_set);
     if rc == SUCCESS && is_set != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let found = if is_predefined {
                 *found.cast::<c_int>() as isize
@@ -281,14 +287,14 @@ unsafe fn answer<T: Integer>(
 }
 
 /// # Safety
-/// Arguments of the program, as the standard says.
+/// The program must pass valid arguments, as the standard requires.
 unsafe fn of_comm<T: Integer>(
     comm: *const c_int,
     keyval: *const c_int,
     value: *mut T,
     places: [*mut c_int; 2],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
         let is_predefined = (0..FIRST_OF_WINDOWS).contains(&keyval);
@@ -308,7 +314,7 @@ pub unsafe extern "C" fn comm_get_attr(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
 }
 
@@ -319,7 +325,7 @@ pub unsafe extern "C" fn attr_get(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { of_comm(comm, keyval, value, [flag, ierr]) }
 }
 
@@ -330,7 +336,7 @@ pub unsafe extern "C" fn type_get_attr(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (datatype, keyval) = (PMPI_Type_f2c(*datatype), *keyval);
         answer(
@@ -348,7 +354,7 @@ pub unsafe extern "C" fn comm_set_attr(
     value: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
         PMPI_Comm_set_attr(
             PMPI_Comm_f2c(*comm),
@@ -364,7 +370,7 @@ pub unsafe extern "C" fn attr_put(
     value: *const c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
         PMPI_Comm_set_attr(
             PMPI_Comm_f2c(*comm),
@@ -380,7 +386,7 @@ pub unsafe extern "C" fn type_set_attr(
     value: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
         PMPI_Type_set_attr(
             PMPI_Type_f2c(*datatype),
@@ -397,13 +403,15 @@ pub unsafe extern "C" fn win_create_keyval(
     extra_state: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe { create_key::<isize, Win>((copies, deletes), extra_state, [keyval, ierr]) }
 }
 
-/// The predefined attributes of windows in Open MPI: MPI_WIN_BASE, an address in Fortran, too;
-/// MPI_WIN_SIZE, of the size of an address; MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR and
-/// MPI_WIN_MODEL.
+/// Key of MPI_WIN_SIZE in Open MPI, whose value has the size of an address.
+///
+/// The next constants are the keys of the predefined attributes MPI_WIN_DISP_UNIT and
+/// MPI_WIN_MODEL. MPI_WIN_CREATE_FLAVOR lies between them. MPI_WIN_BASE precedes MPI_WIN_SIZE; its
+/// value is an address in Fortran, too.
 const WIN_SIZE: c_int = 8;
 const WIN_DISP_UNIT: c_int = 9;
 const WIN_MODEL: c_int = 11;
@@ -415,8 +423,8 @@ pub unsafe extern "C" fn win_get_attr(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says; what is found of a predefined
-    // attribute is an address.
+    // SAFETY: the program passes valid arguments, as the standard requires; the value of a
+    // predefined attribute is an address.
     unsafe {
         let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
         let ask = |found: *mut *mut c_void, is_set: *mut c_int| {
@@ -437,7 +445,7 @@ pub unsafe extern "C" fn win_set_attr(
     value: *const isize,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     put(ierr, unsafe {
         PMPI_Win_set_attr(
             PMPI_Win_f2c(*win),

@@ -1,5 +1,6 @@
-//! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2): subroutines
-//! of the program that get numbers.
+//! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2).
+//!
+//! Their callbacks are subroutines of the program, which take objects as numbers.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -25,15 +26,16 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A subroutine of the program, and what calls it.
+/// A subroutine of the program and the code that calls it.
 #[repr(C)]
 struct Closure<F> {
     code: *const c_void,
     function: F,
 }
 
-/// The address of a closure, as the layer takes it for that of a function. It stays as long as the
-/// program runs.
+/// Returns the address of a closure, with the mark of closures.
+///
+/// The runtime takes the address for a function's. The closure is never freed.
 fn closure<F>(code: *const c_void, function: F) -> *const c_void {
     let block = Box::into_raw(Box::new(Closure { code, function }));
     block.cast::<c_void>().map_addr(|address| address | CLOSURE)
@@ -42,7 +44,7 @@ fn closure<F>(code: *const c_void, function: F) -> *const c_void {
 type Reduce = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_int);
 
 /// # Safety
-/// To be called for a closure.
+/// Must be called with a closure.
 unsafe extern "C" fn reduce(
     invec: *mut c_void,
     inoutvec: *mut c_void,
@@ -50,7 +52,8 @@ unsafe extern "C" fn reduce(
     datatype: *const Handle,
     closure: *const Closure<Reduce>,
 ) {
-    // SAFETY: arguments of a reduction function; the program's takes the number of the datatype.
+    // SAFETY: the arguments are those of a reduction function; the subroutine takes the datatype's
+    // number.
     unsafe {
         let mut number = PMPI_Type_c2f(*datatype);
         ((*closure).function)(invec, inoutvec, len, &mut number);
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn op_create(
     ierr: *mut c_int,
 ) {
     let mut made = NONE;
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let rc = PMPI_Op_create(
             closure(reduce as *const c_void, function),
@@ -79,11 +82,11 @@ pub unsafe extern "C" fn op_create(
 }
 
 type OnError = unsafe extern "C" fn(*mut c_int, *mut c_int);
-/// Between the two there are arguments of which nothing is said.
+/// The arguments between the code and the closure are unspecified.
 type ErrorCode<N> = unsafe extern "C" fn(*const Handle, *mut c_int, u64, u64, *const Closure<N>);
 
 /// # Safety
-/// To be called for a closure.
+/// Must be called with a closure.
 unsafe extern "C" fn on_comm(
     comm: *const Handle,
     code: *mut c_int,
@@ -91,7 +94,8 @@ unsafe extern "C" fn on_comm(
     _: u64,
     closure: *const Closure<OnError>,
 ) {
-    // SAFETY: arguments of an error handler; the program's takes the number of the communicator.
+    // SAFETY: the arguments are those of an error handler; the subroutine takes the communicator's
+    // number.
     unsafe { ((*closure).function)(&mut PMPI_Comm_c2f(*comm), code) }
 }
 
@@ -104,7 +108,7 @@ unsafe extern "C" fn on_file(
     _: u64,
     closure: *const Closure<OnError>,
 ) {
-    // SAFETY: arguments of an error handler; the program's takes the number of the file.
+    // SAFETY: the arguments are those of an error handler; the subroutine takes the file's number.
     unsafe { ((*closure).function)(&mut PMPI_File_c2f(*file), code) }
 }
 
@@ -117,14 +121,15 @@ unsafe extern "C" fn on_win(
     _: u64,
     closure: *const Closure<OnError>,
 ) {
-    // SAFETY: arguments of an error handler; the program's takes the number of the window.
+    // SAFETY: the arguments are those of an error handler; the subroutine takes the window's
+    // number.
     unsafe { ((*closure).function)(&mut PMPI_Win_c2f(*win), code) }
 }
 
 type Create = unsafe extern "C" fn(*const c_void, *mut Handle) -> c_int;
 
 /// # Safety
-/// Arguments of the program, as the standard says.
+/// The program must pass valid arguments, as the standard requires.
 unsafe fn create(
     procedure: Create,
     code: ErrorCode<OnError>,
@@ -133,7 +138,7 @@ unsafe fn create(
     ierr: *mut c_int,
 ) {
     let mut made = NONE;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let rc = procedure(closure(code as *const c_void, function), &mut made);
         if rc == SUCCESS {
@@ -148,7 +153,7 @@ pub unsafe extern "C" fn comm_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
@@ -165,7 +170,7 @@ pub unsafe extern "C" fn errhandler_create(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         create(
             PMPI_Comm_create_errhandler,
@@ -182,7 +187,7 @@ pub unsafe extern "C" fn file_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         create(
             PMPI_File_create_errhandler,
@@ -199,7 +204,7 @@ pub unsafe extern "C" fn win_create_errhandler(
     errhandler: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         create(
             PMPI_Win_create_errhandler,
@@ -211,8 +216,10 @@ pub unsafe extern "C" fn win_create_errhandler(
     }
 }
 
-/// Subroutines of a generalized request with their context: the program's variable, not what is in
-/// it (as in Open MPI and MPICH).
+/// Subroutines of a generalized request with their extra state.
+///
+/// The extra state is the address of the program's variable, not its value (as in Open MPI and
+/// MPICH).
 struct General {
     query: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
     free: unsafe extern "C" fn(*mut isize, *mut c_int),
@@ -221,17 +228,17 @@ struct General {
 }
 
 /// # Safety
-/// To be called by MPI with a [`General`] for its extra state; so are the next two.
+/// MPI must call this function and the next two with a [`General`] as the extra state.
 unsafe extern "C" fn query(general: *mut c_void, status: *mut Status) -> c_int {
     let (general, mut rc) = (general.cast::<General>(), SUCCESS);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ((*general).query)((*general).extra_state, status, &mut rc) };
     rc
 }
 
 unsafe extern "C" fn free(general: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
-    // SAFETY: the caller's promise; MPI calls nothing for the request after this.
+    // SAFETY: guaranteed by the caller; MPI makes no further call for the request.
     unsafe {
         let general = Box::from_raw(general.cast::<General>());
         (general.free)(general.extra_state, rc);
@@ -241,7 +248,7 @@ unsafe extern "C" fn free(general: *mut c_void) -> c_int {
 
 unsafe extern "C" fn cancel(general: *mut c_void, complete: c_int) -> c_int {
     let (general, mut rc) = (general.cast::<General>(), SUCCESS);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ((*general).cancel)((*general).extra_state, &mut logical(complete != 0), &mut rc) };
     rc
 }
@@ -254,7 +261,7 @@ pub unsafe extern "C" fn grequest_start(
     request: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let general = General {
             query: queries,

@@ -1,7 +1,7 @@
-//! Data representations of the program (MPI 4.1, 14.5.3): registered in C, since Open MPI's
-//! bindings use a list of the library.
+//! Data representations of the program (MPI 4.1, 14.5.3).
 //!
-//! No library calls the subroutines, so they are handed on as they are.
+//! They are registered through the C procedure, because Open MPI's bindings use a list in the
+//! library. No library calls the subroutines, so they are passed unchanged.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -21,7 +21,7 @@ unsafe extern "C" {
         extent: *const c_void,
         extra_state: *mut isize,
     ) -> c_int;
-    // What says that there is nothing to convert.
+    // The constant that states that no conversion is needed, under all its names.
     fn mpi_conversion_fn_null();
     fn mpi_conversion_fn_null_();
     fn mpi_conversion_fn_null__();
@@ -54,7 +54,8 @@ pub unsafe extern "C" fn register_datarep(
     ierr: *mut c_int,
     datarep_length: c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
+    // SAFETY: the program passes valid arguments, as the standard requires; the lengths of strings
+    // come last.
     let rc = unsafe {
         let name = string(datarep, datarep_length);
         let (read, write) = (in_c(read_fn), in_c(write_fn));

@@ -11,8 +11,10 @@ unsafe extern "C" {
 
 const WORLD: c_int = 0;
 
-/// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the
-/// datatype in Fortran, of several the first.
+/// Open MPI's classes, sizes in bytes, and numbers of the datatypes in Fortran.
+///
+/// The classes are `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`. If several datatypes match, the
+/// first one is listed.
 const TYPES: [(c_int, c_int, c_int); 12] = [
     (1, 1, 8),
     (1, 2, 9),
@@ -28,10 +30,10 @@ const TYPES: [(c_int, c_int, c_int); 12] = [
     (3, 32, 21),
 ];
 
-/// Whether the library has the datatype: compilers differ.
+/// Returns true if the library has the datatype: compilers differ.
 fn is_there(number: c_int) -> bool {
     let mut size = 0;
-    // SAFETY: a question about a predefined datatype.
+    // SAFETY: queries the size of a predefined datatype.
     unsafe { PMPI_Type_size(PMPI_Type_f2c(number), &mut size) == SUCCESS && size > 0 }
 }
 
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn type_match_size(
     datatype: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     let wanted = unsafe { (*class, *size) };
     let found = TYPES
         .iter()
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn type_match_size(
             put(ierr, SUCCESS);
         }
         None => {
-            // SAFETY: the error handler of MPI_COMM_WORLD decides.
+            // SAFETY: invokes the error handler of MPI_COMM_WORLD.
             unsafe { PMPI_Comm_call_errhandler(PMPI_Comm_f2c(WORLD), ERR_ARG) };
             put(ierr, ERR_ARG);
         }

@@ -1,11 +1,11 @@
-//! Fortran procedures of MPI that Open MPI's own bindings cannot do in a protected job.
+//! Fortran procedures of MPI for which Open MPI's own bindings fail in a protected job.
 //!
-//! Those bindings (`libmpi_mpifh`, and above it those of the modules `mpi` and `mpi_f08`) are
-//! wrappers of C procedures, which the layer stands in for; but some look into the library's
-//! objects behind a handle. This library is preloaded in front of them, in the second execution of
-//! a program that needs them, and has those procedures under all their names. They call the C
-//! procedures and nothing else, so the runtime needs to know nothing of Fortran. What they keep (a
-//! callback with its context) is in the program's heap, and goes back with it.
+//! Those bindings (`libmpi_mpifh`, and on top of it those of the modules `mpi` and `mpi_f08`) are
+//! wrappers of C procedures, which the preload library replaces. Some of them, however, access the
+//! library's objects behind a handle. The second execution of a program that needs Fortran preloads
+//! this library in front of the bindings. It defines these procedures under all their names. They
+//! call only C procedures, so the runtime contains no code for Fortran. Their data (a callback with
+//! its extra state) is in the program's heap and is rolled back with it.
 #![no_std]
 
 extern crate alloc;
@@ -19,7 +19,7 @@ mod mpi;
 mod requests;
 mod strings;
 
-/// Each procedure under all its names.
+/// Defines each procedure under all its names.
 #[allow(unsafe_code)]
 macro_rules! names {
     ($($target:path: $($name:ident)+;)*) => { $($(

@@ -1,4 +1,4 @@
-//! The program's heap.
+//! Allocator on the program's heap.
 #![allow(unsafe_code)]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -15,10 +15,10 @@ struct Heap;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-/// What malloc(3) aligns to.
+/// Alignment of malloc(3).
 const ALIGNMENT: usize = 16;
 
-// SAFETY: malloc(3) and free(3); nothing here is aligned to more.
+// SAFETY: malloc(3) and free(3); no allocation here needs a greater alignment.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         assert!(layout.align() <= ALIGNMENT);

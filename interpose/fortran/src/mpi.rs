@@ -1,4 +1,4 @@
-//! The C procedures, and the conversions between the bindings (MPI 4.1, 19.3).
+//! The C procedures, and conversions between the bindings (MPI 4.1, 19.3).
 #![allow(unsafe_code, non_snake_case)]
 
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 
 /// A handle of the C bindings.
 pub type Handle = *mut c_void;
-/// Where a handle is going to be.
+/// Initial value of a variable that receives a handle.
 pub const NONE: Handle = core::ptr::null_mut();
 
 pub const SUCCESS: c_int = 0;
@@ -24,10 +24,10 @@ const CART: c_int = 1;
 const GRAPH: c_int = 2;
 const DIST_GRAPH: c_int = 3;
 
-/// Integers in a status in Fortran (`MPI_STATUS_SIZE`).
+/// Number of integers in a status in Fortran (`MPI_STATUS_SIZE`).
 pub const STATUS_SIZE: usize = 6;
 
-/// `MPI_Status`; Fortran has the same bytes as integers.
+/// `MPI_Status`; Fortran accesses the same bytes as integers.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
 pub struct Status([c_int; STATUS_SIZE]);
@@ -69,10 +69,10 @@ unsafe extern "C" {
     static mpi_fortran_statuses_ignore_: c_int;
 }
 
-/// The address of a common block.
+/// Address of a common block.
 ///
-/// Writable: a program without protection that opens the library late gets the library's
-/// own values.
+/// It is writable: if an unprotected program opens the MPI library late, it receives the library's
+/// own value.
 #[repr(transparent)]
 pub struct Common(UnsafeCell<*const c_int>);
 
@@ -82,10 +82,10 @@ impl Common {
     }
 }
 
-// SAFETY: an address that changes at most once, before the program can use it.
+// SAFETY: the address changes at most once, before the program can use it.
 unsafe impl Sync for Common {}
 
-// What C programs compare a status of Fortran with (MPI 4.1, 19.3.5).
+// C programs compare a Fortran status with these addresses (MPI 4.1, 19.3.5).
 #[unsafe(no_mangle)]
 pub static MPI_F_STATUS_IGNORE: Common = Common::new(&raw const mpi_fortran_status_ignore_);
 #[unsafe(no_mangle)]
@@ -99,7 +99,7 @@ fn is_at(place: *const c_int, constant: *const c_int) -> bool {
     core::ptr::eq(place, constant)
 }
 
-/// A buffer, or the constant of the C bindings that it stands for.
+/// Returns a buffer, or the constant of the C bindings that the address represents.
 pub fn data(given: *mut c_void) -> *mut c_void {
     if is_at(given.cast(), &raw const mpi_fortran_in_place_) {
         IN_PLACE
@@ -110,23 +110,23 @@ pub fn data(given: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Hands an integer out, such as the error code, for which there may be no place.
+/// Stores an integer, such as the error code, unless the pointer is null.
 pub fn put(place: *mut c_int, value: c_int) {
     if !place.is_null() {
-        // SAFETY: the program's place.
+        // SAFETY: the pointer is the program's.
         unsafe { *place = value };
     }
 }
 
-/// Hands a status out, unless it is to be ignored.
+/// Stores a status, unless the program ignores it.
 pub fn put_status(place: *mut c_int, status: &Status) {
     if !is_at(place, &raw const mpi_fortran_status_ignore_) {
-        // SAFETY: the program's array of this many integers.
+        // SAFETY: the program's array has this number of integers.
         unsafe { place.copy_from_nonoverlapping(status.0.as_ptr(), STATUS_SIZE) };
     }
 }
 
-/// Hands statuses out, unless they are to be ignored.
+/// Stores statuses, unless the program ignores them.
 pub fn put_statuses(place: *mut c_int, statuses: &[Status]) {
     if is_at(place, &raw const mpi_fortran_statuses_ignore_) {
         return;
@@ -136,7 +136,7 @@ pub fn put_statuses(place: *mut c_int, statuses: &[Status]) {
     }
 }
 
-/// A truth value of the compiler that the bindings were built with.
+/// Returns a truth value of the compiler that the bindings were built with.
 pub fn logical(value: bool) -> c_int {
     static TRUE: AtomicI32 = AtomicI32::new(0);
     if !value {
@@ -152,7 +152,9 @@ pub fn logical(value: bool) -> c_int {
     }
 }
 
-/// What the bindings say to MPI_INITIALIZED.
+/// Returns the bindings' value for true, or 1 if it is unknown.
+///
+/// The value is the flag that MPI_INITIALIZED sets.
 fn ask_for_true() -> c_int {
     // SAFETY: dlsym(3) in the default scope; the procedure takes the addresses of a truth value and
     // an error code.
@@ -168,10 +170,10 @@ fn ask_for_true() -> c_int {
     }
 }
 
-/// A list of datatypes for a buffer, with one for each of `count`; none for a buffer in place.
+/// Returns the handles of `count` datatypes; none for a buffer in place.
 ///
 /// # Safety
-/// As many numbers are at `list`.
+/// `list` must contain at least this number of datatypes.
 pub unsafe fn types(
     list: *const c_int,
     buffer: *mut c_void,
@@ -180,13 +182,15 @@ pub unsafe fn types(
     if buffer == IN_PLACE {
         return Vec::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (0..count())
         .map(|i| unsafe { PMPI_Type_f2c(*list.add(i)) })
         .collect()
 }
 
-/// An integer that a procedure answers; 0 if it fails, as the call that it is asked for will.
+/// Returns an integer that a procedure stores; 0 if it fails.
+///
+/// The call for which the integer is needed fails then, too.
 fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     let mut value = 0;
     match ask(&mut value) {
@@ -195,10 +199,11 @@ fn answer(ask: impl FnOnce(*mut c_int) -> c_int) -> c_int {
     }
 }
 
-/// How many processes a collective exchanges data with: those of the remote group of an
-/// intercommunicator.
+/// Returns the number of processes with which a collective exchanges data.
+///
+/// For an intercommunicator, these are the processes of the remote group.
 pub fn others(comm: Handle) -> usize {
-    // SAFETY: questions about a handle of the program.
+    // SAFETY: queries about a handle of the program.
     let size = unsafe {
         match answer(|flag| PMPI_Comm_test_inter(comm, flag)) {
             0 => answer(|size| PMPI_Comm_size(comm, size)),
@@ -208,9 +213,9 @@ pub fn others(comm: Handle) -> usize {
     size as usize
 }
 
-/// Neighbours that send to this process, and those that it sends to.
+/// Returns the numbers of neighbours that send to this process, and that it sends to.
 fn neighbours(comm: Handle) -> (c_int, c_int) {
-    // SAFETY: questions about a handle of the program.
+    // SAFETY: queries about a handle of the program.
     unsafe {
         match answer(|kind| PMPI_Topo_test(comm, kind)) {
             CART => {
@@ -234,12 +239,12 @@ fn neighbours(comm: Handle) -> (c_int, c_int) {
     }
 }
 
-/// How many neighbours send to this process.
+/// Returns the number of neighbours that send to this process.
 pub fn sources(comm: Handle) -> usize {
     neighbours(comm).0 as usize
 }
 
-/// How many neighbours this process sends to.
+/// Returns the number of neighbours to which this process sends.
 pub fn destinations(comm: Handle) -> usize {
     neighbours(comm).1 as usize
 }

@@ -1,4 +1,4 @@
-//! Waits and tests (MPI 4.1, 3.7 and 4.2): indices count from one in Fortran.
+//! Waits and tests (MPI 4.1, 3.7 and 4.2); Fortran's indices start at one.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -47,7 +47,7 @@ unsafe extern "C" {
     fn PMPI_Parrived(request: Handle, partition: c_int, flag: *mut c_int) -> c_int;
 }
 
-/// The program's requests, as the C bindings want them.
+/// The program's requests, in the form that the C bindings take.
 struct Requests {
     numbers: *mut c_int,
     handles: Vec<Handle>,
@@ -56,11 +56,11 @@ struct Requests {
 
 impl Requests {
     /// # Safety
-    /// `count` requests are at `numbers`.
+    /// `numbers` must point to `count` requests.
     unsafe fn at(numbers: *mut c_int, count: c_int) -> Requests {
         let count = count.max(0) as usize;
         Requests {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             handles: (0..count)
                 .map(|i| unsafe { PMPI_Request_f2c(*numbers.add(i)) })
                 .collect(),
@@ -69,9 +69,9 @@ impl Requests {
         }
     }
 
-    /// What has become of one.
+    /// Stores the number of a request after the C procedure.
     fn put(&self, index: usize) {
-        // SAFETY: one of those that it was made of; the handle is what the C procedure has left.
+        // SAFETY: the index is in range; the C procedure has set the handle.
         unsafe { *self.numbers.add(index) = PMPI_Request_c2f(self.handles[index]) };
     }
 
@@ -81,7 +81,7 @@ impl Requests {
 }
 
 pub unsafe extern "C" fn wait(request: *mut c_int, status: *mut c_int, ierr: *mut c_int) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut handle, mut got) = (PMPI_Request_f2c(*request), Status::default());
         let rc = PMPI_Wait(&mut handle, &mut got);
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn test(
     status: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut handle, mut done, mut got) = (PMPI_Request_f2c(*request), 0, Status::default());
         let rc = PMPI_Test(&mut handle, &mut done, &mut got);
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn waitall(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let mut all = Requests::at(requests, *count);
         let rc = PMPI_Waitall(*count, all.handles.as_mut_ptr(), all.statuses.as_mut_ptr());
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn testall(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut all, mut done) = (Requests::at(requests, *count), 0);
         let rc = PMPI_Testall(
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn testall(
     }
 }
 
-/// Hands out which one has ended, if one has.
+/// Stores the index of the completed request, if there is one.
 fn put_one(all: &Requests, found: c_int, index: *mut c_int) {
     match usize::try_from(found) {
         Ok(found) => {
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn waitany(
     status: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut all, mut found, mut got) =
             (Requests::at(requests, *count), UNDEFINED, Status::default());
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn testany(
     status: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let (mut all, mut found, mut done, mut got) = (
             Requests::at(requests, *count),
@@ -221,17 +221,17 @@ pub unsafe extern "C" fn testany(
 type OfSome =
     unsafe extern "C" fn(c_int, *mut Handle, *mut c_int, *mut c_int, *mut Status) -> c_int;
 
-/// `MPI_WAITSOME` and `MPI_TESTSOME`
+/// Implements `MPI_WAITSOME` and `MPI_TESTSOME`.
 ///
 /// # Safety
-/// Arguments of the program, as the standard says.
+/// The program must pass valid arguments, as the standard requires.
 unsafe fn some(
     procedure: OfSome,
     incount: *const c_int,
     requests: *mut c_int,
     [outcount, indices, statuses, ierr]: [*mut c_int; 4],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let (mut all, mut found) = (Requests::at(requests, *incount), UNDEFINED);
         let rc = procedure(
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn waitsome(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         some(
             PMPI_Waitsome,
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn testsome(
     statuses: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         some(
             PMPI_Testsome,
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn testsome(
 }
 
 pub unsafe extern "C" fn request_free(request: *mut c_int, ierr: *mut c_int) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let mut handle = PMPI_Request_f2c(*request);
         let rc = PMPI_Request_free(&mut handle);
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn parrived(
     flag: *mut c_int,
     ierr: *mut c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says.
+    // SAFETY: the program passes valid arguments, as the standard requires.
     unsafe {
         let mut arrived = 0;
         let rc = PMPI_Parrived(PMPI_Request_f2c(*request), *partition, &mut arrived);

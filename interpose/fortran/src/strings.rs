@@ -1,4 +1,4 @@
-//! Strings of a given length, filled up with blanks; values of info objects (MPI 4.1, 10).
+//! Strings of fixed length, padded with blanks; values of info objects (MPI 4.1, 10).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;
@@ -22,12 +22,12 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A string without the blanks around it, for C.
+/// Returns a C string without leading and trailing blanks.
 ///
 /// # Safety
-/// A string of this length.
+/// `text` must have this length.
 pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { core::slice::from_raw_parts(text, length.max(0) as usize) };
     let is_text = |byte: &u8| *byte != b' ';
     let first = text.iter().position(is_text).unwrap_or(text.len());
@@ -38,52 +38,53 @@ pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
     text[first..end].iter().copied().chain([0]).collect()
 }
 
-/// Fills a string.
+/// Stores a string and pads it with blanks.
 ///
 /// # Safety
-/// A string of this length.
+/// The string at `place` must have this length.
 unsafe fn fill(place: *mut u8, length: c_int, text: &[u8]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { core::slice::from_raw_parts_mut(place, length.max(0) as usize) };
     let shown = text.len().min(place.len());
     place[..shown].copy_from_slice(&text[..shown]);
     place[shown..].fill(b' ');
 }
 
-/// What Open MPI's bindings make a string for C with, which they free.
+/// Converts a string to C; Open MPI's bindings call this function and free the result.
 ///
 /// # Safety
-/// A string of this length, and a place for the address.
+/// `text` must have this length; `made` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_f2c(
     text: *const u8,
     length: c_int,
     made: *mut *mut u8,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *made = string(text, length).leak().as_mut_ptr() };
     SUCCESS
 }
 
-/// The way back.
+/// Converts a C string to Fortran.
 ///
 /// # Safety
-/// A string of C, and one of this length.
+/// `text` must be a C string; the string at `place` must have this length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_string_c2f(
     text: *const c_char,
     place: *mut u8,
     length: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { fill(place, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
     SUCCESS
 }
 
-/// A list for C of the strings up to a blank one.
+/// Returns a null-terminated C list of `count` strings, or of those before a blank one.
 ///
 /// # Safety
-/// Strings of this length, so many bytes apart, of which one is blank if `count` is none.
+/// The strings must have this length and be `apart` bytes apart. Without `count`, one must be
+/// blank.
 unsafe fn list(
     mut text: *const u8,
     count: Option<usize>,
@@ -92,7 +93,7 @@ unsafe fn list(
 ) -> *mut *mut u8 {
     let mut all = Vec::new();
     while count.is_none_or(|count| all.len() < count) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let one = unsafe { string(text, length) };
         if count.is_none() && one.len() == 1 {
             break;
@@ -104,10 +105,11 @@ unsafe fn list(
     all.leak().as_mut_ptr()
 }
 
-/// What Open MPI's bindings make arguments for MPI_Comm_spawn with, which they free.
+/// Converts the arguments of MPI_Comm_spawn to C; Open MPI's bindings free the result.
 ///
 /// # Safety
-/// Strings of this length, so many bytes apart, up to a blank one, and a place for the address.
+/// The strings must have this length, be `apart` bytes apart, and end with a blank one. `made` must
+/// be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     array: *const u8,
@@ -115,15 +117,15 @@ pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
     apart: c_int,
     made: *mut *mut *mut u8,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *made = list(array, None, length, apart) };
     SUCCESS
 }
 
-/// The same of so many strings.
+/// Converts `count` strings like [`ompi_fortran_argv_blank_f2c`].
 ///
 /// # Safety
-/// As many strings of this length, so many bytes apart, and a place for the address.
+/// The strings must have this length and be `apart` bytes apart. `made` must be writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     array: *const u8,
@@ -132,15 +134,16 @@ pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
     apart: c_int,
     made: *mut *mut *mut u8,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *made = list(array, Some(count.max(0) as usize), length, apart) };
     SUCCESS
 }
 
-/// The arguments of so many programs: the rows of an array with blank strings at their ends.
+/// Converts the arguments of `count` programs, which are the rows of an array.
 ///
 /// # Safety
-/// Such an array of strings of this length, and a place for the address.
+/// Each row must end with a blank string; the strings must have this length. `made` must be
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     count: c_int,
@@ -149,7 +152,7 @@ pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     made: *mut *mut *mut *mut u8,
 ) -> c_int {
     let row = |row: c_int| array.wrapping_offset(row as isize * length as isize);
-    // SAFETY: the caller's promise; the strings of a row are a column's height apart.
+    // SAFETY: guaranteed by the caller; two strings of a row are one column apart.
     unsafe {
         let all: Vec<_> = (0..count)
             .map(|at| list(row(at), None, length, length * count))
@@ -159,13 +162,13 @@ pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
     SUCCESS
 }
 
-/// The value of a key, if it has one.
+/// Returns the value of a key, or `None` if the key has no value.
 ///
 /// # Safety
-/// Arguments of the program, as the standard says.
+/// The program must pass valid arguments, as the standard requires.
 unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_int> {
     let (mut length, mut flag) = (0, 0);
-    // SAFETY: the caller's promise; there is room for the value and its end.
+    // SAFETY: guaranteed by the caller; the buffer has space for the value and its terminator.
     unsafe {
         let (info, key) = (PMPI_Info_f2c(*info), key.as_ptr().cast());
         let rc = PMPI_Info_get_valuelen(info, key, &mut length, &mut flag);
@@ -183,7 +186,7 @@ unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_
     }
 }
 
-/// Hands out what was found: `show` puts the text where it belongs.
+/// Stores the flag and the error code, and passes a found value to `show`.
 fn answer(
     found: Result<Option<Vec<u8>>, c_int>,
     flag: *mut c_int,
@@ -212,7 +215,8 @@ pub unsafe extern "C" fn info_get(
     key_length: c_int,
     value_length: c_int,
 ) {
-    // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
+    // SAFETY: the program passes valid arguments, as the standard requires; the lengths of strings
+    // come last.
     unsafe {
         let found = value_of(info, &string(key, key_length));
         let most = (*valuelen).max(0) as usize;

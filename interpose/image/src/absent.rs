@@ -1,24 +1,23 @@
-//! Pages that belong to an epoch but that no slot holds: only their checksums are known, and how
-//! they can be had is somebody else's business.
+//! Pages of an epoch that are not stored: only their checksums are.
+//!
+//! Other modules determine where the content of such pages comes from.
 
 use super::runs::{self, PageIndex, PageRun};
 
 /// Checksums ([`super::sums`]) of consecutive pages.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Sums {
-    /// The first page.
     pub first: PageIndex,
-    /// One for each page.
+    /// Checksum of each page.
     pub sums: Vec<u64>,
 }
 
 impl Sums {
-    /// The pages.
     pub fn pages(&self) -> PageRun {
         PageRun::between(self.first.0, self.first.0 + self.sums.len() as u64)
     }
 
-    /// Each page with its sum.
+    /// Iterates over the pages with their checksums.
     pub fn each(&self) -> impl Iterator<Item = (PageIndex, u64)> + '_ {
         (self.first.0..)
             .zip(&self.sums)
@@ -26,7 +25,7 @@ impl Sums {
     }
 }
 
-/// The pages of a list.
+/// Returns the pages of a list.
 pub fn pages_of(list: &[Sums]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
     list.iter()
@@ -34,7 +33,7 @@ pub fn pages_of(list: &[Sums]) -> Vec<PageRun> {
     out
 }
 
-/// Adds sums to a sorted list, behind its last page.
+/// Appends checksums to a sorted list, behind its last page.
 pub fn push(list: &mut Vec<Sums>, first: PageIndex, sums: &[u64]) {
     match list.last_mut() {
         _ if sums.is_empty() => {}
@@ -46,7 +45,7 @@ pub fn push(list: &mut Vec<Sums>, first: PageIndex, sums: &[u64]) {
     }
 }
 
-/// The part of a sorted list that is on these pages (sorted).
+/// Returns the part of a sorted list that lies on these pages (sorted).
 pub fn among(list: &[Sums], pages: &[PageRun]) -> Vec<Sums> {
     let mut out = Vec::new();
     let mut pages = pages.iter().copied().peekable();
@@ -70,7 +69,7 @@ pub fn among(list: &[Sums], pages: &[PageRun]) -> Vec<Sums> {
     out
 }
 
-/// The part that is on no such page.
+/// Returns the part of a sorted list outside of these pages (sorted).
 pub fn without(list: &[Sums], pages: &[PageRun]) -> Vec<Sums> {
     among(list, &runs::subtract(&pages_of(list), pages))
 }

@@ -1,9 +1,10 @@
-//! Pages that two workers have alike: programs hold tables that all have read, vectors that all
-//! have gathered.
+//! Deduplication: pages that are equal on two workers.
 //!
-//! A page is taken for that of another worker if it has the same number, the same checksum, and the
-//! same [`identity`]: the holder of a copy looks for that in its own image of the same epoch, and
-//! its copy refers to the slot that it finds.
+//! Programs have tables that all workers have read, and vectors that all workers have gathered.
+//!
+//! A page counts as equal to another worker's if its number, its checksum and its [`identity`] are
+//! equal. The buddy searches its own image of that epoch for such pages. Its copy then refers
+//! to the slots found there.
 
 #![allow(unsafe_code)]
 
@@ -16,19 +17,19 @@ use super::wire::WireError;
 use bincode::config::standard;
 use bincode::{Decode, Encode};
 
-/// Pages of one worker, as another one is asked for them.
+/// Pages of one worker in a query to its buddy.
 #[derive(Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Wanted {
     /// Sorted.
     pages: Vec<PageRun>,
-    /// The checksum of each.
+    /// Checksum of each page.
     sums: Vec<u64>,
-    /// The identity of each, in two words.
+    /// Identity of each page, two words for each.
     identities: Vec<u64>,
 }
 
 impl Wanted {
-    /// These pages, whose checksums are noted; `identities` has two words for each.
+    /// Creates a query for pages with stored checksums; `identities` has two words per page.
     pub fn new(runs: &[SlotRun], identities: Vec<u64>, store: &PageStore) -> Wanted {
         Wanted {
             pages: pages_of(runs),
@@ -37,15 +38,15 @@ impl Wanted {
         }
     }
 
-    /// The question as bytes.
+    /// Encodes the query.
     pub fn encode(&self) -> Vec<u8> {
         bincode::encode_to_vec(self, standard()).expect("encoding into memory does not fail")
     }
 
-    /// Reads it.
+    /// Decodes a query.
     ///
     /// # Errors
-    /// When the bytes are no consistent question.
+    /// If the bytes are not a consistent query.
     pub fn decode(bytes: &[u8]) -> Result<Wanted, WireError> {
         let (wanted, used): (Wanted, usize) =
             bincode::decode_from_slice(bytes, standard()).map_err(WireError::Decode)?;
@@ -67,7 +68,7 @@ impl Wanted {
         runs::total(&self.pages)
     }
 
-    /// Where an image has them, with the same content.
+    /// Returns the slots in which an image has these pages with equal content.
     pub fn found_in(&self, image: &Image, store: &PageStore) -> Vec<SlotRun> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -88,7 +89,7 @@ impl Wanted {
         found
     }
 
-    /// A bit for each page that is wanted: whether it has been found.
+    /// Encodes which pages were found, as one bit for each page of the query.
     pub fn answer(&self, found: &[SlotRun]) -> Vec<u8> {
         let mut bits = vec![0; answer_bytes(&self.pages)];
         let found = pages_of(found);
@@ -105,12 +106,12 @@ impl Wanted {
     }
 }
 
-/// How long an answer is for so many pages, in bytes.
+/// Returns the size in bytes of an answer about these pages.
 pub fn answer_bytes(asked: &[PageRun]) -> usize {
     runs::total(asked).div_ceil(8) as usize
 }
 
-/// The pages that an answer says were found, sorted.
+/// Returns the pages that are marked as found in an answer, sorted.
 pub fn found(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
     let mut found = Vec::new();
     let pages = asked.iter().flat_map(|run| run.start.0..run.end());
@@ -125,7 +126,7 @@ pub fn found(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
     found
 }
 
-/// At most so many of these pages, spread evenly.
+/// Selects at most `most` of these pages, evenly spread.
 pub fn sample(runs: &[SlotRun], most: u64) -> Vec<SlotRun> {
     let count: u64 = runs.iter().map(|run| run.pages.pages).sum();
     let step = count.div_ceil(most).max(1);
@@ -143,8 +144,9 @@ pub fn sample(runs: &[SlotRun], most: u64) -> Vec<SlotRun> {
 }
 
 impl Image {
-    /// Refers to the slots of another image for pages that are the same there, byte by byte, and
-    /// gives its own back. How many there are.
+    /// Replaces own slots by those of another image where pages are byte-identical.
+    ///
+    /// The replaced slots are released. Returns the number of replaced pages.
     pub fn refer_to(&mut self, other: &Image, store: &mut PageStore) -> u64 {
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for held in other.slots_of(&pages_of(self.runs())) {
@@ -169,7 +171,7 @@ impl Image {
     }
 }
 
-/// Its pages, one by one.
+/// Iterates over the pages of a run.
 fn singly(run: SlotRun) -> impl Iterator<Item = SlotRun> {
     (run.pages.start.0..run.pages.end()).map(move |page| run.part(page, page + 1))
 }
@@ -182,7 +184,7 @@ fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
 }
 
 fn page(slot: Slot, store: &PageStore) -> &[u8] {
-    // SAFETY: an allocated slot, which nobody writes from when it is filled until it is freed; the
-    // store is borrowed meanwhile.
+    // SAFETY: an allocated slot, which is not written between being filled and being freed. The
+    // store is borrowed while the slice exists.
     unsafe { std::slice::from_raw_parts(store.ptr(slot), PAGE_SIZE) }
 }

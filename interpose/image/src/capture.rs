@@ -1,4 +1,4 @@
-//! Taking a checkpoint: the pause of the application.
+//! Capture of a checkpoint, during which the program is paused.
 
 #![allow(unsafe_code)]
 
@@ -13,53 +13,55 @@ use super::store::{PageStore, StoreError};
 use super::track::Tracker;
 use understudy_numbers::Epoch;
 
-/// A capture failed; the changes it would have held are in the next one.
+/// Failed capture; its changes become part of the next one.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The pages could not be looked at.
+    /// The pages could not be scanned.
     #[error("cannot find the changed pages")]
     Observe(#[source] ObserveError),
-    /// There is no room for the copies.
+    /// No room for the copies.
     #[error("cannot allocate room for {pages} changed pages")]
     Allocate {
         /// Changed pages.
         pages: u64,
         source: StoreError,
     },
-    /// An area could not be opened for reading, or closed again.
+    /// An area could not be opened for reading, or its access rights not restored.
     #[error("cannot get at the pages of a protected area")]
     Access(#[source] ProtError),
-    /// Tracking could not be started again.
+    /// Tracking could not be restarted.
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),
 }
 
-/// What a capture is without, because nobody needs it (sorted lists).
+/// Pages that a capture omits because their content is not needed (sorted lists).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Pages with content.
     pub content: Vec<PageRun>,
-    /// Those of them written since the last capture. Where changes are found by comparison with a
-    /// copy, which these have not: all.
+    /// Pages of `content` that were written since the last capture.
+    ///
+    /// If changes are found by comparison, these are all pages of `content`, which have no copies.
     pub written: Vec<PageRun>,
 }
 
 #[derive(Debug)]
 pub struct Captured {
     pub delta: Delta,
-    /// What was left out.
     pub left_out: LeftOut,
 }
 
-/// Captures what changed since `image`, as the delta that leads to `epoch`.
+/// Captures the changes since `image` as the delta that leads to `epoch`.
 ///
-/// `extra` are ranges outside of the tracked areas that are copied always, such as the live part of
-/// the stack, `left_out` (sorted) are pages whose content nobody needs, and the copies of pages
-/// `apart` (sorted) lie apart from the others, as they do not stay as long. The delta is to be
-/// committed with [`Image::apply`] or given up with [`Tracker::abandon`] before the next capture.
+/// Parameters: `extra` are ranges outside of the tracked areas that are always copied, such as the
+/// live part of the stack. `left_out` (sorted) are pages whose content is not needed. The copies of
+/// the pages `apart` (sorted) get separate extents, because they are freed earlier than the others.
+///
+/// The caller commits the delta by [`Image::apply`] or discards it by [`Tracker::abandon`] before
+/// the next capture.
 ///
 /// # Errors
-/// See [`CaptureError`]; nothing is lost then.
+/// See [`CaptureError`]; no change is lost then.
 pub fn capture(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -102,15 +104,16 @@ pub fn capture(
             left_out: without,
         }),
         Err(error) => {
-            // Some or all areas are armed already.
+            // Tracking has been restarted in some or all areas.
             tracker.abandon(delta, store);
             Err(error)
         }
     }
 }
 
-/// Slots for pages: if all were in one extent, it would have a hole as soon as those that lie apart
-/// are given up.
+/// Allocates slots for pages, in separate extents for those in `apart`.
+///
+/// A common extent would have holes as soon as the pages in `apart` are freed.
 fn room(
     pages: &[PageRun],
     apart: &[PageRun],
@@ -145,8 +148,8 @@ fn copy_out(list: &[SlotRun], store: &PageStore) {
     for run in list {
         let from = run.pages.start.addr() as *const u8;
         let bytes = run.pages.pages as usize * PAGE_SIZE;
-        // SAFETY: the pages are mapped, opened for reading and stand still; the slots are
-        // allocated and lie in the store's arena, which is not part of the user side.
+        // SAFETY: the pages are mapped, opened for reading, and their writers are stopped. The
+        // slots are allocated and lie in the store's arena, which is not part of the program side.
         unsafe { store.ptr(run.slot).copy_from_nonoverlapping(from, bytes) };
     }
 }

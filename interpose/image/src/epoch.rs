@@ -1,5 +1,4 @@
-//! Which page is kept in which slot: the committed [`Image`] and the [`Delta`] that leads to the
-//! next one.
+//! Slots of pages: the committed [`Image`], and the [`Delta`] to the next one.
 
 use super::PAGE_SIZE;
 use super::absent::{self, Sums};
@@ -8,12 +7,11 @@ use super::store::{Extent, PageStore, Slot, StoreError};
 use bincode::{Decode, Encode};
 use understudy_numbers::Epoch;
 
-/// Consecutive pages kept in consecutive slots.
+/// Consecutive pages stored in consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct SlotRun {
-    /// The pages.
     pub pages: PageRun,
-    /// The slot of the first one.
+    /// Slot of the first page.
     pub slot: Slot,
 }
 
@@ -25,7 +23,7 @@ impl SlotRun {
         }
     }
 
-    /// The part for pages `start..end`, which must lie inside.
+    /// Returns the part with the pages `start..end`, which must lie inside.
     pub(super) fn part(self, start: u64, end: u64) -> Self {
         Self {
             pages: PageRun::between(start, end),
@@ -39,40 +37,40 @@ impl SlotRun {
     }
 }
 
-/// The pages of one committed epoch and where they are kept.
+/// Pages of one committed epoch and their slots.
 ///
-/// A page that is not in the image has the content its mapping gives it: zeros, or the file's.
+/// A page outside of the image has the content that its mapping provides: zeros or the file's.
 #[derive(Debug, Default, Encode, Decode)]
 pub struct Image {
     epoch: Epoch,
     runs: Vec<SlotRun>,
-    /// Pages that are not kept, since they can be had from elsewhere; none of them is in `runs`.
+    /// Pages that are not stored, since other sources provide them; disjoint from `runs`.
     absent: Vec<Sums>,
 }
 
-/// What changed between the image's epoch and the next.
+/// Changes from the image's epoch to the next.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delta {
     pub(super) base: Epoch,
     pub(super) epoch: Epoch,
-    /// Changed pages and their new content, sorted by page.
+    /// Changed pages with their new content, sorted by page.
     pub(super) runs: Vec<SlotRun>,
-    /// Pages that hold nothing of their own any more, sorted.
+    /// Pages that have no content of their own any more, sorted.
     pub(super) dropped: Vec<PageRun>,
 }
 
-/// A delta does not fit the image.
+/// Error: the delta does not start from the image's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the delta from epoch {base:?} cannot be applied to the image of epoch {image:?}")]
 pub struct WrongBase {
-    /// Epoch the delta starts from.
+    /// Epoch from which the delta starts.
     pub base: Epoch,
     /// Epoch of the image.
     pub image: Epoch,
 }
 
 impl Image {
-    /// The image before the first epoch.
+    /// Returns the empty image before the first epoch.
     pub fn new() -> Self {
         Self::default()
     }
@@ -89,27 +87,27 @@ impl Image {
         self.epoch
     }
 
-    /// Pages that are kept and their slots, sorted by page.
+    /// Returns the stored pages and their slots, sorted by page.
     pub fn runs(&self) -> &[SlotRun] {
         &self.runs
     }
 
-    /// Pages that are not kept, with their checksums, sorted.
+    /// Returns the pages that are not stored and their checksums, sorted.
     pub fn absent(&self) -> &[Sums] {
         &self.absent
     }
 
-    /// All pages, sorted.
+    /// Returns all pages, sorted, stored or not.
     pub fn pages(&self) -> Vec<PageRun> {
         runs::union(&pages_of(&self.runs), &absent::pages_of(&self.absent))
     }
 
-    /// Number of pages that are kept.
+    /// Returns the number of stored pages.
     pub fn page_count(&self) -> u64 {
         self.runs.iter().map(|run| run.pages.pages).sum()
     }
 
-    /// Address, length in pages and memory of every run.
+    /// Iterates over the runs: first page, length in pages and memory.
     pub fn extents<'a>(
         &'a self,
         store: &'a PageStore,
@@ -118,7 +116,7 @@ impl Image {
         self.runs.iter().map(each)
     }
 
-    /// What is kept of the given pages (sorted).
+    /// Returns the stored ones of the given pages (sorted).
     pub fn slots_of(&self, pages: &[PageRun]) -> Vec<SlotRun> {
         parts_of(&self.runs, pages)
     }
@@ -127,10 +125,10 @@ impl Image {
         self.runs = runs;
     }
 
-    /// Commits a delta: the slots it supersedes go back to the store.
+    /// Commits a delta and releases the slots that it replaces.
     ///
     /// # Errors
-    /// When the delta does not start from this image's epoch; it is handed back then.
+    /// If the delta does not start from this image's epoch; the delta is returned then.
     pub fn apply(&mut self, delta: Delta, store: &mut PageStore) -> Result<(), (WrongBase, Delta)> {
         if delta.base != self.epoch {
             let error = WrongBase {
@@ -148,7 +146,7 @@ impl Image {
         Ok(())
     }
 
-    /// What a delta that starts here leads to: where nothing has changed, in the same slots.
+    /// Returns the image after a delta; unchanged pages keep their slots.
     pub fn after(&self, delta: &Delta) -> Image {
         let gone = delta.gone();
         let kept_pages = runs::subtract(&self.pages(), &gone);
@@ -159,8 +157,9 @@ impl Image {
         }
     }
 
-    /// Keeps pages no longer that can be had from elsewhere with these checksums, where the
-    /// checksum is that of the copy: their slots go back to the store.
+    /// Elides stored pages that other sources provide with equal checksums.
+    ///
+    /// Their slots are released.
     pub fn leave_out(&mut self, known: &[Sums], store: &mut PageStore) {
         let candidates: Vec<PageRun> = known.iter().map(Sums::pages).collect();
         let mut known = known.iter().peekable();
@@ -185,7 +184,7 @@ impl Image {
         self.lack(&equal);
     }
 
-    /// The same, but of these pages (sorted) nothing is kept but the checksums.
+    /// Returns this image without these pages (sorted), of which only the checksums remain.
     pub fn without(&self, pages: &[PageRun], store: &PageStore) -> Image {
         let gone = self.slots_of(pages);
         let mut lacked = Vec::new();
@@ -201,14 +200,14 @@ impl Image {
         image
     }
 
-    /// Gives up these pages (sorted), but for their checksums: the slots go back to the store.
+    /// Elides these pages (sorted) except for their checksums, and releases their slots.
     pub fn give_up(&mut self, pages: &[PageRun], store: &mut PageStore) {
         let image = self.without(pages, store);
         store.release(self.slots_of(pages).into_iter().map(SlotRun::extent));
         *self = image;
     }
 
-    /// These pages, of which none is kept, belong to it, too.
+    /// Adds pages to the image of which only the checksums are stored.
     pub fn lack(&mut self, pages: &[Sums]) {
         let mut all = [&self.absent, pages].concat();
         all.sort_unstable_by_key(|run| run.first);
@@ -217,11 +216,10 @@ impl Image {
             .for_each(|run| absent::push(&mut self.absent, run.first, &run.sums));
     }
 
-    /// Keeps pages (sorted) that it did not keep, one after the other in `content`, with their
-    /// checksums.
+    /// Stores pages (sorted) that were absent, from their concatenated `content` and checksums.
     ///
     /// # Errors
-    /// When there is no room; nothing is added then.
+    /// If there is no room; no page is added then.
     pub fn insert(
         &mut self,
         pages: &[PageRun],
@@ -243,7 +241,7 @@ impl Image {
         Ok(())
     }
 
-    /// Frees every slot; the image is empty and of epoch 0 afterwards.
+    /// Releases every slot; afterwards the image is empty and of epoch 0.
     pub fn clear(&mut self, store: &mut PageStore) {
         self.absent.clear();
         store.release(self.runs.drain(..).map(SlotRun::extent));
@@ -252,53 +250,53 @@ impl Image {
 }
 
 impl Delta {
-    /// The epoch the delta leads to.
+    /// Returns the epoch to which the delta leads.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The epoch the delta starts from.
+    /// Returns the epoch from which the delta starts.
     pub fn base(&self) -> Epoch {
         self.base
     }
 
-    /// The changed pages and their slots, sorted by page.
+    /// Returns the changed pages and their slots, sorted by page.
     pub fn runs(&self) -> &[SlotRun] {
         &self.runs
     }
 
-    /// The changed pages, sorted.
+    /// Returns the changed pages, sorted.
     pub fn pages(&self) -> Vec<PageRun> {
         pages_of(&self.runs)
     }
 
-    /// The pages without content of their own any more, sorted.
+    /// Returns the pages that have no content of their own any more, sorted.
     pub fn dropped(&self) -> &[PageRun] {
         &self.dropped
     }
 
-    /// Pages that are not what they were, sorted.
+    /// Returns all pages that the delta changes or drops, sorted.
     pub(super) fn gone(&self) -> Vec<PageRun> {
         runs::union(&pages_of(&self.runs), &self.dropped)
     }
 
-    /// Number of changed pages.
+    /// Returns the number of changed pages.
     pub fn page_count(&self) -> u64 {
         self.runs.iter().map(|run| run.pages.pages).sum()
     }
 
-    /// Gives the slots up without committing.
+    /// Releases the slots without a commit.
     ///
-    /// On the rank that captured it use [`super::track::Tracker::abandon`], or the changes are
-    /// missing in the next delta.
+    /// The rank that captured the delta must use [`super::track::Tracker::abandon`] instead, or the
+    /// changes are missing in its next delta.
     pub fn free(self, store: &mut PageStore) {
         store.release(self.runs.into_iter().map(SlotRun::extent));
     }
 }
 
-/// Lays pages out over extents, in the order of both.
+/// Assigns pages to the slots of extents, in the order of both.
 ///
-/// The extents must hold exactly as many slots as there are pages.
+/// The extents must contain exactly as many slots as there are pages.
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
     let mut out = Vec::with_capacity(pages.len() + extents.len());
     let mut extents = extents.iter().copied();
@@ -334,9 +332,9 @@ pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     out
 }
 
-/// The parts of sorted runs that hold these pages (sorted).
+/// Returns the parts of sorted runs that contain these pages (sorted).
 pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
-    // One page of many is found without a look at all before it.
+    // Binary search, so that a query for one page does not scan all runs before it.
     let first = pages.first().map_or(0, |first| {
         list.partition_point(|run| run.pages.end() <= first.start.0)
     });
@@ -358,7 +356,7 @@ pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
     out
 }
 
-/// Merges two sorted lists of different pages.
+/// Merges two sorted lists of distinct pages.
 pub(super) fn merge(a: &[SlotRun], b: &[SlotRun]) -> Vec<SlotRun> {
     let mut out: Vec<SlotRun> = Vec::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());

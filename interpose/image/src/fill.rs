@@ -1,14 +1,14 @@
-//! Loading many pages: compared with their checksums and copied, by two threads.
+//! Loads many pages: two threads verify their checksums and copy them.
 //!
-//! First touch of fresh memory costs more than the copy into it, and both more than the comparison.
-//! Each thread takes a piece at a time, makes its memory present and fills it while it is in the
-//! processor's cache. What somebody looks for in the pages ([`Seek`]) is looked for then, too: to
-//! read all memory once more takes about as long as to copy it.
+//! The first touch of fresh memory costs more than the copy into it, and both cost more than the
+//! verification. Each thread takes a piece at a time, makes its memory present and fills it while
+//! it is in the processor's cache. A search in the pages ([`Seek`]) is done at that moment, too:
+//! reading all memory once more takes about as long as copying it.
 //!
-//! The kernel keeps free pages by processor: those that the dead process has left are at hand where
-//! it ended, while another processor may get pages that a virtual machine must first ask its host
-//! for, which takes thirty times as long. So what first touch costs each thread is measured, and
-//! one that pays much more than the other fills what that one has made present.
+//! The kernel keeps free pages per processor. Pages that the dead process has freed are available
+//! where it ended. Another processor may get pages that a virtual machine must first request from
+//! its host, which takes thirty times as long. So the cost of first touch is measured for each
+//! thread, and a thread with much higher cost fills memory that the other one has made present.
 
 #![allow(unsafe_code)]
 
@@ -20,26 +20,30 @@ use super::threads::{processor_time, without_signals};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pages of a piece, which one thread makes present. Pieces end at multiples of this, so that
-/// threads share no page table.
+/// Pages per piece, which one thread makes present.
+///
+/// Pieces end at multiples of this number, so that threads share no page table.
 const PIECE: u64 = 512;
-/// Pages that are made present, compared and copied at once, while they are in the cache.
+/// Pages that are made present, verified and copied together, while they are in the cache.
 const BATCH: u64 = 64;
-/// Fewer pages than this are made present by the copy itself.
+/// Minimum number of pages that are made present before the copy.
 const FEW: u64 = 8;
-/// A page whose first touch takes so long is not at hand: it takes 0.4 us, and 9 where a host has
-/// to provide it.
+/// First-touch time of a page, in nanoseconds, above which it counts as not available.
+///
+/// An available page takes 0.4 us, one that a host has to provide 9 us.
 const SLOW_NS: u64 = 2000;
-/// Pieces that are made present ahead of the thread that fills them.
+/// Maximum number of pieces made present ahead of the thread that fills them.
 const AHEAD: usize = 4;
-/// So many pages (4 MiB) are worth a thread.
+/// Minimum number of pages (4 MiB) for which a second thread is started.
 const MANY: u64 = 1 << 10;
 
-/// Whether what is looked for may be in a page's content. Asked by two threads.
+/// Predicate that selects pages by their content; called by two threads.
 pub type Seek<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
-/// Copies pages to where they belong. The pages (sorted) in which `seek` has found something; or
-/// one that is damaged, and nothing that was to be filled is of use then.
+/// Verifies pages and copies them to their addresses.
+///
+/// Returns the pages (sorted) that `seek` has selected. The error is the number of a damaged page;
+/// the target memory is unusable then.
 pub fn fill(
     list: &[SlotRun],
     store: &PageStore,
@@ -59,7 +63,7 @@ pub fn fill(
     }
     let (own, other) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("understudy-load".into());
-        // If it cannot be had, this one does everything.
+        // If the thread cannot be created, this one does all work.
         let other = without_signals(|| thread.spawn_scoped(scope, || work.run(1)));
         let own = work.run(0);
         (own, other.ok().and_then(|other| other.join().ok()))
@@ -68,7 +72,7 @@ pub fn fill(
     Ok(normalise(found))
 }
 
-/// Cut at multiples of [`PIECE`] pages.
+/// Divides a run at multiples of [`PIECE`] pages.
 fn pieces(run: &SlotRun) -> impl Iterator<Item = SlotRun> + use<> {
     cut(*run, |at| (at / PIECE + 1) * PIECE)
 }
@@ -77,7 +81,7 @@ fn batches(piece: SlotRun) -> impl Iterator<Item = SlotRun> {
     cut(piece, |at| at + BATCH)
 }
 
-/// A run in parts, each of which goes from a page to the one that `end` says, if there are so many.
+/// Divides a run into parts; `end` maps a part's first page to its limit.
 fn cut(run: SlotRun, end: impl Fn(u64) -> u64) -> impl Iterator<Item = SlotRun> {
     let (start, slot) = (run.pages.start.0, run.slot.0);
     let mut at = start;
@@ -96,25 +100,24 @@ struct Work<'a> {
     store: &'a PageStore,
     seek: Seek<'a>,
     queue: Mutex<Queue>,
-    /// What first touch of a page costs each thread, in nanoseconds of processor time; 0: not
-    /// known.
+    /// Processor time in nanoseconds per page and thread for the first touch; 0 if unknown.
     touch_ns: [AtomicU64; 2],
     stop: AtomicBool,
 }
 
-// SAFETY: the store is only read, by threads that have ended when `fill` returns, and each piece is
-// taken by one of them.
+// SAFETY: the store is only read, by threads that have exited when `fill` returns. Each piece is
+// processed by one of them.
 unsafe impl Sync for Work<'_> {}
 
 #[derive(Default)]
 struct Queue {
-    /// The first piece that nobody has taken.
+    /// First piece that no thread has taken.
     next: usize,
     /// Pieces that were made present for the other thread.
     present: Vec<SlotRun>,
 }
 
-/// What a thread does next.
+/// Next action of a thread.
 enum Step {
     Fill(SlotRun),
     TouchAndFill(SlotRun),
@@ -123,7 +126,7 @@ enum Step {
 }
 
 impl Work<'_> {
-    /// Takes pieces until there are no more, as [`fill`], in the first or the second thread.
+    /// Processes pieces until none is left, as thread 0 or 1; results as of [`fill`].
     fn run(&self, thread: usize) -> Result<Vec<PageRun>, PageIndex> {
         let mut found = Vec::new();
         while let Some(step) = self.step(thread) {
@@ -173,14 +176,14 @@ impl Work<'_> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether first touch costs this thread much more than the other.
+    /// True if first touch costs this thread much more than the other.
     fn is_slow(&self, thread: usize) -> bool {
         let [own, other] =
             [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
         other > 0 && own > SLOW_NS.max(4 * other)
     }
 
-    /// Makes pages present, and notes what that costs.
+    /// Makes pages present and records the cost.
     fn touch(&self, pages: PageRun, thread: usize) {
         if pages.pages < FEW {
             return;
@@ -196,7 +199,7 @@ impl Work<'_> {
         known.store(mean, Ordering::Relaxed);
     }
 
-    /// Compares and copies a piece; a thread that is to touch it first is named.
+    /// Verifies and copies a piece; `touching` is the thread that makes it present first.
     fn fill(
         &self,
         piece: SlotRun,
@@ -221,10 +224,12 @@ impl Work<'_> {
     }
 }
 
-/// Nothing is wrong if it cannot be done: whoever writes there makes it present as well.
+/// Makes pages present.
+///
+/// Errors are ignored, since a later write makes the pages present, too.
 fn make_present(pages: PageRun) {
     let range = pages.range();
-    // SAFETY: populating makes pages present and does not change what they hold.
+    // SAFETY: populating makes pages present and does not change their content.
     let _ = unsafe {
         libc::madvise(
             range.start as *mut libc::c_void,
@@ -234,11 +239,11 @@ fn make_present(pages: PageRun) {
     };
 }
 
-/// Copies pages to where they belong.
+/// Copies pages to their addresses.
 pub fn copy_in(run: &SlotRun, store: &PageStore) {
     let to = run.pages.start.addr() as *mut u8;
     let bytes = run.pages.pages as usize * PAGE_SIZE;
-    // SAFETY: the pages belong to the user side, stand still and are opened for writing, or
-    // belong to its stack; the slots lie in the arena outside of it.
+    // SAFETY: the pages belong to the program side, which is stopped, and are opened for writing,
+    // or belong to its stack. The slots lie in the arena outside of the program side.
     unsafe { to.copy_from_nonoverlapping(store.ptr(run.slot), bytes) };
 }

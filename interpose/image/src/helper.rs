@@ -1,21 +1,21 @@
-//! A thread that works on copies beside the program.
+//! A thread that works on page copies while the program runs.
 
 #![allow(unsafe_code)]
 
 use super::threads::without_signals;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Work, and its result.
+/// Computation for the helper thread, and its result.
 pub type Work = Box<dyn FnOnce() -> Vec<u64> + Send>;
 
-/// The thread: one piece of work at a time.
+/// Helper thread, which executes one computation at a time.
 #[derive(Debug)]
 pub struct Helper {
     jobs: Sender<Work>,
     done: Receiver<Vec<u64>>,
 }
 
-/// Work that is under way, or its result.
+/// Running computation or its result.
 #[derive(Debug)]
 pub struct Task {
     result: Option<Vec<u64>>,
@@ -25,7 +25,7 @@ impl Helper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// If the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
         let (jobs, todo) = channel::<Work>();
         let (tell, done) = channel();
@@ -44,22 +44,23 @@ impl Helper {
         Ok(Self { jobs, done })
     }
 
-    /// Starts work. What it uses must stay as it is until [`Helper::end`]; nothing else may be
-    /// started until then.
+    /// Starts a computation.
+    ///
+    /// Its inputs must not change, and no other computation may be started, until [`Helper::end`].
     pub fn start(&self, work: Work) -> Task {
-        // A thread that has ended leaves the work to this one.
+        // If the thread has exited, the caller executes the work.
         let result = self.jobs.send(work).err().map(|unsent| (unsent.0)());
         Task { result }
     }
 
-    /// Does work that is so little that no thread should be woken.
+    /// Executes work that is too small for waking the thread.
     pub fn do_now(&self, work: Work) -> Task {
         Task {
             result: Some(work()),
         }
     }
 
-    /// Whether the work is done.
+    /// Returns true if the work is done, and stores its result in the task.
     pub fn is_over(&self, task: &mut Task) -> bool {
         if task.result.is_none() {
             task.result = self.done.try_recv().ok();
@@ -67,7 +68,7 @@ impl Helper {
         task.result.is_some()
     }
 
-    /// Waits for the result.
+    /// Blocks until the result is available and returns it.
     pub fn end(&self, task: Task) -> Vec<u64> {
         let result = task.result.or_else(|| self.done.recv().ok());
         result.expect("the helping thread ends with its process")

@@ -1,10 +1,10 @@
-//! The two kernel interfaces that tell which pages were written.
+//! The two kernel interfaces that report written pages.
 //!
 //! * `PAGEMAP_SCAN`: <https://docs.kernel.org/admin-guide/mm/pagemap.html>
 //! * `userfaultfd` with asynchronous write protection:
 //!   <https://docs.kernel.org/admin-guide/mm/userfaultfd.html>
 //!
-//! Distributions' headers lag behind the kernel, so the ABI is spelled out here.
+//! The ABI is defined here, because the headers of distributions are older than the kernel.
 
 #![allow(unsafe_code)]
 
@@ -15,20 +15,20 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// What `PAGEMAP_SCAN` says about a page.
+/// Page properties that `PAGEMAP_SCAN` reports.
 pub mod category {
     /// The mapping can be write-protected asynchronously.
     pub const WPALLOWED: u64 = 1 << 0;
-    /// Not write-protected, thus written since it was (or never protected).
+    /// Written since it was protected, or never protected.
     pub const WRITTEN: u64 = 1 << 1;
     /// A page of the page cache, not an anonymous one.
     pub const FILE: u64 = 1 << 2;
     pub const PRESENT: u64 = 1 << 3;
     /// Swapped out, being migrated, or a marker without a page.
     pub const SWAPPED: u64 = 1 << 4;
-    /// The shared page of zeros.
+    /// Shared zero page.
     pub const PFNZERO: u64 = 1 << 5;
-    /// A guard page (`MADV_GUARD_INSTALL`), known from Linux 6.15 on.
+    /// Guard page (`MADV_GUARD_INSTALL`), reported from Linux 6.15 on.
     pub const GUARD: u64 = 1 << 8;
 }
 
@@ -56,20 +56,19 @@ struct PmScanArg {
     return_mask: u64,
 }
 
-/// A run of pages of one kind (`struct page_region`).
+/// Pages with equal categories (`struct page_region`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// First address.
     pub start: u64,
-    /// First address behind.
+    /// Address behind the last page.
     pub end: u64,
-    /// Bits of [`category`], those asked for.
+    /// Bits of [`category`], limited to the requested ones.
     pub categories: u64,
 }
 
 impl Region {
-    /// Its pages.
     pub fn pages(&self) -> PageRun {
         AddrRange::new(self.start, self.end).pages()
     }
@@ -104,17 +103,19 @@ const _: () = assert!(PAGEMAP_SCAN == 0xc060_6610);
 const _: () = assert!(UFFDIO_API == 0xc018_aa3f);
 const _: () = assert!(UFFDIO_REGISTER == 0xc020_aa00);
 
-/// Which pages a scan is about.
+/// Selection of the pages in a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter {
-    /// Categories a page must have, all of them.
+    /// Categories that a page must all have.
     pub all: u64,
-    /// Categories of which a page must have one; 0 for no such demand.
+    /// Categories of which a page must have at least one; 0 for no condition.
     pub any: u64,
     pub report: u64,
 }
 
-/// Regions per ioctl. The kernel fills a buffer of its own first, so more brings little.
+/// Regions per ioctl.
+///
+/// More would bring little, since the kernel fills a buffer of its own first.
 const BATCH: usize = 2048;
 
 #[derive(Debug)]
@@ -127,7 +128,7 @@ impl Pagemap {
     /// Opens the page map of this process.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Errors of open(2).
     pub fn open() -> io::Result<Self> {
         Ok(Self {
             file: File::open("/proc/self/pagemap")?,
@@ -135,15 +136,15 @@ impl Pagemap {
         })
     }
 
-    /// The file, for reading entries.
+    /// Returns the file, from which page map entries can be read.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Appends the regions of `range` that match, in order.
+    /// Appends the matching regions of `range`, in order.
     ///
     /// # Errors
-    /// The kernel's answer; `ENOTTY` before Linux 6.7.
+    /// Errors of the ioctl; `ENOTTY` before Linux 6.7.
     pub fn scan(
         &mut self,
         range: AddrRange,
@@ -153,11 +154,12 @@ impl Pagemap {
         self.walk(range, want, 0, |regions| out.extend_from_slice(regions))
     }
 
-    /// As [`Pagemap::scan`], and write-protects those of the pages returned that are not protected
-    /// yet: one walk instead of two. Mappings that cannot be protected are passed over silently.
+    /// Scans like [`Pagemap::scan`] and write-protects the returned pages in one walk.
+    ///
+    /// Mappings that cannot be protected are skipped.
     ///
     /// # Errors
-    /// The kernel's answer; any number of pages may have been protected then.
+    /// Errors of the ioctl; any number of pages may have been protected by then.
     pub fn scan_and_protect(
         &mut self,
         range: AddrRange,
@@ -168,13 +170,13 @@ impl Pagemap {
         self.walk(range, want, PM_SCAN_WP_MATCHING, each)
     }
 
-    /// Write-protects every page of `range` that holds something and is not protected yet.
+    /// Write-protects every unprotected page of `range` that has content.
     ///
-    /// The scan is given a buffer although the result is not wanted: without one the kernel also
-    /// puts markers on pages that do not exist, which later look like swapped ones.
+    /// The scan gets a buffer although its result is not used. Without a buffer the kernel also
+    /// puts markers on pages that do not exist, and these markers later look like swapped pages.
     ///
     /// # Errors
-    /// The kernel's answer.
+    /// Errors of the ioctl.
     pub fn protect(&mut self, range: AddrRange) -> io::Result<()> {
         use category::{PRESENT, SWAPPED, WRITTEN};
         let want = Filter {
@@ -208,8 +210,8 @@ impl Pagemap {
                 category_anyof_mask: want.any,
                 return_mask: want.report,
             };
-            // SAFETY: the argument and the vector it names live across the call and have the
-            // layout and length the kernel is told.
+            // SAFETY: the argument and the vector in it live across the call, and have the layout
+            // and length that the kernel receives.
             let n = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &mut arg) };
             if n < 0 {
                 let error = io::Error::last_os_error();
@@ -220,8 +222,8 @@ impl Pagemap {
             }
             let found = &self.batch[..n as usize];
             each(found);
-            // With a full vector and no write protection, the walk can stop before the end of
-            // the last region it returned; that region must not be seen twice.
+            // With a full vector and no write protection, the walk can stop before the end of the
+            // last returned region. That region must not be returned twice.
             let seen = found.last().map_or(0, |region| region.end);
             let next = arg.walk_end.max(seen);
             if next <= at {
@@ -233,35 +235,35 @@ impl Pagemap {
     }
 }
 
-/// The same among the runtime's descriptors: a program expects to be given the lowest ones.
+/// Moves a descriptor to the runtime's numbers, since a program expects the lowest ones.
 fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    // SAFETY: fcntl(2) on an own descriptor.
+    // SAFETY: fcntl(2) on a descriptor that this function owns.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) };
     if moved < 0 {
         return fd;
     }
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the descriptor is new, and only the returned value owns it.
     unsafe { OwnedFd::from_raw_fd(moved) }
 }
 
-/// A userfaultfd that only write-protects, and resolves the faults in the kernel.
+/// Userfaultfd for write protection, whose faults the kernel resolves.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
 
 impl Uffd {
-    /// Opens one; only for faults of user mode, which needs no privilege.
+    /// Opens a userfaultfd for user-mode faults only, which needs no privilege.
     ///
     /// # Errors
-    /// The kernel's answer: `EPERM` from a seccomp filter, `ENOSYS`, or `EINVAL` where
-    /// asynchronous write protection is not known (before Linux 6.7).
+    /// Errors of userfaultfd(2): `EPERM` from a seccomp filter, `ENOSYS`, or `EINVAL` if the kernel
+    /// has no asynchronous write protection (before Linux 6.7).
     pub fn open() -> io::Result<Self> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | UFFD_USER_MODE_ONLY;
-        // SAFETY: takes flags only, returns a new descriptor.
+        // SAFETY: the call takes only flags and returns a new descriptor.
         let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         let mut api = UffdioApi {
             api: UFFD_API,
@@ -270,7 +272,7 @@ impl Uffd {
                 | UFFD_FEATURE_WP_ASYNC,
             ioctls: 0,
         };
-        // SAFETY: the argument has the layout the request's size field names.
+        // SAFETY: the argument has the layout and the size that the request encodes.
         let rc = unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API, &mut api) };
         if rc < 0 {
             return Err(io::Error::last_os_error());
@@ -278,10 +280,10 @@ impl Uffd {
         Ok(Self(fd))
     }
 
-    /// Registers a range of mapped pages; doing so again is no error and cheap.
+    /// Registers a range of mapped pages; repeated registration is cheap and no error.
     ///
     /// # Errors
-    /// The kernel's answer; `EBUSY` when another userfaultfd has a part of the range.
+    /// Errors of the ioctl; `EBUSY` if another userfaultfd covers a part of the range.
     pub fn register(&self, range: AddrRange) -> io::Result<()> {
         let mut arg = UffdioRegister {
             start: range.start,
@@ -289,8 +291,8 @@ impl Uffd {
             mode: UFFDIO_REGISTER_MODE_WP,
             ioctls: 0,
         };
-        // SAFETY: the argument has the layout the request's size field names; write protection
-        // resolved by the kernel does not change what the memory's users see.
+        // SAFETY: the argument has the layout and the size that the request encodes. Write
+        // protection that the kernel resolves does not change the content that the program sees.
         let rc = unsafe { libc::ioctl(self.0.as_raw_fd(), UFFDIO_REGISTER, &mut arg) };
         if rc < 0 {
             return Err(io::Error::last_os_error());

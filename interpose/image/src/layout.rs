@@ -1,4 +1,4 @@
-//! The user side's mappings as a value: what a process must look like before pages are loaded.
+//! Mappings of the program side as a value, restored before pages are loaded.
 
 use super::procmap;
 use super::prot;
@@ -9,11 +9,14 @@ use bincode::{Decode, Encode};
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Longer mappings of removed files for reading, and private ones, are not brought into copies: all
-/// of their pages would be.
+/// Maximum size of mappings of removed files whose content is captured.
+///
+/// Applies to private mappings and to read-only ones, of which all pages are content.
 const MOST: u64 = 1 << 30;
 
-/// A file as the list of mappings tells it: its name may be another file's by and by.
+/// File of a mapping, as the kernel lists it.
+///
+/// Its name can belong to another file later.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Mapped {
     pub path: Vec<u8>,
@@ -31,62 +34,67 @@ impl Mapped {
         }
     }
 
-    /// The name that it has, or has had.
+    /// Returns the current or former name of the file.
     pub fn name(&self) -> &[u8] {
         self.path.strip_suffix(REMOVED).unwrap_or(&self.path)
     }
 }
 
-/// By what the file of a mapping is known.
+/// Criterion by which the file of a mapping is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// By device and inode: on one host a name may lead elsewhere meanwhile.
+    /// Device and inode: on one host the name may lead to another file meanwhile.
     ByInode,
-    /// By these, or by its name: what a process has had from its start was compared in another way.
+    /// Device and inode, or the name, for files mapped from the process's start.
+    ///
+    /// These are compared in another way.
     ByEither,
-    /// By its name: inodes are those of another host.
+    /// Name: the inodes are those of another host.
     ByName,
 }
 
-/// What is behind a mapping.
+/// Object that a mapping shows.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Backing {
     Anonymous,
-    /// The brk heap: private anonymous memory whose end the kernel knows.
+    /// The brk heap: private anonymous memory whose end the kernel maintains.
     Heap,
-    /// The initial thread's stack; not tracked, not mapped, only its live part is content.
+    /// Stack of the initial thread: not tracked or mapped; only its live part is content.
     Stack,
-    /// Shared memory without a file that could be opened again (anonymous, memfd, System V).
+    /// Shared memory without a file to open again (anonymous, memfd, System V).
     SharedMemory {
         /// Device of the hidden file.
         dev: (u32, u32),
-        /// Inode of the hidden file, which tells two segments apart.
+        /// Inode of the hidden file, which distinguishes segments.
         inode: u64,
-        /// The file is not one in memory only, so that it may have pages that are not in memory.
+        /// True if the file is stored on disk.
+        ///
+        /// Some of its pages may then not be in memory.
         stored: bool,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
-    /// A private mapping of a file: its unmodified pages come from the file.
+    /// Private mapping of a file, which provides the unmodified pages.
     PrivateFile {
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
-    /// The same of a file that has lost its name. All of its pages are content, and elsewhere it is
-    /// anonymous memory.
+    /// Private mapping of a file that has lost its name.
+    ///
+    /// All of its pages are content. Other processes get anonymous memory instead.
     RemovedFile {
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
-    /// A shared mapping of a file.
+    /// Shared mapping of a file.
     SharedFile {
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
-    /// A part of a window that workers of a node share.
+    /// Part of a window that workers of a node share.
     Window {
         part: Part,
         /// Offset of the mapping's first byte.
@@ -98,16 +106,16 @@ fn is_one<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_some() && one == other
 }
 
-/// One mapping of the user side.
+/// Mapping of the program side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Area {
     pub range: AddrRange,
     pub prot: Prot,
-    /// What is behind it.
     pub backing: Backing,
-    /// Whether the application can write it, if need be after a change of the access rights. Only
-    /// a shared mapping of something opened for reading cannot be written ever; another worker's
-    /// part of a window counts as such.
+    /// True if the program can write to the area.
+    ///
+    /// A change of the access rights may be necessary. False only for shared mappings of something
+    /// opened for reading, and for another worker's part of a window.
     pub may_write: bool,
 }
 
@@ -156,8 +164,10 @@ impl Backing {
         }
     }
 
-    /// What tells whether two mappings hold the same pages of one file: device and inode, if the
-    /// mapping is shared, and the offset.
+    /// Returns what identifies the mapped pages of a file.
+    ///
+    /// Mappings with equal values show equal pages: device and inode, whether the mapping
+    /// is shared, and the offset.
     fn pages_of_file(&self) -> Option<((u32, u32), u64, bool, u64)> {
         Some(match self {
             Self::SharedMemory {
@@ -171,7 +181,7 @@ impl Backing {
         })
     }
 
-    /// The file's name, if the mapping is shared, and the offset.
+    /// Returns the file's name, whether the mapping is shared, and the offset.
     fn pages_by_name(&self) -> Option<(&[u8], bool, u64)> {
         match self {
             Self::SharedFile { file, offset } => Some((file.name(), true, *offset)),
@@ -182,7 +192,7 @@ impl Backing {
         }
     }
 
-    /// The backing as seen `by` bytes further.
+    /// Returns the backing of an area that starts `by` bytes later.
     pub fn advanced(&self, by: u64) -> Self {
         let mut out = self.clone();
         match &mut out {
@@ -196,9 +206,9 @@ impl Backing {
         out
     }
 
-    /// Whether two mappings at the same address hold the same thing.
+    /// True if two mappings at one address show one object.
     ///
-    /// The heap is ordinary memory but for its end, which [`super::remap`] sets beforehand.
+    /// The heap counts as ordinary memory; [`super::remap`] sets its end before.
     pub fn same(&self, other: &Self, known: Known) -> bool {
         let plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
         let by_inode =
@@ -211,7 +221,9 @@ impl Backing {
         }
     }
 
-    /// `MAP_SHARED`: an absent page is not a zero page, and dropping a page does not reset it.
+    /// True for `MAP_SHARED`.
+    ///
+    /// An absent page of such a mapping is not zero, and dropping a page does not reset it.
     pub fn is_shared(&self) -> bool {
         matches!(
             self,
@@ -219,14 +231,14 @@ impl Backing {
         )
     }
 
-    /// Another worker's, which puts it back itself.
+    /// True for another worker's part of a window, which that worker restores.
     fn is_anothers(&self) -> bool {
         matches!(self, Self::Window { part, .. } if !part.is_own())
     }
 }
 
 impl Area {
-    /// The pages covered.
+    /// Returns the pages of the area.
     pub fn pages(&self) -> PageRun {
         self.range.pages()
     }
@@ -235,7 +247,7 @@ impl Area {
         self.backing.pages_by_name().map(|(name, ..)| name)
     }
 
-    /// The file that it would be mapped from again.
+    /// Returns the file from which the area would be mapped again.
     pub fn file(&self) -> Option<&Mapped> {
         match &self.backing {
             Backing::PrivateFile { file, .. } | Backing::SharedFile { file, .. } => Some(file),
@@ -243,7 +255,7 @@ impl Area {
         }
     }
 
-    /// The part of the area inside `range`.
+    /// Returns the part of the area inside `range`.
     pub fn clipped(&self, range: AddrRange) -> Option<Self> {
         let range = self.range.intersect(range)?;
         Some(Self {
@@ -254,17 +266,17 @@ impl Area {
         })
     }
 
-    /// Whether the area's pages are captured.
+    /// True if the area's pages are captured.
     ///
-    /// Not the stack (its live part is copied always), nor shared mappings of files that cannot be
-    /// written: their content belongs to somebody else. Without a name nobody else has it for
-    /// another process.
+    /// Excluded are the stack, whose live part is always copied, and shared mappings of files that
+    /// cannot be written, whose content does not belong to the program. Included are mappings of
+    /// unnamed memory, which another process could not open.
     pub fn is_tracked(&self) -> bool {
         let is_kept = || self.hidden().is_some() && self.range.len() <= MOST;
         (self.may_write || is_kept()) && self.backing != Backing::Stack
     }
 
-    /// The file without a name that other mappings may show, too: device and inode.
+    /// Returns device and inode of an unnamed file, which other mappings may show, too.
     pub fn hidden(&self) -> Option<((u32, u32), u64)> {
         match self.backing {
             Backing::SharedMemory { dev, inode, .. } => Some((dev, inode)),
@@ -272,7 +284,7 @@ impl Area {
         }
     }
 
-    /// Where it ends in its file.
+    /// Returns the offset of the area's end in its file.
     pub fn end_in_file(&self) -> u64 {
         self.backing
             .pages_of_file()
@@ -280,10 +292,10 @@ impl Area {
             + self.range.len()
     }
 
-    /// Whether the kernel's write protection tells what changed in the area.
+    /// True if the kernel's write protection detects all changes in the area.
     ///
-    /// It does not for shared mappings: they also change through other mappings, other processes
-    /// and the file, which leaves no trace in this mapping's page table.
+    /// False for shared mappings: other mappings, other processes and the file can change them
+    /// without a trace in this mapping's page table.
     pub fn is_watched(&self) -> bool {
         self.is_tracked() && !self.backing.is_shared()
     }
@@ -295,18 +307,18 @@ impl Area {
     }
 }
 
-/// The mappings of the user side, sorted, neighbours of one kind joined.
+/// Mappings of the program side, sorted; adjacent mappings of one kind are joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Layout {
-    /// Of which host devices and inodes are.
+    /// Host to which the devices and inodes belong.
     host: u64,
     areas: Vec<Area>,
 }
 
-/// A host that does not tell which it is.
+/// Number of a host that cannot be identified.
 const UNKNOWN: u64 = 0;
 
-/// What tells this host, since it was started, from others.
+/// Returns a number that identifies this host since its boot.
 fn this_host() -> u64 {
     static HOST: OnceLock<u64> = OnceLock::new();
     *HOST.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
@@ -316,10 +328,10 @@ fn this_host() -> u64 {
 }
 
 impl Layout {
-    /// The user side of this process.
+    /// Reads the program side of this process.
     ///
     /// # Errors
-    /// When the mappings cannot be listed.
+    /// If the mappings cannot be listed.
     pub fn read_self(zones: &Zones) -> Result<Self, MapsError> {
         let mut layout = Self::of(&procmap::read_outside(zones)?, zones);
         let undecided = |area: &&mut Area| !(area.may_write || area.backing.is_anothers());
@@ -329,8 +341,10 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The user side of a list of mappings, as far as the list tells: shared mappings without
-    /// write access count as never writable.
+    /// Selects the program side from a list of mappings.
+    ///
+    /// Shared mappings without write access count as never writable, since the list does not
+    /// contain that.
     pub fn of(all: &[Vma], zones: &Zones) -> Self {
         let mut layout = Self {
             host: this_host(),
@@ -355,7 +369,7 @@ impl Layout {
         layout
     }
 
-    /// A layout of one area.
+    /// Creates a layout of one area.
     pub(super) fn single(area: Area) -> Self {
         Self {
             host: this_host(),
@@ -363,8 +377,9 @@ impl Layout {
         }
     }
 
-    /// By what the file of an area is known in a process that was not the saved one. Only libraries
-    /// are compared at the start.
+    /// Returns how to identify an area's file in a process other than the saved one.
+    ///
+    /// Only libraries are compared at the start.
     pub(super) fn known(&self, area: &Area) -> Known {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
@@ -375,34 +390,33 @@ impl Layout {
         }
     }
 
-    /// Whether devices and inodes are those of this host.
+    /// True if devices and inodes are those of this host.
     pub(super) fn is_of_this_host(&self) -> bool {
         self.host != UNKNOWN && self.host == this_host()
     }
 
-    /// Whether the area that `part` is of is not in the image, and has no file that could be
-    /// opened.
+    /// True if the area that contains `part` is unnamed and not in the image.
     pub(super) fn has_lost(&self, part: &Area) -> bool {
         let of = |area: &&Area| area.range.contains(part.range.start);
         part.hidden().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)
     }
 
-    /// The areas in order.
+    /// Returns the areas in address order.
     pub fn areas(&self) -> &[Area] {
         &self.areas
     }
 
-    /// The areas the kernel can watch.
+    /// Iterates over the areas that the kernel can watch.
     pub fn watched(&self) -> impl Iterator<Item = &Area> {
         self.areas.iter().filter(|area| area.is_watched())
     }
 
-    /// The areas whose pages are captured.
+    /// Iterates over the areas whose pages are captured.
     pub fn tracked(&self) -> impl Iterator<Item = &Area> {
         self.areas.iter().filter(|area| area.is_tracked())
     }
 
-    /// The end of the brk heap, if there is one.
+    /// Returns the range of the brk heap, if it exists.
     pub fn heap(&self) -> Option<AddrRange> {
         let mut heap = self.areas.iter().filter(|a| a.backing == Backing::Heap);
         let first = heap.next()?;
@@ -410,8 +424,9 @@ impl Layout {
         Some(AddrRange::new(first.range.start, end))
     }
 
-    /// Joins neighbours the kernel keeps apart for reasons of its own, such as a part that is not
-    /// registered with a userfaultfd yet.
+    /// Joins adjacent areas that the kernel keeps separate for reasons of its own.
+    ///
+    /// An example is a part that is not yet registered with a userfaultfd.
     fn join(&mut self) {
         self.areas.dedup_by(|next, before| {
             let joined = next.continues(before);

@@ -1,24 +1,24 @@
-//! The in-memory checkpoint of one rank's user side.
+//! In-memory checkpoints of one rank's program side.
 //!
-//! The pieces, from the kernel upwards:
+//! The modules, from the kernel upwards:
 //!
-//! * [`vmas`] reads `/proc/self/maps` and decides who owns each mapping;
-//! * [`layout`] is the user side's mappings as a value that can be sent to another process,
-//!   [`shared`] what of that workers share as a window;
+//! * [`vmas`] reads `/proc/self/maps` and determines the owner of each mapping;
+//! * [`layout`] describes the mappings of the program side as a value that another process can
+//!   receive, [`shared`] the windows among them whose memory workers share;
 //! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
-//! * [`track`] finds which pages hold content and which were written since the last capture;
-//! * [`store`] is the arena the page copies live in;
-//! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
-//! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages
-//!   without a copy;
-//! * [`alike`] finds pages that another worker has, too;
-//! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
-//! * [`prefault`] makes memory present ahead of a copy into it;
+//! * [`track`] finds the pages with content and those written since the last capture;
+//! * [`store`] is the arena that contains the page copies;
+//! * [`epoch`] maps pages to copies, and [`wire`] splits the copies into messages;
+//! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent`] lists the
+//!   checksums of pages without a copy;
+//! * [`alike`] finds pages that are equal on two workers (deduplication);
+//! * [`parity`] computes what is stored instead of whole copies, [`helper`] is the thread for that;
+//! * [`prefault`] makes memory present before pages are copied into it;
 //! * [`opened`] gives access to pages that the program has protected;
-//! * [`capture`] makes a [`epoch::Delta`], [`restore`] puts an [`epoch::Image`] back.
+//! * [`capture`] creates an [`epoch::Delta`], [`restore`] restores an [`epoch::Image`].
 //!
-//! Everything here expects the user side's threads to stand still, and its own code, stack and
-//! heap to lie outside the user side.
+//! All of this requires that the threads of the program side are stopped, and that the crate's own
+//! code, stack and heap lie outside of the program side.
 
 pub mod absent;
 pub mod alike;

@@ -1,18 +1,18 @@
-//! Which pages of the user side hold content of their own.
+//! Detection of the program-side pages that have content of their own.
 //!
-//! How the kernel's page states are read (each line is pinned by a test against the kernel):
+//! Interpretation of the kernel's page states (a test verifies each line with the kernel):
 //!
-//! | state of the page                              | meaning                               |
-//! |------------------------------------------------|---------------------------------------|
-//! | nothing, private mapping                       | zeros or file content: not in image   |
-//! | zero page                                      | zeros: not in image                   |
-//! | page cache page, private mapping               | file content: not in image            |
-//! | present or swapped, private mapping            | content                               |
-//! | swapped, private mapping of a file             | swapped *or* a marker left by a dropped page: fault in and look again |
-//! | nothing, shared mapping                        | content may be in the file all the same: fault in                     |
-//! | anything, shared mapping                       | may have changed by other ways: compare with the copy                 |
-//! | anything readable, private mapping of a removed file | content: fault in                |
-//! | guard page                                     | unreadable, no content                |
+//! | page state                              | meaning                                            |
+//! |-----------------------------------------|----------------------------------------------------|
+//! | none, private mapping                   | zeros or file content: not in image                |
+//! | zero page                               | zeros: not in image                                |
+//! | page cache page, private mapping        | file content: not in image                         |
+//! | present or swapped, private mapping     | content                                            |
+//! | swapped, private mapping of a file      | swapped, or mark of a dropped page: fault in      |
+//! | none, shared mapping                    | the file may have content: fault in                |
+//! | any, shared mapping                     | may have changed by other means: compare           |
+//! | readable, mapping of a removed file     | content: fault in                                  |
+//! | guard page                              | unreadable, no content                             |
 
 #![allow(unsafe_code)]
 
@@ -29,13 +29,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// The pages of the user side could not be looked at.
+/// Failed scan of the program side's pages.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// The page map gave no answer.
+    /// The page map could not be scanned.
     #[error("cannot scan the pages of {range:x?}")]
     Scan { range: AddrRange, source: io::Error },
-    /// The residency of shared memory is unknown.
+    /// The existing pages of shared memory could not be determined.
     #[error("cannot tell which pages of the shared memory at {range:x?} exist")]
     Residency { range: AddrRange, source: io::Error },
     /// An area could not be opened for reading.
@@ -43,45 +43,47 @@ pub enum ObserveError {
     Open(#[from] ProtError),
 }
 
-/// The state of the tracked areas.
+/// State of the tracked areas.
 #[derive(Debug, Default)]
 pub(super) struct Observation {
     /// Pages with content of their own.
     pub(super) content: Vec<PageRun>,
-    /// Those of them written since tracking was armed, as far as the kernel tells.
+    /// Pages of `content` that were written since tracking was armed, according to the kernel.
     pub(super) written: Vec<PageRun>,
-    /// Pages with content of which only a comparison can tell whether they changed.
+    /// Pages of `content` for which only a comparison can detect changes.
     pub(super) uncertain: Vec<PageRun>,
     /// Guard pages.
     pub(super) guards: Vec<PageRun>,
-    /// Areas that need no arming, in order: their pages were write-protected in the same walk, or
-    /// none is unprotected.
+    /// Areas that need no arming, in order.
+    ///
+    /// Their pages were write-protected during the scan, or none of them is unprotected.
     pub(super) armed: Vec<AddrRange>,
 }
 
-/// Whether looking at an area also starts its next period.
+/// Option to start the next period of an area during its scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arming<'a> {
     Later,
-    /// Written pages are protected again at once, where that takes no second look; not in areas
-    /// that touch these pages, which the kernel does not watch.
+    /// Protects written pages at once, where that needs no second scan.
+    ///
+    /// Areas that overlap `unwatched`, which the kernel does not watch, are not protected.
     Now {
         /// Sorted.
         unwatched: &'a [PageRun],
     },
 }
 
-/// How page states are obtained.
+/// Scanner for page states.
 #[derive(Debug)]
 pub(super) struct Presence {
     pagemap: Pagemap,
-    /// `None`: no `PAGEMAP_SCAN`, the entries of the page map are read one by one.
+    /// Categories to report; `None` without `PAGEMAP_SCAN`: page map entries are read one by one.
     report: Option<u64>,
     regions: Vec<Region>,
-    /// Pages of private anonymous memory that had content, and were write-protected, when they were
-    /// looked at last.
+    /// Pages of private anonymous memory that had content and were write-protected at the last
+    /// scan.
     settled: Vec<PageRun>,
-    /// Whether the kernel tells what happened to them.
+    /// True if the kernel reports all changes of settled pages.
     has_settled: bool,
 }
 
@@ -89,7 +91,7 @@ const STATES: u64 =
     cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Presence {
-    /// Opens the page map, and finds out which way of reading it the kernel offers.
+    /// Opens the page map and determines the kernel's scan method.
     pub(super) fn open() -> io::Result<Self> {
         let mut pagemap = Pagemap::open()?;
         let probe = AddrRange::new(0x10000, 0x11000);
@@ -116,17 +118,17 @@ impl Presence {
         })
     }
 
-    /// A self-test has shown that the kernel tells what happens to settled pages.
+    /// Enables the use of settled pages, after a self-test of the kernel.
     pub(super) fn trust_settled(&mut self) {
         self.has_settled = true;
     }
 
-    /// What is known from the last look does not hold any more.
+    /// Discards the settled pages of the last scan.
     pub(super) fn forget(&mut self) {
         self.settled.clear();
     }
 
-    /// Whether the kernel has `PAGEMAP_SCAN`.
+    /// True if the kernel has `PAGEMAP_SCAN`.
     pub(super) fn has_scan(&self) -> bool {
         self.report.is_some()
     }
@@ -135,7 +137,7 @@ impl Presence {
         &mut self.pagemap
     }
 
-    /// Looks at every tracked area. `known` is what the image holds, sorted.
+    /// Scans every tracked area; `known` are the pages of the image, sorted.
     pub(super) fn observe(
         &mut self,
         layout: &Layout,
@@ -155,7 +157,8 @@ impl Presence {
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
                 Backing::RemovedFile { .. } => self.observe_removed_file(area, &mut seen)?,
                 Backing::Anonymous | Backing::Heap => {
-                    // Whether a page is a file's costs a look at the page itself, here for nothing.
+                    // FILE is not requested: the kernel would have to inspect the page, needlessly
+                    // here.
                     let protect = match arming {
                         Arming::Later => false,
                         Arming::Now { unwatched } => {
@@ -182,7 +185,7 @@ impl Presence {
         Ok(seen)
     }
 
-    /// Looks at private anonymous memory, and starts its next period.
+    /// Scans private anonymous memory and starts its next period.
     fn observe_again(
         &mut self,
         area: &Area,
@@ -252,7 +255,7 @@ impl Presence {
             self.regions_of(area.range, !0)?;
         }
         self.add_private(seen, &unreadable);
-        // Text and constants: nothing is there that is not protected already.
+        // Text and constants: no page is unprotected.
         if !self
             .regions
             .iter()
@@ -263,7 +266,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Everything that can be read is content: another process could not open the file.
+    /// Counts all readable pages as content, since another process could not open the file.
     fn observe_removed_file(
         &mut self,
         area: &Area,
@@ -277,7 +280,7 @@ impl Presence {
             &runs::union(&runs::normalise(present), &unreadable),
         );
         if !missing.is_empty() {
-            // Kernels before 5.14 do not know the advice by which pages are faulted in.
+            // Kernels before 5.14 do not have the advice that faults pages in.
             unreadable = runs::union(&unreadable, &read_in(&missing));
             self.regions_of(area.range, !0)?;
         }
@@ -288,7 +291,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Files the regions of a private area.
+    /// Adds the regions of a private area to the observation.
     fn add_private(&self, seen: &mut Observation, unreadable: &[PageRun]) {
         for region in &self.regions {
             let is = |bits| region.categories & bits != 0;
@@ -331,13 +334,14 @@ impl Presence {
         Ok(())
     }
 
-    /// Fills `self.regions` with the pages of `range` that are present or swapped, with the
-    /// categories of `interest`.
+    /// Fills `self.regions` with the present or swapped pages of `range`.
+    ///
+    /// The categories are limited to those of `interest`.
     fn regions_of(&mut self, range: AddrRange, interest: u64) -> Result<(), ObserveError> {
         self.scan_regions(range, interest, false)
     }
 
-    /// [`Presence::regions_of`]; `protect` also starts the next period for these pages.
+    /// Acts like [`Presence::regions_of`]; `protect` also starts the pages' next period.
     fn scan_regions(
         &mut self,
         range: AddrRange,
@@ -365,7 +369,7 @@ impl Presence {
     }
 }
 
-/// Reads page map entries, for kernels without `PAGEMAP_SCAN`; every page counts as written.
+/// Reads page map entries on kernels without `PAGEMAP_SCAN`; every page counts as written.
 fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
     const ENTRIES: usize = 8192;
     let mut buffer = vec![0_u8; ENTRIES * 8];
@@ -396,7 +400,7 @@ fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Res
     Ok(())
 }
 
-/// Bits of an entry: <https://docs.kernel.org/admin-guide/mm/pagemap.html>.
+/// Converts the bits of an entry: <https://docs.kernel.org/admin-guide/mm/pagemap.html>.
 fn categories_of_entry(entry: u64) -> u64 {
     let bits = [
         (63, cat::PRESENT),
@@ -408,7 +412,7 @@ fn categories_of_entry(entry: u64) -> u64 {
     set.fold(cat::WRITTEN, |all, (_, category)| all | category)
 }
 
-/// [`fault_in`] for pages of one area, whatever its access rights are.
+/// Calls [`fault_in`] for pages of one area, regardless of its access rights.
 pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
     let opened = Opened::open(&Layout::single(area.clone()), list, Need::Read)?;
     let unreadable = fault_in(list);
@@ -418,8 +422,8 @@ pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun
 
 /// Makes pages present by reading them, and returns those that cannot be read.
 ///
-/// `MADV_POPULATE_READ` answers with an error where a plain read would be a `SIGBUS`, as behind
-/// the end of a truncated file.
+/// `MADV_POPULATE_READ` returns an error where a plain read would cause a SIGBUS, for example
+/// behind the end of a truncated file.
 fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
     let mut unreadable = Vec::new();
     for &run in list {
@@ -436,7 +440,7 @@ fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
     unreadable
 }
 
-/// The same by reads, which do not end in a signal either.
+/// Reads pages through `/proc/self/mem`, which causes no signal; returns the unreadable ones.
 fn read_in(list: &[PageRun]) -> Vec<PageRun> {
     let Ok(memory) = File::open("/proc/self/mem") else {
         return list.to_vec();
@@ -456,24 +460,25 @@ fn read_in(list: &[PageRun]) -> Vec<PageRun> {
 fn populate_read(run: PageRun) -> bool {
     let range = run.range();
     let start = range.start as *mut libc::c_void;
-    // SAFETY: reading pages in does not change what they hold.
+    // SAFETY: reading pages in does not change their content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
-    // Kernels before 5.14 do not know the advice; they leave no markers either.
+    // Kernels before 5.14 do not have the advice; they do not leave markers either.
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
-/// The pages of a shared area that exist in its file, mapped or not.
+/// Returns the pages of a shared area that exist in its file, mapped or not.
 fn existing(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     match &area.backing {
         Backing::SharedFile { file, offset } => Ok(inside_file(area, file, *offset)),
-        // What has been written is in memory still.
+        // Written pages are in memory still.
         Backing::SharedMemory { stored: true, .. } if !area.may_write => Ok(vec![area.pages()]),
         _ => resident(area.range),
     }
 }
 
-/// The pages of an area that lie inside its file, which all count as the application's; all, if the
-/// file's name is another one's.
+/// Returns the pages of an area that lie inside its file; all are the program's.
+///
+/// If the name now belongs to another file, all pages of the area are returned.
 pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRun> {
     let found = std::fs::metadata(OsStr::from_bytes(&file.path));
     let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {
@@ -484,7 +489,7 @@ pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRu
     inside.into_iter().map(AddrRange::pages).collect()
 }
 
-/// The pages of hidden shared memory that exist (`mincore(2)`).
+/// Returns the existing pages of hidden shared memory (`mincore(2)`).
 fn resident(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
     let pages = range.pages();
     let mut flags = vec![0_u8; pages.pages as usize];
@@ -504,7 +509,7 @@ fn resident(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
     Ok(out)
 }
 
-/// A path as the kernel wants it; paths from the kernel hold no zero byte.
+/// Converts a path for the kernel; paths from the kernel contain no zero byte.
 pub(super) fn c_path(path: &[u8]) -> CString {
     let until = path.iter().position(|&b| b == 0).unwrap_or(path.len());
     CString::new(&path[..until]).unwrap_or_default()
@@ -515,7 +520,7 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
-    /// A mapping of four pages of a file with two: none is present, two can be read.
+    /// A mapping of four pages, of a file with two: two can be read in.
     #[test]
     fn pages_are_read_in_as_far_as_the_file_goes() {
         let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
@@ -528,7 +533,7 @@ mod tests {
         std::fs::remove_file(&name).unwrap();
         file.set_len(2 * PAGE_SIZE as u64).unwrap();
         let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
-        // SAFETY: a new mapping.
+        // SAFETY: creates a new mapping.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -555,7 +560,7 @@ mod tests {
         .unwrap();
         let present = runs::normalise(regions.iter().map(Region::pages).collect());
         assert_eq!(present, [PageRun::between(first, first + 2)]);
-        // SAFETY: of this test.
+        // SAFETY: unmaps the mapping of this test.
         unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
     }
 }

@@ -1,7 +1,8 @@
-//! Access to areas the application itself may not read or write at the moment.
+//! Temporary access to areas that the program cannot read or write at the moment.
 //!
-//! `mprotect` on a whole area and back leaves the mappings as they were, keeps the write
-//! protection of the tracking, and works at the speed of memory, unlike `/proc/self/mem`.
+//! A change of the access rights by `mprotect`, and back, leaves the mappings as they were and
+//! keeps the write protection of the tracking. The access then has the speed of memory, in contrast
+//! to `/proc/self/mem`.
 
 use super::layout::Layout;
 use super::prot::{ProtError, protect};
@@ -14,14 +15,16 @@ pub enum Need {
     Write,
 }
 
-/// Areas opened for the time being; dropping closes them, [`Opened::close`] also tells how it went.
+/// Areas with temporarily extended access rights.
+///
+/// Dropping restores the rights; [`Opened::close`] also reports errors.
 #[derive(Debug, Default)]
 pub struct Opened {
     before: Vec<(AddrRange, Prot)>,
 }
 
 impl Opened {
-    /// Opens every tracked area that holds one of `pages` and lacks the access needed.
+    /// Opens every tracked area that contains one of `pages` and lacks the needed access.
     pub fn open(layout: &Layout, pages: &[PageRun], need: Need) -> Result<Self, ProtError> {
         let mut opened = Self::default();
         for area in layout.tracked() {
@@ -58,7 +61,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // Only on the way out with another error, which is the one to report.
+        // Reached only after another error, which is the one that is reported.
         let _ = self.close_all();
     }
 }

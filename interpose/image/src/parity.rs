@@ -1,8 +1,8 @@
-//! Parity: pages made of other pages by exclusive or, and which pages these are.
+//! Parity: exclusive or of pages of several ranks.
 //!
-//! A rank's pages are dealt out to *layers* in units. The parity page of a page is found from its
-//! number alone, which is why equal addresses in all ranks make for little parity. A page that an
-//! image does not have counts as zeros, and so does a parity page that is not kept.
+//! The pages of a rank are distributed to *layers* in units, round-robin. The number of a page
+//! determines its parity page; therefore equal addresses in all ranks need little parity. A page
+//! that an image does not contain counts as zeros, and so does a parity page that is not stored.
 
 #![allow(unsafe_code)]
 
@@ -12,23 +12,23 @@ use super::runs::{self, PageRun};
 use super::store::{PageStore, Slot, StoreError};
 use understudy_numbers::Epoch;
 
-/// Pages in a unit: what stays together is sent together; what is shorter makes parity that few
-/// pages share.
+/// Pages per unit.
+///
+/// Longer units need fewer messages. With shorter ones fewer pages share a parity page.
 const UNIT: u64 = 16;
 
-/// A stretch of pages inside of one unit: its layer, its first page, the parity page for that, and
-/// how many there are.
+/// Consecutive pages inside of one unit, and their parity pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     layer: usize,
     /// The first page.
     page: u64,
-    /// Its page of parity; the following belong to the following.
+    /// Parity page of the first page; the following pages have the following parity pages.
     parity: u64,
     pages: u64,
 }
 
-/// Cuts `pages` consecutive pages from `start` on into stretches.
+/// Divides `pages` consecutive pages from `start` on into stretches.
 fn stretches(start: u64, pages: u64, layers: usize) -> impl Iterator<Item = Stretch> {
     let (mut at, end, layers) = (start, start + pages, layers as u64);
     std::iter::from_fn(move || {
@@ -44,7 +44,7 @@ fn stretches(start: u64, pages: u64, layers: usize) -> impl Iterator<Item = Stre
     })
 }
 
-/// The inverse: cuts consecutive pages of parity into stretches of a layer.
+/// Divides consecutive parity pages into stretches of a layer; inverse of [`stretches`].
 fn stretches_of_parity(
     start: u64,
     pages: u64,
@@ -65,20 +65,19 @@ fn stretches_of_parity(
     })
 }
 
-/// Which slots go into which.
+/// Exclusive or operations: target slots and the sources of each.
 #[derive(Debug, Default)]
 pub struct Combine {
     targets: Vec<*mut u8>,
-    /// Where the sources of each target end in `sources`.
+    /// End of each target's sources in `sources`.
     ends: Vec<usize>,
     sources: Vec<*const u8>,
 }
 
-// SAFETY: the targets belong to this alone, and nobody writes to the sources, until it has been
-// done.
+// SAFETY: only this value uses the targets, and the sources are not written until `run` returns.
 unsafe impl Send for Combine {}
 
-/// Pages with the slots that go into them: sorted by page, one entry for each source.
+/// Pages and their source slots, sorted by page, with one entry per source.
 type Parts = Vec<(u64, Slot)>;
 
 /// Adds all pages of a run.
@@ -88,7 +87,7 @@ fn add(parts: &mut Parts, run: &SlotRun) {
     );
 }
 
-/// The different pages of sorted parts.
+/// Returns the distinct pages of sorted parts.
 fn pages(parts: &Parts) -> Vec<PageRun> {
     let mut out = Vec::new();
     let mut last = None;
@@ -102,10 +101,10 @@ fn pages(parts: &Parts) -> Vec<PageRun> {
 }
 
 impl Combine {
-    /// Makes room for one page for each that is in `parts` (sorted), and notes what goes into it.
+    /// Allocates a target for each page in `parts` (sorted) and records its sources.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If there is no room.
     fn add(&mut self, parts: &Parts, store: &mut PageStore) -> Result<Vec<SlotRun>, StoreError> {
         let pages = pages(parts);
         let extents = store.alloc(pages.iter().map(|run| run.pages).sum())?;
@@ -124,17 +123,17 @@ impl Combine {
         Ok(runs)
     }
 
-    /// Makes them. For each, whether it is not all zeros.
+    /// Computes all targets; returns 1 for each that is not all zeros, otherwise 0.
     pub fn run(self) -> Vec<u64> {
         let mut begin = 0;
         let mut outcome = Vec::with_capacity(self.targets.len());
         for (target, &end) in self.targets.iter().zip(&self.ends) {
-            // SAFETY: allocated slots, aligned to pages; the target is no source, and used by
-            // nobody else.
+            // SAFETY: allocated slots, aligned to pages. The target is not among the sources, and
+            // only this value uses it.
             let target =
                 unsafe { std::slice::from_raw_parts_mut(target.cast::<u64>(), PAGE_SIZE / 8) };
             let source = |at: usize| {
-                // SAFETY: an allocated slot, aligned to pages, that nobody writes to.
+                // SAFETY: an allocated slot, aligned to pages, which is not written meanwhile.
                 unsafe { std::slice::from_raw_parts(self.sources[at].cast::<u64>(), PAGE_SIZE / 8) }
             };
             match begin < end {
@@ -156,7 +155,9 @@ impl Combine {
     }
 }
 
-/// Adds the pages of `from` to those pages of `into` (both sorted) that are the same.
+/// Combines pages of `from`, by exclusive or, with those of equal number in `into`.
+///
+/// Both lists are sorted.
 pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
     let mut targets = Parts::new();
     into.iter().for_each(|run| add(&mut targets, run));
@@ -166,7 +167,7 @@ pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
     for (page, slot) in targets {
         while sources.next_if(|source| source.0 < page).is_some() {}
         if let Some((_, source)) = sources.next_if(|source| source.0 == page) {
-            // SAFETY: different allocated slots, aligned to pages, that nobody else uses now.
+            // SAFETY: different allocated slots, aligned to pages, with no other user now.
             let (to, from) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(store.ptr(slot).cast::<u64>(), PAGE_SIZE / 8),
@@ -178,12 +179,12 @@ pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
     }
 }
 
-/// The part of a run that a stretch stands for.
+/// Returns the slot at an offset in a run.
 fn slot_of(run: &SlotRun, offset: u64) -> Slot {
     Slot(run.slot.0 + offset)
 }
 
-/// The pages of an image that are in a layer, by parity page.
+/// Returns an image's pages of a layer, by parity page.
 pub fn block(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun> {
     let of_run = |run: &SlotRun| {
         let run = *run;
@@ -197,7 +198,7 @@ pub fn block(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun> {
     image.runs().iter().flat_map(of_run).collect()
 }
 
-/// Pages of parity, or of a block, by the pages of a layer that they belong to.
+/// Returns parity pages, or a block, by the layer's pages to which they belong.
 fn spread(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
     let of_run = |run: &SlotRun| {
         let run = *run;
@@ -210,10 +211,11 @@ fn spread(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
     parity.iter().flat_map(of_run).collect()
 }
 
-/// What a rank gives for a lost one: its parity of the layer of the lost one's that it keeps, and
-/// its own pages that are in the same parities as pages of the lost one, all by the pages of the
-/// lost one. `layers` has, for each own layer, the lost one's whose parity is kept by the same
-/// rank.
+/// Returns the pages that a survivor contributes to the reconstruction of a lost rank.
+///
+/// These are its parity of one of the lost rank's layers, and its own pages that have common parity
+/// pages with the lost rank, all by the lost rank's pages. `layers[m]` is the layer of the lost
+/// rank whose parity lies on one rank with the parity of the own layer `m`.
 pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]) -> Vec<SlotRun> {
     let count = layers.len();
     let mut runs = spread(parity.runs(), layer, count);
@@ -225,11 +227,12 @@ pub fn piece(own: &Image, parity: &Image, layer: usize, layers: &[Option<usize>]
     runs
 }
 
-/// What a delta of `image` changes in the parity: for each layer, room for it, by parity page. What
-/// goes there is noted in `combine`.
+/// Allocates the changes of the parity that a delta of `image` causes, per layer.
+///
+/// The result is by parity page; its computation is added to `combine`.
 ///
 /// # Errors
-/// When there is no room.
+/// If there is no room.
 pub fn changes(
     delta: &Delta,
     image: &Image,
@@ -259,11 +262,12 @@ pub fn changes(
     parts.into_iter().map(room).collect()
 }
 
-/// The parity after these changes, which leads to `epoch`: room for it. What goes there is noted in
-/// `combine`.
+/// Allocates the parity after these changes, as the delta that leads to `epoch`.
+///
+/// Its computation is added to `combine`.
 ///
 /// # Errors
-/// When there is no room.
+/// If there is no room.
 pub fn fold(
     parity: &Image,
     changes: &[Vec<SlotRun>],
@@ -288,7 +292,7 @@ pub fn fold(
     })
 }
 
-/// Takes out of a folded delta what has come out as zeros: nothing need be kept of it.
+/// Removes pages of zeros from a folded delta, since they need not be stored.
 pub fn thin(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
     let mut all = Parts::new();
     delta.runs.iter().for_each(|run| add(&mut all, run));
@@ -312,14 +316,14 @@ pub fn thin(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
     delta.runs = kept;
 }
 
-/// An image of these pages (sorted), all zeros, to which others are to be added.
+/// Creates an image of these pages (sorted) with zeros, to which others can be added.
 ///
 /// # Errors
-/// When there is no room.
+/// If there is no room.
 pub fn blank(epoch: Epoch, pages: &[PageRun], store: &mut PageStore) -> Result<Image, StoreError> {
     let extents = store.alloc(runs::total(pages))?;
     for extent in &extents {
-        // SAFETY: slots that were just allocated.
+        // SAFETY: the slots have just been allocated.
         unsafe {
             store
                 .ptr(extent.first)

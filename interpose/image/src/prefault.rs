@@ -1,7 +1,7 @@
-//! Memory is made present by a thread while its owner waits for what is to be put there.
+//! A thread makes memory present while the process waits for the content.
 //!
-//! First touch of fresh memory costs more than the copy into it; on a machine with a free core it
-//! costs nothing here.
+//! The first touch of fresh memory costs more than the copy into it. On a machine with a free core,
+//! the thread hides that cost.
 
 #![allow(unsafe_code)]
 
@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// So much at a time, so that other changes of the address space need not wait for long.
+/// Bytes per call.
+///
+/// A limit keeps the waiting time of other changes of the address space short.
 const PIECE: u64 = 4 << 20;
 
-/// A thread that makes memory present; it has ended when this is dropped.
+/// Thread that makes memory present; dropping stops it and waits for its exit.
 #[derive(Debug)]
 pub struct Prefault {
     thread: Option<JoinHandle<()>>,
@@ -21,8 +23,10 @@ pub struct Prefault {
 }
 
 impl Prefault {
-    /// Begins with the first of `ranges`. What they hold does not change, and nothing is wrong if
-    /// it cannot be done: whoever writes there makes it present as well.
+    /// Starts the thread, which begins with the first of `ranges`.
+    ///
+    /// The content of the memory does not change. Errors are ignored, since a later write makes the
+    /// memory present, too.
     pub fn start(ranges: Vec<AddrRange>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -35,7 +39,7 @@ impl Prefault {
         }
     }
 
-    /// Waits until all of it is present.
+    /// Blocks until all ranges are present.
     pub fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -54,9 +58,9 @@ fn touch(ranges: &[AddrRange], stop: &AtomicBool) {
     for range in ranges {
         let mut at = range.start;
         while at < range.end && !stop.load(Ordering::Relaxed) {
-            // Pieces end at multiples of their size, so that no huge page is cut.
+            // Pieces end at multiples of their size, so that no huge page is split.
             let end = range.end.min((at / PIECE + 1) * PIECE);
-            // SAFETY: populating makes pages present and does not change what they hold.
+            // SAFETY: populating makes pages present and does not change their content.
             let _ = unsafe {
                 libc::madvise(
                     at as *mut libc::c_void,

@@ -1,7 +1,7 @@
-//! The user side's mappings without a text: `PROCMAP_QUERY` (Linux 6.11) answers for one address.
+//! Enumerates mappings by `PROCMAP_QUERY` (Linux 6.11), which answers for one address.
 //!
-//! Most mappings of a rank are the runtime's. Their zones are passed over in one step here, where
-//! `/proc/self/maps` has a line with a name for every one of them.
+//! Most mappings of a rank belong to the runtime. This module skips their address ranges in one
+//! step, whereas `/proc/self/maps` contains a line with a name for each of them.
 
 #![allow(unsafe_code)]
 
@@ -44,23 +44,25 @@ const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x
 
 const _: () = assert!(size_of::<Query>() == 104 && PROCMAP_QUERY == 0xc068_6611);
 
-/// Room for a name: `PATH_MAX`, and what the kernel adds to it.
+/// Size of the buffer for a name: `PATH_MAX`, and a suffix of the kernel.
 const NAME: usize = 4096 + 64;
 
-/// Lists the mappings that are not wholly inside of an excluded range, and perhaps others.
+/// Lists the mappings that do not lie inside of an excluded range, and perhaps others.
 ///
 /// # Errors
-/// When the mappings cannot be listed.
+/// If the mappings cannot be listed.
 pub fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
     match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
         Ok(list) => Ok(list),
-        // An old kernel, a sandbox, or a name that is too long: the text has everything.
+        // An old kernel, a sandbox, or a name that is too long: read the text instead.
         Err(_) => vmas::read_self(),
     }
 }
 
-/// Uses the list of this process. The file stands for the process that opened it, whose mappings it
-/// always shows as they are: it is opened once, and again in a forked child.
+/// Calls `use_it` with this process's open `maps` file.
+///
+/// The file always shows the current mappings of the process that opened it. It is opened once per
+/// process, so a forked child opens its own.
 pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T> {
     static MAPS: Mutex<Option<(u32, File)>> = Mutex::new(None);
     let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +88,7 @@ fn query_all(file: &File, zones: &Zones) -> io::Result<Vec<Vma>> {
     Ok(list)
 }
 
-/// The mapping at `addr` or the next one.
+/// Returns the mapping that contains `addr`, or the next one.
 fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
@@ -96,8 +98,8 @@ fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
         name_addr: name.as_mut_ptr() as u64,
         ..Query::default()
     };
-    // SAFETY: the argument and the buffer it names live across the call and have the layout and
-    // length the kernel is told.
+    // SAFETY: the argument and the buffer in it live across the call, and have the layout and
+    // length that the kernel receives.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), PROCMAP_QUERY, &mut query) };
     if rc < 0 {
         let error = io::Error::last_os_error();
@@ -108,7 +110,7 @@ fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
         };
     }
     let is = |bit| query.vma_flags & bit != 0;
-    // The length counts the zero at the end.
+    // The length includes the final zero byte.
     let length = (query.name_size as usize).saturating_sub(1).min(name.len());
     Ok(Some(Vma {
         range: AddrRange::new(query.start, query.end),
@@ -135,7 +137,7 @@ mod tests {
     fn queries_and_the_text_agree() {
         let text = vmas::read_self().unwrap();
         let mut zones = Zones::with_runtime_zone();
-        // A library's mappings, a part of one, and a hole.
+        // A library's mappings, a part of one, and a gap.
         let some = text[text.len() / 2].range;
         zones.exclude(
             AddrRange::new(some.start, text[text.len() / 2 + 2].range.end),
@@ -147,7 +149,7 @@ mod tests {
             return;
         };
         assert!(!list.is_empty() && list.iter().all(|vma| zones.around(vma.range).is_none()));
-        // Other tests map and unmap meanwhile: what both lists have at an address is the same.
+        // Other tests map and unmap meanwhile: compare only the mappings in both lists.
         let named = |list: &[Vma]| {
             list.iter()
                 .filter(|vma| vma.path.starts_with(b"/"))

@@ -15,22 +15,24 @@ pub struct ProtError {
     pub source: io::Error,
 }
 
-/// Whether the kernel would give write access; the list of mappings does not tell.
+/// True if the kernel would grant write access.
+///
+/// The list of mappings does not contain this, so the access rights are changed and restored.
 pub(super) fn can_be_written(range: AddrRange, prot: Prot) -> bool {
     let wanted = Prot {
         write: true,
         ..prot
     };
     let allowed = protect(range, wanted).is_ok();
-    // Also after a refusal: it may have come in the middle of the range.
+    // Also after a refusal, which may have changed a part of the range.
     let back = protect(range, prot);
     allowed && back.is_ok()
 }
 
 pub(super) fn protect(range: AddrRange, prot: Prot) -> Result<(), ProtError> {
     let bytes = range.len() as usize;
-    // SAFETY: the range belongs to the user side, whose threads stand still, and gets back the
-    // access it had or the one of its saved layout.
+    // SAFETY: the range belongs to the program side, whose threads are stopped. It gets the access
+    // rights that it had or those of its saved layout.
     let rc = unsafe { libc::mprotect(range.start as *mut libc::c_void, bytes, prot.bits()) };
     if rc != 0 {
         let source = io::Error::last_os_error();

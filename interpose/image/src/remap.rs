@@ -1,4 +1,4 @@
-//! Making the process's mappings equal to a saved layout.
+//! Makes the process's mappings equal to a saved layout.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use understudy_catalogue::message;
 
-/// The layout could not be restored; the user side must not run then.
+/// Failed restore of the layout; the program side must not run afterwards.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// The mappings could not be listed.
@@ -24,10 +24,10 @@ pub enum LayoutError {
     /// A mapping could not be removed.
     #[error("cannot unmap {range:x?}")]
     Unmap { range: AddrRange, source: io::Error },
-    /// A saved mapping lies where something else is that must stay.
+    /// A saved mapping overlaps memory that does not belong to the program.
     #[error("a saved mapping at {range:x?} is in the way of memory that is not the user's")]
     Conflict { range: AddrRange },
-    /// A mapping could not be made.
+    /// A mapping could not be created.
     #[error("cannot map {range:x?} as {backing:?}")]
     Map {
         range: AddrRange,
@@ -37,15 +37,15 @@ pub enum LayoutError {
     /// A mapped file could not be opened.
     #[error("cannot open {path:?} to map it again")]
     OpenFile { path: String, source: io::Error },
-    /// Its name leads to another file.
+    /// The name of a mapped file leads to another file now.
     #[error(
         "{}", message::mapped_file_replaced(.path))]
     Replaced { path: String },
-    /// Nobody else has it.
+    /// A removed file has been lost, and no other process has its content.
     #[error(
         "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },
-    /// Memory of a window could not be had.
+    /// The memory of a window could not be created.
     #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
     OpenWindow(#[source] io::Error),
     /// Access rights could not be set.
@@ -59,23 +59,28 @@ pub struct LayoutStats {
     pub mapped: usize,
     /// Mappings whose access rights were changed.
     pub protected: usize,
-    /// The program break is not where the saved heap ends, as in a process whose heap starts
-    /// elsewhere. The heap's memory is there all the same, but `brk` cannot extend it.
+    /// True if the program break is not at the end of the saved heap.
+    ///
+    /// This happens in a process whose heap starts elsewhere. The heap's memory is restored
+    /// nevertheless, but `brk` cannot extend it.
     pub break_differs: bool,
 }
 
 /// Device and inode of a file without a name.
 type Hidden = ((u32, u32), u64);
 
-/// What mappings show that another process could not open: one new file in memory for each such
-/// file with more than one mapping.
+/// New files in memory for mapped objects that another process could not open.
+///
+/// Each such object with more than one mapping gets one file.
 struct Objects<'a> {
     saved: &'a Layout,
     made: HashMap<Hidden, OwnedFd>,
 }
 
 impl Objects<'_> {
-    /// The file for a mapping, and where that begins in it; `None`: memory of its own will do.
+    /// Returns the file for a mapping and the mapping's offset in it.
+    ///
+    /// `None` if the mapping needs no common file.
     fn of(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
         let shown = |other: &&Area| area.hidden().is_some() && other.hidden() == area.hidden();
         let (Some(file), true) = (
@@ -105,9 +110,9 @@ impl Objects<'_> {
     }
 }
 
-/// Makes a file in memory, of zeros.
+/// Creates a file in memory that contains zeros.
 pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
-    // SAFETY: memfd_create(2), whose descriptor nobody else has.
+    // SAFETY: memfd_create(2) returns a new descriptor, which has no other owner.
     let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -118,29 +123,31 @@ pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Whose the layout is that a process gets.
+/// Origin of the layout that a process gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     Own,
-    /// That of another process of the job.
+    /// Another process of the job.
     Anothers,
-    /// That of a process of the job as it was before it was started again, perhaps on other hosts.
+    /// A process of the job before its restart, perhaps on other hosts.
     Earlier,
 }
 
-/// A range in which both layouts are uniform.
+/// Address range in which both layouts are uniform.
 #[derive(Debug)]
 struct Step {
     now: Option<Area>,
     want: Option<Area>,
     known: Known,
-    /// It shows a file without a name that some mapping has lost: all of them show a new one.
+    /// True if the mapping gets a new file.
+    ///
+    /// This is the case if any mapping of its unnamed file was lost.
     renewed: bool,
 }
 
-/// Gives the process the user-side mappings of `saved`; what `zones` excludes is not touched.
+/// Gives the process the program-side mappings of `saved`, outside of excluded ranges.
 ///
-/// Contents come afterwards, see [`super::restore`]. A mapping that is of the right kind stays,
+/// The content is restored afterwards, see [`super::restore`]. A mapping of the right kind is kept,
 /// so that a survivor's unchanged pages need not be copied.
 ///
 /// # Errors
@@ -192,8 +199,9 @@ pub fn restore_layout(
     Ok(stats)
 }
 
-/// Whether the files that have just been opened by name are those that were mapped. Another device
-/// does not tell: processes may be in containers of their own.
+/// Verifies that the files just opened by name are those that were mapped.
+///
+/// A different device number proves nothing, because processes may run in separate containers.
 fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     for want in opened {
         let found = now
@@ -211,7 +219,7 @@ fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Cuts both layouts at each other's borders.
+/// Divides both layouts at each other's borders.
 fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
     let both = || now.areas().iter().chain(saved.areas());
     let mut borders: Vec<u64> = both()
@@ -246,7 +254,7 @@ fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
     steps
 }
 
-/// Mappings of one file without a name stay one another's, or none stays.
+/// Marks all mappings of an unnamed file for replacement if one of them is lost.
 fn renew(steps: &mut [Step]) {
     let lost = steps.iter().filter(|step| !step.same_backing());
     let lost: HashSet<Hidden> = lost.filter_map(Step::hidden).collect();
@@ -270,7 +278,7 @@ impl Step {
             && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing, self.known))
     }
 
-    /// What is mapped by a file's name.
+    /// Returns the area if it is mapped by a file's name.
     fn opens_file(&self) -> Option<&Area> {
         let want = self.want.as_ref().filter(|_| !self.same_backing())?;
         want.file().map(|_| want)
@@ -285,7 +293,7 @@ fn unmap_step(step: &Step) -> Result<bool, LayoutError> {
         return Ok(false);
     }
     let range = now.range;
-    // SAFETY: user-side memory, whose users stand still and which is not part of the saved state.
+    // SAFETY: memory of the program side, which is stopped. It is not part of the saved state.
     let rc = unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
     if rc != 0 {
         let source = io::Error::last_os_error();
@@ -294,22 +302,25 @@ fn unmap_step(step: &Step) -> Result<bool, LayoutError> {
     Ok(true)
 }
 
-/// Sets the program break to the end of the saved heap; the user's `malloc` relies on it.
+/// Sets the program break to the end of the saved heap.
+///
+/// The program's `malloc` relies on it.
 fn restore_break(now: &Layout, saved: &Layout) -> bool {
     let target = match (now.heap(), saved.heap()) {
         (None, None) => return true,
         (_, Some(heap)) => heap.end,
-        // The heap was empty then: its start is where the break was.
+        // The heap was empty then: the break was at the start of the current heap.
         (Some(heap), None) => heap.start,
     };
-    // SAFETY: moves the end of the user's heap, which nobody uses now. The raw call does not
-    // involve the user's libc, whose idea of the break comes back with its data.
+    // SAFETY: moves the end of the program's heap, which is not used meanwhile. The raw call does
+    // not involve the program's libc, whose own record of the break is restored with its data.
     unsafe { libc::syscall(libc::SYS_brk, target) as u64 == target }
 }
 
-/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new
-/// mapping beside one that has been moved before stays one of its own to the kernel, and mremap(2)
-/// would refuse to work on both.
+/// Creates missing anonymous memory at the end of a mapping by extending that mapping.
+///
+/// The kernel would keep a new mapping beside a moved one separate, and mremap(2) would refuse to
+/// work on both.
 fn grow(before: &Step, step: &Step) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)
@@ -323,8 +334,8 @@ fn grow(before: &Step, step: &Step) -> bool {
     }
     let page = PAGE_SIZE as u64;
     let (last, length) = (want.range.start - page, page + want.range.len());
-    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved
-    // or replaced.
+    // SAFETY: the range begins with the last page of a program-side mapping. Without MREMAP_MAYMOVE
+    // the call moves and replaces nothing.
     unsafe {
         libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED
     }
@@ -375,7 +386,7 @@ fn map_at(want: &Area, flags: i32, fd: i32, offset: u64) -> Result<(), LayoutErr
     let range = want.range;
     let (start, bytes) = (range.start as *mut libc::c_void, range.len() as usize);
     let flags = flags | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
-    // SAFETY: FIXED_NOREPLACE makes a new mapping or none, it never replaces one.
+    // SAFETY: FIXED_NOREPLACE creates a new mapping or none; it never replaces one.
     let at = unsafe { libc::mmap(start, bytes, want.prot.bits(), flags, fd, offset as i64) };
     if at == libc::MAP_FAILED {
         let source = io::Error::last_os_error();
@@ -401,7 +412,7 @@ fn open(file: &Mapped, flags: i32) -> Result<OwnedFd, LayoutError> {
             source: io::Error::last_os_error(),
         });
     }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,6 +1,7 @@
-//! Putting an image back: the rollback of a survivor, or the birth of a replacement.
+//! Restores an image: the rollback of a survivor, or the start of a replacement.
 //!
-//! [`super::remap::restore_layout`] comes first. Nothing here uses code or data of the user side.
+//! [`super::remap::restore_layout`] comes first. This module uses no code or data of the program
+//! side.
 
 #![allow(unsafe_code)]
 
@@ -18,57 +19,57 @@ use super::store::PageStore;
 use super::track::Tracker;
 use std::io;
 
-/// Remove a guard page (Linux 6.13).
+/// Removes a guard page (Linux 6.13).
 const MADV_GUARD_REMOVE: i32 = 103;
 
-/// Putting pages back failed; the user side is neither old nor new then and must not run.
+/// Failed restore of pages; the program side is inconsistent afterwards and must not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// The pages could not be looked at.
+    /// The pages could not be scanned.
     #[error("cannot find the pages to restore")]
     Observe(#[source] ObserveError),
-    /// An area could not be opened for writing, or closed again.
+    /// An area could not be opened for writing, or its access rights not restored.
     #[error("cannot get at the pages of a protected area")]
     Access(#[source] ProtError),
     /// Pages without content in the image could not be dropped.
     #[error("cannot drop the pages {pages:x?}")]
     Drop {
-        /// The pages.
+        /// Pages that could not be dropped.
         pages: PageRun,
         source: io::Error,
     },
-    /// A shared file is shorter than what the image holds of it.
+    /// A shared file is shorter than its content in the image.
     #[error("the file {path:?} is too short for the image")]
     FileTooShort { path: String },
-    /// Tracking could not be started again.
+    /// Tracking could not be restarted.
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),
-    /// The image does not keep what is needed. Nothing has been put back.
+    /// The image lacks a needed page. No page has been restored.
     #[error("page {page:#x} is not in the copy")]
     Absent {
-        /// The page.
+        /// Number of the page.
         page: u64,
     },
-    /// The image is damaged. Nothing has been put back.
+    /// A copy in the image is damaged. No page has been restored.
     #[error("the copy of page {page:#x} has a wrong checksum")]
     Damaged {
-        /// The page.
+        /// Number of the page.
         page: u64,
     },
 }
 
-/// What a restore did.
+/// Result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreStats {
     /// Pages copied from the image.
     pub copied: u64,
-    /// Pages given back to the kernel, thus zero or file content again.
+    /// Pages returned to the kernel, which contain zeros or file content afterwards.
     pub dropped: u64,
-    /// Pages in which something may be that was looked for.
+    /// Pages that the search has selected.
     pub found: Vec<PageRun>,
 }
 
-/// Pages that [`restore_pages`] would put back but that the image does not keep.
+/// Returns the pages that [`restore_pages`] would need but that the image does not store.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -88,10 +89,10 @@ pub fn missing(
     Ok(absent::without(image.absent(), &clean))
 }
 
-/// Rolls a survivor back: only pages that changed since the image are touched.
+/// Rolls a survivor back; touches only pages that changed since the image.
 ///
-/// `layout` is the saved one, which the process has again after
-/// [`super::remap::restore_layout`]; pages of `right` (sorted) are known to be what they were.
+/// `layout` is the saved one, which [`super::remap::restore_layout`] has already restored. The
+/// pages in `right` (sorted) are known to have the content of the image.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -118,8 +119,10 @@ pub fn restore_pages(
     put_back(tracker, layout, image, pages, fill)
 }
 
-/// Begins to make memory present for an image of these pages (sorted) that is still on its way, in
-/// a process that has nothing of it yet. `layout` is the saved one, which the process has already.
+/// Starts to make memory present for an image that has not arrived completely.
+///
+/// `pages` (sorted) are the pages of the image. The process has none of its content yet, but
+/// already the saved `layout`.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -134,12 +137,13 @@ pub fn prepare(
     Ok(prefault(layout, &runs::subtract(pages, &seen.content)))
 }
 
-/// Loads a whole image into a process that has nothing of it yet, and looks for something in all of
-/// its pages. `ready` is what was [`prepare`]d, if anything.
+/// Loads a whole image into a process without any of its content.
+///
+/// `seek` is applied to all pages. `ready` is the result of [`prepare`], if that was called.
 ///
 /// # Errors
-/// See [`RestoreError`]. If a page is damaged, others have been put back; a whole image may be
-/// loaded over them.
+/// See [`RestoreError`]. If a page is damaged, other pages have been restored already; another
+/// whole image may be loaded over them.
 pub fn load_all(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -163,7 +167,7 @@ pub fn load_all(
     put_back(tracker, layout, image, pages, fill)
 }
 
-/// Has the pages `wanted` filled, drops `content` the image does not know, and arms tracking.
+/// Fills the pages `wanted`, drops the rest of `content`, and restarts tracking.
 fn put_back(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -192,7 +196,7 @@ fn put_back(
     })
 }
 
-/// Nothing is touched if a page that is to be put back is not there.
+/// Returns an error, before any change, if a page to restore is not stored.
 fn has_all(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     match absent::among(image.absent(), wanted).first() {
         Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
@@ -200,7 +204,7 @@ fn has_all(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     }
 }
 
-/// Nor if it is damaged.
+/// Returns an error if a page to restore is not stored or damaged.
 fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
     has_all(image, wanted)?;
     match store.damaged(&image.slots_of(wanted)) {
@@ -209,7 +213,9 @@ fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), Re
     }
 }
 
-/// Writing behind the end of a mapped file is a `SIGBUS`: better to say so.
+/// Returns an error if a mapped file is too short.
+///
+/// A write behind the end of the file would cause a SIGBUS.
 fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> {
     for area in layout.tracked() {
         if let Backing::SharedFile { file, offset } = &area.backing {
@@ -228,18 +234,18 @@ fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> 
     Ok(())
 }
 
-/// Makes pages what they are without content of their own.
+/// Resets pages to the content that they have outside of an image.
 fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> {
     let mut dropped = 0;
     for area in layout.tracked() {
         for run in runs::within(excess, area.pages()) {
             match area.backing {
-                // Dropping a shared page only unmaps it, and a file has no "before".
+                // MADV_DONTNEED only unmaps a shared page, and a file has no earlier content.
                 Backing::SharedMemory { .. } | Backing::Window { .. } => zero(run),
                 Backing::SharedFile { .. } => continue,
                 _ => {
                     let done = advise(run, libc::MADV_DONTNEED);
-                    // Locked memory wants to be asked differently (Linux 5.18).
+                    // Locked memory needs another advice (Linux 5.18).
                     done.or_else(|_| advise(run, libc::MADV_DONTNEED_LOCKED))
                         .map_err(|source| RestoreError::Drop { pages: run, source })?;
                 }
@@ -250,15 +256,15 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
     Ok(dropped)
 }
 
-/// Fewer pages than this are made present by the copy itself (4 MiB).
+/// Minimum number of pages (4 MiB) that are made present before the copy.
 const FEW: u64 = 1 << 10;
 
-/// Begins to make `absent` pages of plain memory present, ahead of the copy into them.
+/// Starts to make `absent` pages of private anonymous memory present before the copy.
 ///
-/// One fault for each page costs three times as much as the copy. These are base pages, which
-/// another process has just left. Huge ones cost less if they are at hand, but to make a single one
-/// the kernel may take 0.2 s, and a virtual machine must get them from its host (640 MiB, two
-/// threads: 51 ms to 1.9 s; base pages 90 ms).
+/// One fault per page costs three times as much as the copy. The pages are base pages, which
+/// another process has just freed. Huge pages cost less if they are available. But the kernel may
+/// take 0.2 s to create a single one, and a virtual machine must request them from its host (640
+/// MiB, two threads: 51 ms to 1.9 s; base pages 90 ms).
 fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout
@@ -270,14 +276,14 @@ fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
 
 fn zero(run: PageRun) {
     let to = run.start.addr() as *mut u8;
-    // SAFETY: present pages of a writable shared mapping of the user side, which stands still.
+    // SAFETY: present pages of a writable shared mapping of the program side, which is stopped.
     unsafe { to.write_bytes(0, run.pages as usize * PAGE_SIZE) };
 }
 
 fn advise(run: PageRun, advice: i32) -> io::Result<()> {
     let range = run.range();
     let start = range.start as *mut libc::c_void;
-    // SAFETY: the pages belong to the user side, and what they hold is to go.
+    // SAFETY: the pages belong to the program side, and their content is to be discarded.
     let rc = unsafe { libc::madvise(start, range.len() as usize, advice) };
     if rc != 0 {
         return Err(io::Error::last_os_error());

@@ -1,23 +1,28 @@
-//! Looking at pages that were seen before: what was not written since needs no second look.
+//! A fast scan of pages that an earlier scan has found and write-protected.
 //!
-//! Asking for everything about every page costs the kernel three times as much as asking which
-//! pages are not write-protected. A page of private anonymous memory that had content when it was
-//! write-protected, and still is, has the same content: whatever else may happen to it (dropped,
-//! unmapped, mapped anew) leaves an entry that is not protected, or none, which counts as not
-//! protected in an area that is watched (a self-test makes sure of that). Such pages are *settled*.
-//! What is found unprotected among them is then looked at in full, and protected again.
+//! A scan for all properties of all pages takes the kernel three times as long as a scan for pages
+//! that are not write-protected. A page of private anonymous memory that had content when it was
+//! write-protected, and that is still protected, has not changed. Any other change (dropped,
+//! unmapped, mapped again) leaves an entry that is not protected, or no entry, which counts as not
+//! protected in a watched area; a self-test verifies that.
+//!
+//! Such pages are *settled*. The unprotected pages among them are then scanned for all properties,
+//! and protected again.
 
 use super::kernel::{Filter, Pagemap, Region, category as cat};
 use super::runs::{self, AddrRange, PageRun};
 use std::io;
 
-/// Fewer pages in a row are looked at in full: a walk of their own would cost more. (Tests have
-/// small areas.)
+/// Minimum length of a settled run: a separate walk of fewer pages would cost more.
+///
+/// Tests use small areas.
 const WORTHWHILE: u64 = if cfg!(test) { 3 } else { 256 };
-/// So many protected pages between two unprotected ones cost about as much as another walk.
+/// Maximum gap between runs of a cluster.
+///
+/// More protected pages between two runs cost about as much as another walk.
 const CLOSE: u64 = if cfg!(test) { 2 } else { 128 };
 
-/// A part of an area.
+/// Part of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// All pages are settled.
@@ -25,7 +30,7 @@ pub(super) enum Part {
     Unknown(PageRun),
 }
 
-/// Cuts an area into parts, in order. `settled` is sorted.
+/// Divides an area into parts, in order; `settled` is sorted.
 pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<Part> {
     let mut list = Vec::new();
     let mut at = area.start.0;
@@ -43,8 +48,9 @@ pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<Part> {
     list
 }
 
-/// The pages of a range that are not protected, with those that do not exist. The kernel has a
-/// quick way for exactly this question.
+/// Returns the unprotected pages of a range, including those that do not exist.
+///
+/// The kernel has a fast path for exactly this query.
 pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result<Vec<PageRun>> {
     let mut found = Vec::new();
     let want = Filter {
@@ -60,8 +66,10 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     Ok(list)
 }
 
-/// Finds the unprotected pages of a settled range, and protects those that exist. Returns all of
-/// them, and appends the regions of those that exist, with the categories of `report`.
+/// Finds the unprotected pages of a settled range and protects those that exist.
+///
+/// Returns all unprotected pages. Appends the existing ones to `regions`, with the categories of
+/// `report`.
 pub(super) fn look(
     pagemap: &mut Pagemap,
     range: AddrRange,

@@ -1,9 +1,11 @@
-//! Memory that workers of a node share as a window of MPI: files in memory, each of them one
-//! worker's part.
+//! Memory of MPI windows that workers of a node share: one file per worker.
 //!
-//! The name of a mapping tells the window, and whose part it is. A worker's image holds its own
-//! part; those of others are mapped again, and put back by their owners. Who maps a file makes it
-//! if it is missing: a recovery may lead to another node, and behind the end of a window.
+//! The name of the mapped file identifies the window and the worker whose part it contains. A
+//! worker's image contains its own part. The parts of other workers are only mapped again; their
+//! owners restore the content.
+//!
+//! A process that maps a missing file creates it: a recovery may take place on another node, or
+//! return to a moment before the window was freed.
 #![allow(unsafe_code)]
 
 use bincode::{Decode, Encode};
@@ -17,33 +19,33 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_formats::private::open_own;
 use understudy_numbers::Worker;
 
-/// What the names of the job's files begin with.
+/// Prefix of the names of the job's files.
 static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-/// The worker that this process plays.
+/// Worker number of this process.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// What stands between a worker and a window's number.
+/// Separator between the worker and the window's number in a name.
 const WINDOW: &str = ".window";
-/// What stands before a window's number in the name of the file of its locks.
+/// Prefix of the window's number in the name of the file with its locks.
 const LOCKS: &str = "locks";
 
-/// One worker's part of a window's memory.
+/// Part of a window's memory that belongs to one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Part {
-    /// A number that all members of the window know.
+    /// Number of the window, equal in all members.
     pub window: u64,
-    /// Whose image it is in.
+    /// Worker whose image contains the part.
     pub owner: Worker,
 }
 
-/// This process plays that worker. The first call says what files' names begin with.
+/// Sets the worker of this process; the first call also sets the files' prefix.
 pub fn begin(prefix: impl FnOnce() -> PathBuf, own: Worker) {
     PREFIX.get_or_init(prefix);
     OWN.store(own.0, Ordering::Relaxed);
 }
 
 impl Part {
-    /// What the name of a mapping tells.
+    /// Parses the name of a mapping.
     pub fn of(path: &[u8]) -> Option<Part> {
         let name = path.strip_prefix(PREFIX.get()?.as_os_str().as_bytes())?;
         let (owner, window) = std::str::from_utf8(name).ok()?.split_once(WINDOW)?;
@@ -53,7 +55,7 @@ impl Part {
         })
     }
 
-    /// Whether it is in this process's image.
+    /// True if this process's image contains the part.
     pub fn is_own(self) -> bool {
         self.owner.0 == OWN.load(Ordering::Relaxed)
     }
@@ -62,23 +64,23 @@ impl Part {
         with_prefix(&format!("{}{WINDOW}{:x}", self.owner, self.window))
     }
 
-    /// The file, with at least so many bytes. What of it is new holds zeros.
+    /// Opens or creates the file and extends it with zeros to at least `bytes`.
     ///
     /// # Errors
-    /// Those of open(2); `ENOSPC` where the memory is missing, which would be a bus error later.
+    /// Errors of open(2), or `ENOSPC` if memory is missing, which would cause a SIGBUS later.
     pub fn open(self, bytes: u64) -> io::Result<File> {
         with_bytes(&self.path(), libc::O_CREAT, bytes)
     }
 
-    /// A new file of so many zeros.
+    /// Creates or empties the file, with `bytes` zeros.
     ///
     /// # Errors
-    /// As of [`Part::open`].
+    /// As [`Part::open`].
     pub fn make(self, bytes: u64) -> io::Result<File> {
         with_bytes(&self.path(), libc::O_CREAT | libc::O_TRUNC, bytes)
     }
 
-    /// Nobody maps it again but after going back.
+    /// Removes the file's name; only a rollback maps the part again, in a new file.
     pub fn remove(self) {
         let _ = std::fs::remove_file(self.path());
     }
@@ -94,22 +96,24 @@ fn with_prefix(name: &str) -> PathBuf {
     path.into()
 }
 
-/// The file of a window's locks, which is in nobody's image. New, it holds zeros.
+/// Opens the file of a window's locks, or creates it with zeros.
+///
+/// The file is in no image.
 ///
 /// # Errors
-/// As of [`Part::open`].
+/// As [`Part::open`].
 pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
     with_bytes(&path_of_locks(window), libc::O_CREAT, bytes)
 }
 
-/// The window has gone.
+/// Removes the file of a freed window's locks.
 pub fn remove_locks(window: u64) {
     let _ = std::fs::remove_file(path_of_locks(window));
 }
 
 fn with_bytes(path: &Path, flags: libc::c_int, bytes: u64) -> io::Result<File> {
     let file = open_own(path, libc::O_RDWR | flags)?;
-    // SAFETY: posix_fallocate(3) of a file of this frame.
+    // SAFETY: posix_fallocate(3) on the descriptor of a live `File`.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) } {
         0 => Ok(file),
         code => Err(io::Error::from_raw_os_error(code)),

@@ -1,6 +1,6 @@
-//! The store that page copies are in.
+//! Memory for the copies of pages.
 //!
-//! [`PageStore`] allocates the slots, `arena` has their memory.
+//! [`PageStore`] allocates the slots, `arena` provides their memory.
 
 mod arena;
 mod page_store;

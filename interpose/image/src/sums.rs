@@ -1,11 +1,10 @@
-//! Checksums of pages: made once, when a page has been captured, and kept with every copy of it
-//! from then on.
+//! Checksums of pages, computed once after the capture and stored with every copy.
 //!
-//! Nobody makes the sum of a copy anew: it is sent along with the copy, so that whoever loads one
-//! finds any bit that has changed since the capture, wherever that was.
+//! The checksum of a copy is never recomputed. It is sent together with the copy, so that a load
+//! detects any bit that has changed since the capture, in any place.
 //!
-//! Summing reads every page once more. A thread does it ([`super::helper`]), beside the transfer
-//! and the program.
+//! Computing the checksums reads every page once more. A thread ([`super::helper`]) does so, in
+//! parallel with the transfer and the program.
 
 #![allow(unsafe_code)]
 
@@ -15,27 +14,29 @@ use super::runs::PageIndex;
 use super::store::{PageStore, Slot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The checksum of a page. It is that of its place, too: a page put in another one's place is as
-/// bad as a damaged one.
+/// Returns the checksum of a page, which depends on its content and its number.
+///
+/// A page that is stored in place of another one is thereby detected like a damaged one.
 pub fn of_page(page: PageIndex, content: &[u8]) -> u64 {
     xxh3_64(content) ^ page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A sum by which equal pages of two processes are told, whatever their numbers: 128 bits, of which
-/// nobody expects to see two different pages with the same. The lower half comes first.
+/// Returns a 128-bit hash of a page's content, independent of the page number.
+///
+/// Equal hashes are taken for equal pages of two processes. The lower half is the first element.
 pub fn identity(content: &[u8]) -> [u64; 2] {
     let sum = xxh3_128(content);
     [sum as u64, (sum >> 64) as u64]
 }
 
-/// Consecutive pages, and where a copy of them is.
+/// Consecutive pages and the address of their copies.
 struct Piece {
     first: PageIndex,
     pages: u64,
     copy: *const u8,
 }
 
-// SAFETY: only read, while nobody writes there, as `work` demands.
+// SAFETY: the copies are only read, and not written meanwhile, as `work` requires.
 unsafe impl Send for Piece {}
 
 impl Piece {
@@ -48,7 +49,7 @@ impl Piece {
     }
 
     fn contents(&self) -> impl Iterator<Item = (PageIndex, &[u8])> {
-        // SAFETY: allocated slots, which nobody writes from when they are filled until they are
+        // SAFETY: the slots are allocated. They are not written between being filled and being
         // freed.
         let copy =
             unsafe { std::slice::from_raw_parts(self.copy, self.pages as usize * PAGE_SIZE) };
@@ -76,7 +77,7 @@ fn slots(run: &SlotRun) -> impl Iterator<Item = Slot> {
 }
 
 impl PageStore {
-    /// The checksums of these pages' copies, one after the other.
+    /// Returns the checksums of these pages' copies in order.
     pub fn sums(&self, runs: &[SlotRun]) -> Vec<u64> {
         runs.iter()
             .flat_map(slots)
@@ -84,33 +85,34 @@ impl PageStore {
             .collect()
     }
 
-    /// The identities of these pages, two words for each, as their copies are now.
+    /// Computes the identities of these pages from their copies, two words for each.
     pub fn identities(&self, runs: &[SlotRun]) -> Vec<u64> {
         let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, self)).collect();
         identities_of(&pieces)
     }
 
-    /// Notes checksums that came with copies.
+    /// Stores checksums that were received with copies.
     pub fn note_sums(&mut self, runs: &[SlotRun], sums: &[u64]) {
         for (slot, &sum) in runs.iter().flat_map(slots).zip(sums) {
             self.set_sum(slot, sum);
         }
     }
 
-    /// Makes the checksums of copies that are known to be good.
+    /// Computes and stores the checksums of copies that are known to be correct.
     pub fn seal(&mut self, runs: &[SlotRun]) {
         let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, self)).collect();
         self.note_sums(runs, &sums_of(&pieces));
     }
 
-    /// The first of these pages whose copy has not the checksum that it was captured with.
+    /// Returns the first of these pages whose copy does not match its checksum.
     pub fn damaged(&self, runs: &[SlotRun]) -> Option<PageIndex> {
         runs.iter()
             .find_map(|run| self.look_through(run, |_, _| ()))
     }
 
-    /// The same of consecutive pages; `look` sees each of those before it, while it is in the
-    /// processor's cache.
+    /// Returns the first damaged page of a run.
+    ///
+    /// `look` is called for each page before it, while the page is in the processor's cache.
     pub fn look_through(
         &self,
         run: &SlotRun,
@@ -127,13 +129,15 @@ impl PageStore {
     }
 }
 
-/// The work of making the checksums of these copies, which must stay as they are until it is done.
+/// Returns the computation of these copies' checksums.
+///
+/// The copies must not change until the computation is done.
 pub fn work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
     let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
     move || sums_of(&pieces)
 }
 
-/// The work of [`PageStore::identities`], as [`work`].
+/// Returns the computation of [`PageStore::identities`], under the conditions of [`work`].
 pub fn identify(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
     let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
     move || identities_of(&pieces)

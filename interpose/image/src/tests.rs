@@ -1,4 +1,6 @@
-//! Tests on memory of this process, in ranges of their own, so that they can run in parallel.
+//! Tests on memory of this process.
+//!
+//! Each test uses its own address range, so that tests can run in parallel.
 
 mod alike;
 mod cycles;

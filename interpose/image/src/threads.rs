@@ -1,11 +1,13 @@
-//! Threads of the runtime beside the program's.
+//! Threads of the runtime.
 
 #![allow(unsafe_code)]
 
 use std::time::Duration;
 
-/// Makes a thread that gets no signals. It inherits the signal mask of the one that makes it, and a
-/// signal for the process must find the program's thread.
+/// Runs `make`, which creates a thread, with all signals blocked.
+///
+/// The new thread inherits the mask, so a signal for the process is delivered to a thread of the
+/// program.
 pub fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     // SAFETY: pthread_sigmask(3) with valid sets.
     unsafe {
@@ -19,11 +21,11 @@ pub fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The processor time that this thread has used.
+/// Returns the processor time that this thread has used.
 pub fn processor_time() -> Duration {
-    // SAFETY: a plain structure.
+    // SAFETY: all-zero bytes are a valid timespec.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    // SAFETY: clock_gettime(2) writes a time.
+    // SAFETY: clock_gettime(2) writes to a valid timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

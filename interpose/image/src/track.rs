@@ -1,4 +1,4 @@
-//! Which pages changed since the last capture.
+//! Detection of the pages that have changed since the last capture.
 
 #![allow(unsafe_code)]
 
@@ -16,40 +16,40 @@ use super::sums::of_page;
 use std::io;
 use understudy_formats::pages::Tracking;
 
-/// Tracking cannot be set up.
+/// Error in setting tracking up.
 #[derive(Debug, thiserror::Error)]
 pub enum TrackError {
-    /// No page map.
+    /// The page map cannot be opened.
     #[error("cannot open /proc/self/pagemap")]
     OpenPagemap(#[source] io::Error),
-    /// The kernel lacks `PAGEMAP_SCAN` (it came with Linux 6.7).
+    /// The kernel has no `PAGEMAP_SCAN` (added in Linux 6.7).
     #[error("the kernel has no PAGEMAP_SCAN")]
     NoScan,
-    /// No userfaultfd with asynchronous write protection.
+    /// The kernel offers no userfaultfd with asynchronous write protection.
     #[error("cannot open a userfaultfd with asynchronous write protection")]
     OpenUffd(#[source] io::Error),
-    /// The scratch page of the self-test could not be had or watched.
+    /// The scratch pages of the self-test could not be mapped or watched.
     #[error("cannot try write tracking out on a scratch page")]
     SelfTest(#[source] io::Error),
-    /// The kernel accepts every call, yet does not report a write.
+    /// The kernel accepts every call but does not report writes correctly.
     #[error("write tracking is accepted by the kernel but does not report writes correctly")]
     Unreliable,
 }
 
-/// A tracker, and what kept it from being a better one.
+/// Selected tracker, and the reason if it is a fallback.
 #[derive(Debug)]
 pub struct Selected {
     pub tracker: Tracker,
-    /// Why [`Tracking::Auto`] had to fall back on comparing.
+    /// Reason why [`Tracking::Auto`] selected comparison.
     pub fallback: Option<TrackError>,
 }
 
-/// Knows which pages changed.
+/// Detects changed pages.
 #[derive(Debug)]
 pub enum Tracker {
-    /// With the kernel's help, but for shared mappings, which are compared.
+    /// Uses the kernel's write tracking, and comparison for shared mappings.
     PagemapScan(ScanTracker),
-    /// By comparing every page that holds content with its copy.
+    /// Compares every page with content to its copy.
     Compare(CompareTracker),
 }
 
@@ -57,12 +57,13 @@ pub enum Tracker {
 pub struct ScanTracker {
     uffd: Uffd,
     presence: Presence,
-    /// Areas the kernel refuses to watch; all their pages count as written.
+    /// Areas that the kernel refuses to watch; all their pages count as written.
     unwatched: Vec<PageRun>,
-    /// Pages that count as written although they are protected: their delta was abandoned.
+    /// Protected pages that count as written, because their delta was abandoned.
     carry: Vec<PageRun>,
-    /// Pages that are written in ways that the kernel may not see: by other processes or devices.
-    /// They are compared.
+    /// Pages that are compared, because the kernel may not see all writes.
+    ///
+    /// Other processes or devices may write them.
     exposed: Vec<PageRun>,
 }
 
@@ -77,13 +78,13 @@ impl Tracker {
     /// Sets tracking up.
     ///
     /// # Errors
-    /// When the way that was asked for cannot be had; with [`Tracking::Auto`] only without a page
+    /// If the requested tracker is not available; for [`Tracking::Auto`] only if there is no page
     /// map.
     pub fn select(choice: Tracking) -> Result<Selected, TrackError> {
         Self::select_where(choice, None)
     }
 
-    /// [`Tracker::select`] where the kernel is to be taken for one that fails in this way.
+    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `lack`.
     ///
     /// # Errors
     /// As [`Tracker::select`].
@@ -109,9 +110,9 @@ impl Tracker {
         }
     }
 
-    /// Gives up a captured delta that will not be committed.
+    /// Discards a captured delta that will not be committed.
     ///
-    /// Its pages count as changed in the next capture and in a rollback, as if it had never been
+    /// Its pages count as changed in the next capture and in a rollback, as if it had not been
     /// captured.
     pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
         self.mark_changed(&delta.gone());
@@ -126,7 +127,7 @@ impl Tracker {
         }
     }
 
-    /// Makes pages (sorted) part of the next capture, though they have not changed.
+    /// Includes pages (sorted) in the next capture although they have not changed.
     pub fn capture_again(&mut self, pages: &[PageRun]) {
         match self {
             Self::PagemapScan(_) => self.mark_changed(pages),
@@ -134,29 +135,30 @@ impl Tracker {
         }
     }
 
-    /// From now on to the next capture, these pages (sorted) are compared with their copies: others
-    /// may write them, by their own mappings of them or by devices, which the kernel does not tell.
+    /// Compares these pages (sorted) with their copies up to the next capture.
+    ///
+    /// Other mappings or devices may write them, which the kernel does not report.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.exposed = runs::union(&scan.exposed, pages);
         }
     }
 
-    /// Ends that for all others than these.
+    /// Limits the comparison of [`Tracker::expose`] to these pages (sorted).
     pub fn expose_only(&mut self, pages: Vec<PageRun>) {
         if let Self::PagemapScan(scan) = self {
             scan.exposed = pages;
         }
     }
 
-    /// Has the kernel watch every area that exists now.
+    /// Makes the kernel watch every existing area.
     pub(super) fn watch(&mut self, layout: &Layout) {
         if let Self::PagemapScan(scan) = self {
             scan.watch(layout);
         }
     }
 
-    /// What is there, and what changed against the image.
+    /// Finds the pages with content, and the changes since the image.
     pub(super) fn observe(
         &mut self,
         layout: &Layout,
@@ -169,10 +171,10 @@ impl Tracker {
         }
     }
 
-    /// Counts the pages that a capture would copy now, but for stacks.
+    /// Counts the pages that a capture would copy now, except for stacks.
     ///
     /// # Errors
-    /// Those of the capture.
+    /// Errors of the capture.
     pub fn count_changed(
         &mut self,
         layout: &Layout,
@@ -184,9 +186,10 @@ impl Tracker {
         Ok(runs::total(&runs::union(&seen.written, &fresh)))
     }
 
-    /// As [`Tracker::observe`], for a capture: where one walk can do both, the next period starts
-    /// at once. [`Tracker::arm`] does the rest; without it, what was seen must be given to
-    /// [`Tracker::mark_changed`]. After an error everything counts as changed.
+    /// Observes like [`Tracker::observe`] and starts the next period where one walk can do both.
+    ///
+    /// [`Tracker::arm`] starts it elsewhere. If that is not called, the caller must pass the
+    /// observed pages to [`Tracker::mark_changed`]. After an error all pages count as changed.
     pub(super) fn observe_and_arm(
         &mut self,
         layout: &Layout,
@@ -205,8 +208,9 @@ impl Tracker {
         }
     }
 
-    /// The kernel's view of what is there, without looking at contents. `known` are the pages of
-    /// the image, sorted.
+    /// Returns the kernel's view of the existing pages, without comparison of content.
+    ///
+    /// `known` are the pages of the image, sorted.
     pub(super) fn present(
         &mut self,
         layout: &Layout,
@@ -219,8 +223,9 @@ impl Tracker {
         presence.observe(layout, known, Arming::Later)
     }
 
-    /// Starts a new period: what is written from now on is changed. `done` are areas (in order)
-    /// where it has begun.
+    /// Starts a new period: pages written from now on count as changed.
+    ///
+    /// `done` are areas (in order) whose period has already started.
     pub(super) fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
         match self {
             Self::PagemapScan(scan) => scan.arm(layout, done),
@@ -255,7 +260,9 @@ impl ScanTracker {
         Ok(tracker)
     }
 
-    /// Sees a write, and only the write: sandboxes may know the calls but not do the work.
+    /// Verifies that a write, and nothing else, is reported.
+    ///
+    /// Sandboxes may accept the calls without implementing them.
     fn self_test(&mut self) -> Result<(), TrackError> {
         let scratch = Scratch::map(2).map_err(TrackError::SelfTest)?;
         let range = scratch.range();
@@ -271,7 +278,7 @@ impl ScanTracker {
             backing: Backing::Anonymous,
             may_write: true,
         });
-        // The second page was written, then, once that was seen, the first one.
+        // The second page was written; once that was reported, the first one.
         for page in [1, 0] {
             let first = range.pages().start.0 + page;
             let arming = Arming::Now { unwatched: &[] };
@@ -284,8 +291,9 @@ impl ScanTracker {
         Ok(())
     }
 
-    /// Whether pages that were protected and have gone, alone or with their page table, count as
-    /// unprotected.
+    /// Returns true if protected pages that were dropped count as unprotected.
+    ///
+    /// Tests pages that were dropped alone and together with their page table.
     fn sees_what_is_dropped(&mut self) -> io::Result<bool> {
         const TABLE: u64 = 512;
         let scratch = Scratch::map(3 * TABLE)?;
@@ -301,7 +309,7 @@ impl ScanTracker {
     fn watch(&mut self, layout: &Layout) {
         self.unwatched.clear();
         for area in layout.watched() {
-            // Refused for example when the application has a userfaultfd of its own there.
+            // Refused for example if the program has its own userfaultfd there.
             if self.uffd.register(area.range).is_err() {
                 runs::push(&mut self.unwatched, area.pages());
             }
@@ -373,7 +381,7 @@ impl CompareTracker {
     }
 }
 
-/// Decides about the uncertain pages: adds those that changed to the written ones.
+/// Compares the uncertain pages and adds the changed ones to the written ones.
 fn compare(
     seen: &mut Observation,
     layout: &Layout,
@@ -409,7 +417,7 @@ fn compare(
     Ok(())
 }
 
-/// Pages that hold only zeros, where that is what an absent page means.
+/// Returns the pages of zeros in areas where an absent page means zeros.
 fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
     let mut zero = Vec::new();
     for area in layout.tracked() {
@@ -435,9 +443,9 @@ fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
 }
 
 fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
-    // SAFETY: called for whole pages that are mapped, readable and stand still: pages of the
-    // user side with content in opened areas, and allocated slots. No reference outlives the
-    // comparison it is made for.
+    // SAFETY: called for whole pages that are mapped, readable and not written meanwhile: pages
+    // with content in opened areas of the program side, and allocated slots. No reference outlives
+    // the comparison for which it is created.
     unsafe { &*page.cast() }
 }
 
@@ -449,7 +457,7 @@ impl Scratch {
         let bytes = pages as usize * PAGE_SIZE;
         let rw = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping wherever there is room.
+        // SAFETY: creates a new mapping at an address that the kernel chooses.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rw, flags, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -462,7 +470,7 @@ impl Scratch {
     }
 
     fn drop_all(&self) -> io::Result<()> {
-        // SAFETY: pages of the mapping made above, which hold nothing that is needed.
+        // SAFETY: pages of the mapping created above, whose content is not needed.
         let rc = unsafe {
             libc::madvise(
                 self.0.start as *mut libc::c_void,
@@ -479,14 +487,14 @@ impl Scratch {
 
     fn write(&self, page: usize) {
         let at = (self.0.start as *mut u8).wrapping_add(page * PAGE_SIZE);
-        // SAFETY: a page of the mapping made above.
+        // SAFETY: a page of the mapping created above.
         unsafe { at.write_volatile(1) };
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped.
+        // SAFETY: unmaps the mapping of `map`.
         unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
     }
 }

@@ -1,4 +1,4 @@
-//! The process's mappings as the kernel lists them, and who owns each.
+//! The process's mappings as the kernel lists them, and the owner of each.
 //!
 //! Format: <https://docs.kernel.org/filesystems/proc.html> ("maps").
 
@@ -7,7 +7,7 @@ use bincode::{Decode, Encode};
 use std::fs::File;
 use std::io::{self, Read};
 
-/// What the kernel writes behind the path of a file that has lost it (proc(5)).
+/// Suffix that the kernel appends to the path of a removed file (proc(5)).
 pub const REMOVED: &[u8] = b" (deleted)";
 
 /// Access rights of a mapping.
@@ -19,7 +19,7 @@ pub struct Prot {
 }
 
 impl Prot {
-    /// The bits `mmap(2)` and `mprotect(2)` take.
+    /// Returns the bits for `mmap(2)` and `mprotect(2)`.
     pub fn bits(self) -> i32 {
         let bit = |on: bool, bit: i32| if on { bit } else { 0 };
         bit(self.read, libc::PROT_READ)
@@ -28,58 +28,58 @@ impl Prot {
     }
 }
 
-/// One line of `/proc/self/maps`.
+/// Line of `/proc/self/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
     pub range: AddrRange,
     pub prot: Prot,
-    /// `MAP_SHARED` rather than `MAP_PRIVATE`.
+    /// True for `MAP_SHARED`, false for `MAP_PRIVATE`.
     pub shared: bool,
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// Device as (major, minor).
     pub dev: (u32, u32),
-    /// Inode, 0 for anonymous memory.
+    /// Inode, or 0 for anonymous memory.
     pub inode: u64,
-    /// File name or `[name]`, with the kernel's escapes undone.
+    /// File name or `[name]`, unescaped.
     pub path: Vec<u8>,
 }
 
-/// Who answers for a mapping.
+/// Owner of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The application: captured and rolled back.
+    /// The program: captured and rolled back.
     User,
-    /// This runtime and its libc.
+    /// The runtime and its libc.
     Runtime,
-    /// Whoever put the two sides into the process.
+    /// The dynamic loader (ld.so): its code, data and heaps.
     Loader,
-    /// The initial thread's stack: only its live part is captured, and it grows by itself.
+    /// The initial thread's stack, which grows by itself; only its live part is captured.
     Stack,
     /// vdso, vvar, vsyscall and the like.
     Kernel,
-    /// Device memory and rings, whose content is not memory to be saved.
+    /// Device memory and rings, whose content cannot be saved as memory.
     Device,
 }
 
-/// Ranges that do not belong to the user side, named by the caller.
+/// Ranges that do not belong to the program side.
 #[derive(Clone, Debug, Default)]
 pub struct Zones {
     excluded: Vec<(AddrRange, Owner)>,
 }
 
-/// The zone of the runtime, its libc, its heap and its arenas.
+/// Reserved range of the runtime, its libc, its heap and its arenas.
 pub const RUNTIME_ZONE: AddrRange = AddrRange::new(0x2000_0000_0000, 0x2800_0000_0000);
 
 impl Zones {
-    /// Nothing excluded but the runtime zone.
+    /// Excludes the reserved range only.
     pub fn with_runtime_zone() -> Self {
         let mut zones = Self::default();
         zones.exclude(RUNTIME_ZONE, Owner::Runtime);
         zones
     }
 
-    /// Names another range that is not the user's.
+    /// Excludes another range.
     pub fn exclude(&mut self, range: AddrRange, owner: Owner) {
         if !range.is_empty() {
             self.excluded.push((range, owner));
@@ -87,13 +87,13 @@ impl Zones {
         }
     }
 
-    /// Who owns the byte at `addr` of `vma`.
+    /// Returns the owner of the byte at `addr` in `vma`.
     pub fn owner_at(&self, vma: &Vma, addr: u64) -> Owner {
         let excluded = self.excluded.iter().find(|(r, _)| r.contains(addr));
         excluded.map_or_else(|| owner_by_name(vma), |&(_, owner)| owner)
     }
 
-    /// The parts of `range` outside of every excluded range, in order.
+    /// Returns the parts of `range` outside of all excluded ranges, in order.
     pub fn user_parts(&self, range: AddrRange) -> Vec<AddrRange> {
         let mut parts = Vec::new();
         let mut at = range.start;
@@ -115,20 +115,20 @@ impl Zones {
         parts
     }
 
-    /// An excluded range that `range` lies inside of.
+    /// Returns an excluded range that contains `range`.
     pub(super) fn around(&self, range: AddrRange) -> Option<AddrRange> {
         let mut all = self.excluded.iter().map(|&(cut, _)| cut);
         all.find(|cut| cut.start <= range.start && range.end <= cut.end)
     }
 
-    /// Whether `range` touches an excluded range.
+    /// True if `range` overlaps an excluded range.
     pub fn touches_excluded(&self, range: AddrRange) -> bool {
         let mut all = self.excluded.iter();
         all.any(|(cut, _)| cut.intersect(range).is_some())
     }
 }
 
-/// Who owns a mapping as far as its name tells.
+/// Determines the owner of a mapping from its name alone.
 pub fn owner_by_name(vma: &Vma) -> Owner {
     let path = vma.path.as_slice();
     match path {
@@ -152,7 +152,7 @@ pub enum MapsError {
     /// The list could not be read.
     #[error("cannot read /proc/self/maps")]
     Read(#[source] io::Error),
-    /// A line is not of the documented form.
+    /// A line does not have the documented format.
     #[error("cannot parse the /proc/self/maps line {line:?}")]
     Parse { line: String },
 }
@@ -160,7 +160,7 @@ pub enum MapsError {
 /// Lists the mappings of this process.
 ///
 /// # Errors
-/// When the list cannot be read or understood.
+/// If the list cannot be read or parsed.
 pub fn read_self() -> Result<Vec<Vma>, MapsError> {
     let mut text = Vec::with_capacity(64 * 1024);
     File::open("/proc/self/maps")
@@ -172,7 +172,7 @@ pub fn read_self() -> Result<Vec<Vma>, MapsError> {
 /// Parses the text of a `maps` file.
 ///
 /// # Errors
-/// [`MapsError::Parse`] names the line that is not understood.
+/// [`MapsError::Parse`] with the invalid line.
 pub fn parse(text: &[u8]) -> Result<Vec<Vma>, MapsError> {
     let lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
     lines
@@ -209,7 +209,7 @@ fn parse_line(line: &[u8]) -> Option<Vma> {
     })
 }
 
-/// Reads digits up to `stop` (or the end of the line) and moves behind it.
+/// Reads digits up to `stop` or the end of the line, and advances behind it.
 fn number(rest: &mut &[u8], radix: u32, stop: u8) -> Option<u64> {
     let len = rest.iter().position(|&b| b == stop).unwrap_or(rest.len());
     let mut value: u64 = 0;
@@ -221,7 +221,7 @@ fn number(rest: &mut &[u8], radix: u32, stop: u8) -> Option<u64> {
     (len > 0).then_some(value)
 }
 
-/// The kernel writes a newline in a file name as `\012`, and nothing else.
+/// Replaces `\012`, the kernel's only escape in file names, by a newline.
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;

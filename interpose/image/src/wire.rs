@@ -1,8 +1,8 @@
 //! Images and deltas as messages: a [`Header`], then the pages in contiguous chunks.
 //!
-//! The sender decides where chunks end, and says so in the header: a chunk ends at the size
-//! limit or where the sender's slots are not consecutive. The receiver allocates so that every
-//! chunk is contiguous on its side, too; no bounce buffer is needed on either side.
+//! The sender determines the chunks and lists them in the header: a chunk ends at the size limit or
+//! where the sender's slots are not consecutive. The receiver allocates its slots so that every
+//! chunk is contiguous there, too. Therefore neither side needs a bounce buffer.
 
 #![allow(unsafe_code)]
 
@@ -16,37 +16,38 @@ use understudy_numbers::Epoch;
 /// Default limit of a chunk in bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// What the receiver must know before the pages come.
+/// Description of the pages, which the receiver needs before they arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Header {
-    /// Epoch the pages belong to.
+    /// Epoch of the pages.
     pub epoch: Epoch,
-    /// Epoch the delta starts from; `None` for a whole image.
+    /// Epoch from which the delta starts; `None` for a whole image.
     pub base: Option<Epoch>,
-    /// The pages in the order they are sent in, which is not always that of addresses.
+    /// Pages in the order of sending, which can differ from the address order.
     pub runs: Vec<PageRun>,
-    /// Pages that lost their content, sorted.
+    /// Pages that have lost their content, sorted.
     pub dropped: Vec<PageRun>,
-    /// Pages that are not sent, since the receiver has said that it has them itself
-    /// ([`super::alike`]), sorted.
+    /// Pages that are not sent, sorted.
+    ///
+    /// The receiver has reported that its own image contains them ([`super::alike`]).
     pub yours: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,
 }
 
-/// A piece of memory to send.
+/// Memory to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
-    /// First byte, valid until the image or delta changes.
+    /// First byte; valid until the image or delta changes.
     pub ptr: *const u8,
     /// Length in bytes.
     pub len: usize,
 }
 
-// SAFETY: an address; whoever follows it answers for that.
+// SAFETY: a plain address; code that dereferences it is responsible for its validity.
 unsafe impl Send for Chunk {}
 
-/// A piece of memory to receive into.
+/// Memory to receive into.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkMut {
     /// First byte.
@@ -72,18 +73,18 @@ impl Default for SendOptions {
     }
 }
 
-/// A header and the memory that follows it.
+/// Header and the memory that follows.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// To be sent first.
+    /// First message.
     pub header: Header,
-    /// To be sent next, in this order.
+    /// Following messages, in order.
     pub chunks: Vec<Chunk>,
-    /// The pages of these chunks, whose checksums ([`super::sums`]) are sent as well.
+    /// Pages of these chunks, whose checksums ([`super::sums`]) are sent, too.
     pub runs: Vec<SlotRun>,
 }
 
-/// Something is wrong with what was received.
+/// Error in received data.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The header's bytes cannot be decoded.
@@ -92,22 +93,22 @@ pub enum WireError {
     /// The header contradicts itself.
     #[error("an image header is inconsistent: {0}")]
     Inconsistent(&'static str),
-    /// There is no room for the pages.
+    /// No room for the pages.
     #[error("cannot allocate room for received pages")]
     Allocate(#[source] StoreError),
 }
 
 impl Header {
-    /// The header as bytes.
+    /// Encodes the header.
     pub fn encode(&self) -> Vec<u8> {
-        // Only a hand-written encoder or a writer that runs full can fail.
+        // Encoding fails only in custom encoders or if a writer is full.
         bincode::encode_to_vec(self, bincode::config::standard()).expect("encoding into a Vec")
     }
 
-    /// Reads a header from bytes that hold nothing else.
+    /// Decodes a header from bytes that contain nothing else.
     ///
     /// # Errors
-    /// When the bytes are not a consistent header.
+    /// If the bytes are not a consistent header.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let decoded = bincode::decode_from_slice(bytes, bincode::config::standard());
         let (header, used): (Self, usize) = decoded.map_err(WireError::Decode)?;
@@ -118,7 +119,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Number of pages that follow.
+    /// Returns the number of pages that follow.
     pub fn page_count(&self) -> u64 {
         runs::total(&self.runs)
     }
@@ -151,7 +152,7 @@ impl Header {
 }
 
 impl Delta {
-    /// The delta as a message, without the pages (sorted) that the receiver has itself.
+    /// Encodes the delta without the pages `yours` (sorted), which the receiver has itself.
     pub fn outgoing(
         &self,
         yours: Vec<PageRun>,
@@ -172,7 +173,7 @@ impl Delta {
 }
 
 impl Image {
-    /// The whole image as a message, in slot order: that gives the longest chunks.
+    /// Encodes the whole image, in slot order, which gives the longest chunks.
     pub fn outgoing(&self, store: &PageStore, options: SendOptions) -> Outgoing {
         let header = Header {
             epoch: self.epoch(),
@@ -189,7 +190,7 @@ impl Image {
 }
 
 impl Outgoing {
-    /// Pages that belong to others than those in the slots: see [`super::parity`].
+    /// Encodes pages whose numbers are not those of the slots' owners: see [`super::parity`].
     pub fn of(
         epoch: Epoch,
         base: Option<Epoch>,
@@ -239,24 +240,26 @@ fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, how: SendOption
     }
 }
 
-/// Pages on their way in.
+/// Pages that are being received.
 #[derive(Debug)]
 pub struct Incoming {
     header: Header,
     chunks: Vec<ChunkMut>,
-    /// As the header lists them.
+    /// Received pages and their slots, in the order of the header.
     runs: Vec<SlotRun>,
-    /// Those that are not sent, in slots of the receiver's own image.
+    /// Pages that are not sent, in slots of the receiver's own image.
     alike: Vec<SlotRun>,
     sums: Vec<u64>,
 }
 
 impl Incoming {
-    /// Room for an image or a delta that is about to arrive. `alike` has the slots of the pages
-    /// that are not sent, each with a reference of its own ([`PageStore::share`]).
+    /// Allocates room for an image or a delta.
+    ///
+    /// `alike` contains the slots of the pages that are not sent. The caller has added a reference
+    /// to each ([`PageStore::share`]).
     ///
     /// # Errors
-    /// When the header is inconsistent, it leaves out other pages, or there is no room.
+    /// If the header is inconsistent, if it omits other pages than `alike`, or if there is no room.
     pub fn expect(
         header: Header,
         alike: Vec<SlotRun>,
@@ -286,12 +289,12 @@ impl Incoming {
         })
     }
 
-    /// Where the chunks go, in the order the header lists them.
+    /// Returns the buffers of the chunks, in the order of the header.
     pub fn chunks(&self) -> &[ChunkMut] {
         &self.chunks
     }
 
-    /// Where the checksums go, in the same order; they stay in place.
+    /// Returns the buffer of the checksums in header order; it does not move.
     pub fn sums(&mut self) -> &mut [u64] {
         &mut self.sums
     }
@@ -300,22 +303,22 @@ impl Incoming {
         &self.header
     }
 
-    /// The pages, sorted, whatever they belong to; their slots are the caller's.
+    /// Returns the pages, sorted by number; the caller then owns their slots.
     pub fn into_runs(self) -> Vec<SlotRun> {
         let mut runs = self.runs;
         runs.sort_unstable_by_key(|run| run.pages);
         runs
     }
 
-    /// Gives the room back, for example when the sender died.
+    /// Releases all slots, for example after a failure of the sender.
     pub fn cancel(self, store: &mut PageStore) {
         store.release(self.runs.into_iter().chain(self.alike).map(SlotRun::extent));
     }
 
-    /// The received delta, once every chunk and the checksums have arrived.
+    /// Returns the received delta, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// When this is a whole image; the room is given back then.
+    /// If a whole image was received; its slots are released then.
     pub fn into_delta(self, store: &mut PageStore) -> Result<Delta, WireError> {
         let Some(base) = self.header.base else {
             self.cancel(store);
@@ -329,10 +332,10 @@ impl Incoming {
         })
     }
 
-    /// The received image, once every chunk and the checksums have arrived.
+    /// Returns the received image, once every chunk and the checksums have arrived.
     ///
     /// # Errors
-    /// When this is a delta; the room is given back then.
+    /// If a delta was received; its slots are released then.
     pub fn into_image(self, store: &mut PageStore) -> Result<Image, WireError> {
         if self.header.base.is_some() {
             self.cancel(store);
@@ -341,8 +344,9 @@ impl Incoming {
         Ok(Image::from_parts(self.header.epoch, self.kept(store)))
     }
 
-    /// What becomes of `image` with what has been received, whose checksums are noted; nothing else
-    /// changes.
+    /// Returns the image that results from applying the received pages to `image`.
+    ///
+    /// The checksums of the received pages are stored; nothing else changes.
     pub fn preview(&self, image: &Image, store: &mut PageStore) -> Image {
         let runs = self.kept(store);
         match self.header.base {
@@ -356,7 +360,7 @@ impl Incoming {
         }
     }
 
-    /// What was received, by page, with the checksums noted.
+    /// Stores the received checksums and returns the pages, sorted by number.
     fn kept(&self, store: &mut PageStore) -> Vec<SlotRun> {
         store.note_sums(&self.runs, &self.sums);
         let mut runs = [&self.runs[..], &self.alike].concat();

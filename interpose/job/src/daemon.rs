@@ -1,10 +1,9 @@
-//! This process as a client of the node's daemon (UNDERSTUDY_CKPTD), which may say which spare
-//! takes which part.
+//! This process as a client of the node's daemon (`UNDERSTUDY_CKPTD`), which can select spares.
 //!
-//! Nothing depends on it: what it answers is only a wish, which the plan checks (`recovery::plan`),
-//! and without an answer the built-in rule chooses. In a recovery its answer is waited for no
-//! longer than [`LIMIT`]. Idle spares keep a connection, over which they say now and then that they
-//! live. No thread, and no descriptor that the user side could meet.
+//! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
+//! (`recovery::plan`), and without an answer the built-in rule selects a spare. A recovery waits
+//! for the answer no longer than [`LIMIT`]. Idle spares keep a connection, over which they send
+//! heartbeats. The client has no thread, and no descriptor in the range of the program side.
 
 mod daemon_link;
 
@@ -17,16 +16,16 @@ use understudy_wire::client::{Client, ClientError};
 use understudy_wire::spares::{Lease, Limits, Need, Place, Spare, Token};
 use understudy_wire::{Answer, Ask, auth};
 
-/// How long a recovery waits for the daemon.
+/// Time that a recovery waits for the daemon.
 const LIMIT: Duration = Duration::from_millis(100);
-/// How long a job waits for it that has recovered, and misses a spare.
+/// Time that a job with a missing spare waits for the daemon after a recovery.
 const GRANT_LIMIT: Duration = Duration::from_secs(1);
-/// How long a spare waits for it. While it does, it sleeps.
+/// Time that a spare waits for the daemon, during which the spare blocks.
 const SPARE_LIMIT: Duration = Duration::from_millis(20);
-/// Time between two signs of life. The daemon takes a spare for dead after 10 s.
+/// Time between two heartbeats. The daemon considers a spare dead after 10 s.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Whether there is one to be asked.
+/// True if a daemon is configured.
 pub fn is_set() -> bool {
     told::config().daemon.is_some()
 }
@@ -48,7 +47,10 @@ fn connect(limit: Duration) -> Result<Client, ClientError> {
     )
 }
 
-/// An idle spare says that it is there, if it is time to. When it is time again, if ever.
+/// Sends a heartbeat of an idle spare if one is due.
+///
+/// Registers the spare first if necessary. Returns the time until the next heartbeat, or `None`
+/// without a daemon.
 pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
     if !is_set() {
         return None;
@@ -96,7 +98,7 @@ fn register() -> Result<Client, ClientError> {
     }
 }
 
-/// Says something for the last time, and closes the connection.
+/// Sends a last message, and closes the connection.
 fn farewell(rt: &Runtime, ask: &Ask) {
     let client = rt.daemon.link.borrow_mut().client.take();
     if let Some(mut client) = client {
@@ -104,17 +106,17 @@ fn farewell(rt: &Runtime, ask: &Ask) {
     }
 }
 
-/// This process has the part of a worker from now on.
+/// Reports that this process has replaced a worker.
 pub fn playing(rt: &Runtime, worker: Worker) {
     farewell(rt, &Ask::Playing { worker });
 }
 
-/// This spare was never needed.
+/// Reports that this spare was never needed.
 pub fn leave(rt: &Runtime) {
     farewell(rt, &Ask::Leave);
 }
 
-/// Where a process is or was.
+/// Returns the present or former place of a process.
 fn place_of(process: ProcessNumber) -> Place {
     Place {
         host: peers::host(process),
@@ -126,7 +128,7 @@ fn domain_name(domain: u64) -> String {
     format!("{domain:016x}")
 }
 
-/// Asks for spares for dead workers. Rounds grow with every time that a job asks.
+/// Requests spares for failed workers. `round` increases with every request of a job.
 pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, String> {
     let world = world::get(rt);
     let need = |&worker: &Worker| Need {
@@ -146,7 +148,7 @@ pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, St
     }
 }
 
-/// Connects and asks, within so much time in all.
+/// Connects and sends a request, within `limit` for both.
 fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
     let began = Instant::now();
     let mut client = connect(limit).map_err(|error| error.to_string())?;
@@ -157,8 +159,9 @@ fn ask(question: &Ask, limit: Duration) -> Result<Answer, String> {
     }
 }
 
-/// How many new spares the daemon lets this job have, which has so many idle ones, and had `aim` at
-/// first.
+/// Returns the number of new spares that the daemon grants this job.
+///
+/// The job has `spares` idle spares, and had `aim` spares at the start.
 pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
     let job = told::job();
     match ask(&Ask::Replenish { job, spares, aim }, GRANT_LIMIT)? {
@@ -167,12 +170,12 @@ pub fn may_start(spares: u32, aim: u32) -> Result<u32, String> {
     }
 }
 
-/// Leases that are not used, since the plan is another one.
+/// Returns leases that the plan does not use.
 pub fn give_back(tokens: &[Token]) {
     if tokens.is_empty() {
         return;
     }
-    // Whatever goes wrong, they go back by themselves a little later.
+    // After an error, the leases expire a little later.
     if let Ok(mut client) = connect(SPARE_LIMIT) {
         for &token in tokens {
             let job = told::job();

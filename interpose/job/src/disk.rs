@@ -1,22 +1,21 @@
-//! The disk level: epochs in files, from which a whole job can be started again
-//! (`UNDERSTUDY_DISK`).
+//! Disk level: checkpoints in files, from which a whole job can be restarted (`UNDERSTUDY_DISK`).
 //!
 //! ```text
-//!   cut       all workers tell whether they can write, and what they have written last   → report, agreed
-//!   commit    if all could, each writes its file beside the program                      → committed, writer
-//!   restart, or the loss of a rank and of all copies of it:
-//!             the newest epoch of which all workers have whole files                     → choose, load
+//!   cut       workers exchange: can write? last file written?           → report, agreed
+//!   commit    if all can, each writes its file while the program runs   → committed, writer
+//!   restart, or the loss of a rank and of all its replicas:
+//!             the newest checkpoint of which all workers have whole files  → choose, load
 //! ```
 //!
-//! - `understudy_formats::epochs` has the names of the files and their content;
-//! - `identity`: what a file must have in common with the process that loads it;
-//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that
-//!   everybody has;
-//! - `places`: the directory, and this job's files there.
+//! - `understudy_formats::epochs` defines the names of the files and their contents;
+//! - `identity`: properties that a file and the process that loads it must share;
+//! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the newest
+//!   checkpoint that all workers have;
+//! - `places`: the directory, and this job's files in it.
 //!
-//! Each worker writes, finds and removes its own files only, and what all have is found out by
-//! communication. So the directory may also lie on a local disk of each node, as long as ranks come
-//! back to their nodes.
+//! Each worker writes, finds and removes only its own files, and the workers communicate to
+//! determine which checkpoints all of them have. The directory may therefore also be on a local
+//! disk of each node, as long as ranks are restarted on their nodes.
 #![allow(unsafe_code)]
 
 mod choose;
@@ -59,18 +58,20 @@ fn checksum(key: Key) -> u64 {
     xxh3_64(&parts.map(u64::to_le_bytes).concat()).max(1)
 }
 
-/// Whether there is a disk level.
+/// True if the job has a disk level.
 pub fn is_on(rt: &Runtime) -> bool {
     rt.disk.level.borrow().is_some()
 }
 
-/// Returns what files of this worker have in common.
+/// Returns the identity of the files of this worker.
 fn identity(rt: &Runtime, workers: u32) -> Identity {
     identity::own(user::layout(rt), workers)
 }
 
-/// Opens the directory, if there is to be one: a collective over all processes. Whether the job
-/// goes on from an epoch there, which is loaded; or why it must not start.
+/// Opens the directory if a disk level is configured. Collective over all processes.
+///
+/// Returns true if the job continues from a checkpoint there, which has been loaded. The inner
+/// error is the reason for which the job must not start.
 pub fn open(
     rt: &Runtime,
     comm: RealComm,
@@ -112,12 +113,12 @@ pub fn open(
     })
 }
 
-/// Returns the first of the processes' reasons. A collective.
+/// Returns the first process's reason. Collective.
 fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> {
     Ok(everybodys(comm, &own)?.into_iter().flatten().next())
 }
 
-/// What a process has to know of the disk level that joins the job later.
+/// Data of the disk level that a process needs when it joins the job later.
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 pub struct Told {
     lineage: u64,
@@ -134,7 +135,7 @@ pub fn told(rt: &Runtime) -> Option<Told> {
     rt.disk.level.borrow().as_ref().map(told)
 }
 
-/// This process has joined the job, which has a disk level.
+/// Sets up the disk level of a process that joins the job later.
 pub fn join(rt: &Runtime, told: Told, workers: u32) {
     let Some(directory) = &told::config().disk else {
         return;
@@ -152,8 +153,10 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
     user::keep_files_on_disk(rt, &disk.places.directory, told.lineage, told.start);
 }
 
-/// Finds the newest epoch of which all workers have whole files, and loads that of the worker that
-/// this process plays or will play: a collective over all.
+/// Finds the newest checkpoint of which all workers have whole files, and loads it.
+///
+/// The loaded file is that of the worker that this process is or replaces. Collective over all
+/// processes.
 pub fn choose(
     rt: &Runtime,
     comm: RealComm,
@@ -176,7 +179,7 @@ pub fn choose(
     Ok(Some(found.key))
 }
 
-/// The store is about to be replaced: what was loaded into it and not taken is of no use any more.
+/// Discards a checkpoint that was loaded and not used, before the store is replaced.
 pub fn forget_loaded(rt: &Runtime, store: &mut PageStore) {
     if let Some(disk) = &mut *rt.disk.level.borrow_mut() {
         disk.forget_loaded(store);
@@ -196,8 +199,9 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
     loaded
 }
 
-/// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there
-/// is nothing newer any more.
+/// Records that all workers have rolled back to this checkpoint.
+///
+/// If this or an earlier attempt has chosen it from disk, newer checkpoints on disk are removed.
 pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -219,14 +223,17 @@ pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     disk.places.remove_torn(worker);
 }
 
-/// The epoch of the cut under way is to be written, with this key.
+/// Returns the key for the checkpoint of the current cut.
+///
+/// `None` if it will not be written.
 pub fn due(rt: &Runtime) -> Option<Key> {
     rt.disk.level.borrow().as_ref()?.due
 }
 
-/// This process has taken a part at an epoch that was to be written with this key, if it was. If
-/// its predecessor has died before that, it is written now: else nobody could go on from this
-/// epoch, which may be the first.
+/// Writes a file that a failed predecessor may not have written.
+///
+/// This process has replaced a worker at a checkpoint that was to be written with this key. Without
+/// the file, no restart could use this checkpoint, which may be the first one.
 pub fn take_over(
     rt: &Runtime,
     worker: Worker,
@@ -245,8 +252,9 @@ pub fn take_over(
     committed(rt, store, image, state, worker);
 }
 
-/// This worker is at its end: it writes nothing any more, so that after the workers' last agreement
-/// no file appears.
+/// Stops the writer at the end of this worker.
+///
+/// No file appears after the workers' last agreement.
 pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -256,10 +264,11 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
     }
 }
 
-/// The job has come to its end: there is nothing to go back for. All others are at the end, too;
-/// this worker removes the files of all of them, since some may be killed before they do. Epochs go
-/// first: a job that went on from one without the undo log would leave files with what the program
-/// has written since.
+/// Ends the disk level, and removes the files of all workers.
+///
+/// All workers are at their end. This worker removes the files of all, since some may be killed
+/// before they do. Checkpoints are removed before the undo log: a job restarted from a checkpoint
+/// without the undo log would leave later data of the program in its files.
 pub fn end(rt: &Runtime) {
     let Some(mut disk) = rt.disk.level.take() else {
         return;
@@ -272,14 +281,14 @@ pub fn end(rt: &Runtime) {
     user::end_files_on_disk(rt);
 }
 
-/// Where a worker's static data are, or are to be.
+/// Returns the path of a worker's static data, which need not exist yet.
 pub fn static_path(rt: &Runtime, worker: Worker) -> Option<PathBuf> {
     let level = rt.disk.level.borrow();
     let disk = level.as_ref()?;
     Some(disk.static_path(worker))
 }
 
-/// Starts to write an image there, beside the program.
+/// Starts to write an image to the file of static data, while the program runs.
 pub fn write_static(
     rt: &Runtime,
     worker: Worker,
@@ -290,14 +299,14 @@ pub fn write_static(
     static_file::write(path, image, store)
 }
 
-/// The oldest epoch on disk that this process may have to go back to.
+/// Returns the oldest checkpoint on disk to which this process may have to roll back.
 pub fn oldest(rt: &Runtime) -> Option<Epoch> {
     let level = rt.disk.level.borrow();
     let disk = level.as_ref()?;
     disk.own.iter().chain(&disk.due).map(|key| key.epoch).min()
 }
 
-/// What this worker tells the others at a cut.
+/// Returns this worker's report for the other workers at a cut.
 pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return Report::default();
@@ -308,7 +317,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
         .written
         .filter(|key| key.lineage == disk.lineage)
         .map_or(Epoch::NONE, |key| key.epoch);
-    // After a rollback to an older epoch than the last on disk, the next one is due.
+    // After a rollback to an older checkpoint than the last on disk, the next one is due.
     let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
     Report {
         ready: u64::from(is_due && disk.writing.is_none()),
@@ -317,7 +326,9 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
     }
 }
 
-/// What all workers have told, by worker. If all can write, this cut's epoch will be written.
+/// Evaluates the reports of all workers, which are indexed by worker.
+///
+/// If all can write, the checkpoint of this cut will be written.
 pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -346,7 +357,7 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
     }
 }
 
-/// The epoch is committed: writes it if that is due.
+/// Writes the checkpoint if that is due; must be called after its commit.
 pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -373,8 +384,8 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
         name: name.to_string(),
         head,
         state: state.to_vec(),
-        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has the
-        // outcome.
+        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has
+        // received the outcome.
         pages: unsafe { Pages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),
     };

@@ -1,4 +1,4 @@
-//! Where the processes are: nodes, and the domains that fail as a whole (UNDERSTUDY_DOMAIN).
+//! Nodes of the processes, and their failure domains (`UNDERSTUDY_DOMAIN`).
 #![allow(unsafe_code)]
 
 use crate::{told, user};
@@ -16,17 +16,17 @@ const UNKNOWN: u64 = 0;
 /// Room for a host name with a terminating zero (HOST_NAME_MAX of Linux is 64).
 const NAME: usize = 72;
 
-/// What one process says of its place.
+/// Node, process number, failure domain and host of one process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// The node: two processes with the same can reach each other by their process numbers.
+    /// Node: processes with one node number can access each other by their process numbers.
     pub node: u64,
-    /// Its process number there.
+    /// Process number on the node.
     pub pid: u64,
-    /// What fails together with it; UNKNOWN where that could not be found out.
+    /// Failure domain, or `UNKNOWN`.
     pub domain: u64,
-    /// Padded with zeros.
+    /// Host name, padded with zeros.
     host: [u8; NAME],
 }
 
@@ -34,14 +34,14 @@ pub struct Place {
 unsafe impl Plain for Place {}
 
 impl Place {
-    /// The name of the host.
+    /// Returns the name of the host.
     pub fn host_name(&self) -> String {
         String::from_utf8_lossy(self.host.split(|byte| *byte == 0).next().unwrap_or(&[]))
             .into_owned()
     }
 }
 
-/// Where everybody is, by rank in a world of the MPI library.
+/// Places of all processes, by rank in a world of the MPI library.
 pub struct Places {
     all: Vec<Place>,
 }
@@ -51,7 +51,7 @@ impl Places {
         &self.all
     }
 
-    /// Processes on the node that has most of them.
+    /// Returns the number of processes on the node that has the most.
     pub fn most_per_node(&self) -> u32 {
         let on = |node: u64| self.all.iter().filter(|place| place.node == node).count() as u32;
         self.all
@@ -61,12 +61,12 @@ impl Places {
             .unwrap_or(1)
     }
 
-    /// Whether there is more than one node.
+    /// True if there is more than one node.
     pub fn are_several_nodes(&self) -> bool {
         self.all.iter().any(|place| place.node != self.all[0].node)
     }
 
-    /// Domains of the first `count` ranks, numbered in the order in which they appear.
+    /// Returns the domains of the first `count` ranks, numbered in order of appearance.
     pub fn domains(&self, count: u32) -> Vec<u32> {
         let mut known: Vec<u64> = Vec::new();
         let mut number = |domain: u64| {
@@ -83,27 +83,27 @@ impl Places {
             .collect()
     }
 
-    /// The first rank that could not read the file of domains.
+    /// Returns the first rank that could not read the file of domains.
     pub fn without_domain(&self) -> Option<usize> {
         self.all.iter().position(|place| place.domain == UNKNOWN)
     }
 }
 
-/// Learns where everybody is; a collective over a world.
+/// Gathers the places of all processes. Collective over a world.
 ///
 /// # Errors
-/// That of the real procedure.
+/// The error of the real procedure.
 pub fn meet(world: RealComm) -> mpi::Result<Places> {
     let all = world.gather(&[own_place()])?;
     Ok(Places { all })
 }
 
-/// Where this process is.
+/// Returns the place of this process.
 pub fn own_place() -> Place {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let host = user::host_name();
-    // Host names may be equal on different nodes, and containers of one node do not see each
-    // other's processes.
+    // Different nodes may have one host name, and containers of one node do not see each other's
+    // processes.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let machine = format!("{host} {}", text("/proc/sys/kernel/random/boot_id"));
     let node = format!("{machine} {}", space.display());
@@ -123,7 +123,9 @@ pub fn own_place() -> Place {
     }
 }
 
-/// The domain of a host by the file of domains; a host that is not listed is a domain of its own.
+/// Returns the domain of a host by the file of domains.
+///
+/// A host that the file does not contain is a domain by itself.
 fn domain_of(file: &Path, host: &str) -> Option<String> {
     match of_host(file, host) {
         Ok(domain) => Some(domain.map_or_else(

@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! The state of the modules; dereferences to the `Runtime` of the crate below.
+//! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::cell::{Door, runtime};
 use crate::daemon::DaemonLink;
@@ -15,7 +15,7 @@ runtime! {
         pub(crate) world: WorldView = WorldView::start(),
         /// Checkpoints in files.
         pub(crate) disk: DiskState = DiskState::start(),
-        /// Generations of the job.
+        /// State of this process across MPI instances.
         pub(crate) renewal: InstanceState = InstanceState::start(),
         /// Connection to the daemon.
         pub(crate) daemon: DaemonLink = DaemonLink::start(),

@@ -1,13 +1,14 @@
-//! This process among the others of its job.
+//! This process among the other processes of its job.
 //!
 //! - [`world`]: workers and spares of the present MPI instance;
-//! - [`renewal`]: the connection to the process manager; one MPI instance after another;
+//! - [`renewal`]: the connection to the process manager, and reinit: one MPI instance after
+//!   another;
 //! - [`peers`], [`domains`]: hosts of the processes, and failure domains;
 //! - [`disk`]: checkpoints in files;
 //! - [`daemon`]: the daemon that grants spares;
 //! - [`own_messages`], [`rounds`]: control messages and reductions among runtimes.
 //!
-//! [`Runtime`] has the state of these modules and of the crates below.
+//! [`Runtime`] contains the state of these modules and of the crates below.
 
 pub mod daemon;
 pub mod disk;

@@ -1,7 +1,7 @@
-//! Messages of the runtime's own: started in memory of the runtime, and tested.
+//! Control messages: started in memory of the runtime, and tested.
 //!
-//! After a failure they are forgotten. Their memory is kept until nobody can write there any more
-//! ([`keep`]).
+//! After a failure they are discarded. Their memory is kept until no process can write to it any
+//! more ([`keep`]).
 
 mod heard;
 mod lent;
@@ -19,40 +19,41 @@ pub use told::Told;
 pub mod tag {
     use std::ffi::c_int;
 
-    /// The begin of a copy: see `copies::Transfer`.
+    /// Begin of a replica: see `copies::Transfer`.
     pub const HEAD: c_int = 1;
-    /// The description of its pages.
+    /// Description of a replica's pages.
     pub const HEADER: c_int = 2;
-    /// The rest of the state.
+    /// Rest of the state.
     pub const STATE: c_int = 3;
     /// Pages.
     pub const PAGES: c_int = 4;
     pub const SUMS: c_int = 5;
-    /// Whether a cut is due.
+    /// Votes on whether a cut is due.
     pub const VOTE: c_int = 6;
-    /// A worker has what it needs to commit.
+    /// Report that a worker can commit.
     pub const COMMIT: c_int = 7;
-    /// What a holder needs for a rehearsal.
+    /// Replay plan for a trial replay by the buddy.
     pub const SCRIPT: c_int = 8;
-    /// What a rehearsal has proved.
+    /// Result of a trial replay.
     pub const PROOF: c_int = 10;
-    /// How static data can be rebuilt, for the holder of a copy.
+    /// Plan that rebuilds static data, for the buddy.
     pub const STATIC: c_int = 11;
-    /// The same for the process that gets a copy.
+    /// Plan that rebuilds static data, for a process that receives a replica.
     pub const OFFER: c_int = 12;
-    /// Which pages of a copy its holder has itself.
+    /// Pages of a replica that its buddy has itself (deduplication).
     pub const ANSWER: c_int = 9;
-    /// All look for a cut wherever they are.
+    /// First vote on a cut outside of candidates.
     pub const GATHER: c_int = 13;
+    /// Second vote on that cut: all workers are quiesced.
     pub const STAND: c_int = 14;
-    /// Nobody is to stand still.
+    /// Notification that a worker continues, which cancels the attempt.
     pub const OFF: c_int = 15;
-    /// Processes come to the entry of a constructor.
+    /// Messages of processes that enter a constructor.
     pub const ASSEMBLE: c_int = 16;
-    /// The program has received a message that a cut had taken.
+    /// Report that the program has received a drained message.
     pub const TAKEN: c_int = 17;
-    /// Which messages a cut has taken.
+    /// Messages that a cut has drained.
     pub const SETTLE: c_int = 18;
-    /// All still stand still.
+    /// Third vote on that cut: all workers are still quiesced.
     pub const CONFIRM: c_int = 19;
 }

@@ -1,5 +1,4 @@
-//! The other processes of the job: their hosts and domains, and when and how those of this node end
-//! (pidfd_open(2)).
+//! Other processes of the job: hosts, domains, and ends of those on this node (pidfd_open(2)).
 #![allow(unsafe_code)]
 
 use crate::domains::Place;
@@ -17,7 +16,7 @@ struct Peers {
     hosts: Vec<String>,
     /// Domain of each process.
     domains: Vec<u64>,
-    /// How processes have ended that this one has not seen.
+    /// Exit statuses of processes, received from other sources.
     ends: Vec<(ProcessNumber, c_int)>,
 }
 
@@ -33,7 +32,7 @@ fn peers() -> MutexGuard<'static, Peers> {
     PEERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Learns where a process of this number is; `own`: where this one is.
+/// Enters the place of a process; `own` is the place of this process.
 pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
     let peers = &mut *peers();
     peers.hosts.resize(
@@ -55,20 +54,21 @@ pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
     }
 }
 
-/// The host of a process.
+/// Returns the host of a process.
 pub fn host(process: ProcessNumber) -> String {
     let host = peers().hosts.get(process.index()).cloned();
     host.unwrap_or_else(|| "an unknown host".into())
 }
 
-/// The domain of a process.
+/// Returns the domain of a process.
 pub fn domain(process: ProcessNumber) -> u64 {
     peers().domains.get(process.index()).copied().unwrap_or(0)
 }
 
-/// How a process of this node has ended, as wait(2) would tell its parent. Only known once that has
-/// waited for it, which the guardian does before it tells of a death, and from Linux 6.15 on
-/// (`PIDFD_GET_INFO` of pidfd(7)).
+/// Returns the status of a terminated process of this node, as wait(2) returns it.
+///
+/// The status exists once the parent has waited for the process; the guardian does so before it
+/// reports a failure. Requires Linux 6.15 (`PIDFD_GET_INFO` of pidfd(7)).
 pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     /// `struct pidfd_info` in its first version.
     #[repr(C)]
@@ -96,12 +96,12 @@ pub fn wait_status(process: ProcessNumber) -> Option<c_int> {
     (done && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// A process of this node has ended with this status, as wait(2) tells it.
+/// Records the status of a terminated process of this node, as wait(2) returns it.
 pub fn note_end(process: ProcessNumber, status: c_int) {
     peers().ends.push((process, status));
 }
 
-/// The recovery from deaths is over: nothing is asked of any processes but these any more.
+/// Closes the descriptors of all processes except `living`, at the end of a recovery.
 pub fn keep_only(living: &[ProcessNumber]) {
     let peers = &mut *peers();
     peers.ends.clear();
@@ -109,7 +109,7 @@ pub fn keep_only(living: &[ProcessNumber]) {
     let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, rank)| living.contains(rank));
     (peers.local, peers.ranks) = kept.into_iter().unzip();
     for (descriptor, _) in gone {
-        // SAFETY: close(2) of a descriptor of this module, which has just forgotten it.
+        // SAFETY: close(2) of a descriptor that this module has just removed from its list.
         unsafe { libc::close(descriptor) };
     }
 }

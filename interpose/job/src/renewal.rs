@@ -1,11 +1,10 @@
-//! Generations: the MPI library is thrown away after a failure, and initialised again in a new
-//! world.
+//! Reinit of the MPI library after a failure, in a new world.
 //!
-//! A process that has a process manager (`understudy_wire::line`) gets its identity in MPI from
-//! there, once for each generation of the job. Between two generations the library's side of this
-//! process is put back to where it was before `MPI_Init` ([`understudy_mpi::side`]), so nothing of
-//! a failed world is left: no late message, no lock, no thread. All processes of the job have done
-//! so before any of them begins the next generation.
+//! A process with a process manager (`understudy_wire::line`) gets its identity in MPI from the
+//! manager, once for each MPI instance. Between two MPI instances the MPI side of this process is
+//! reset to its state before `MPI_Init` ([`understudy_mpi::side`]), so no late message, lock or
+//! thread of a failed world remains. All processes of the job have been reset before any of them
+//! begins the next MPI instance.
 #![allow(unsafe_code)]
 
 mod ahead;
@@ -37,43 +36,44 @@ use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
 use understudy_wire::line::{ToManager, ToProcess};
 
-/// What a process does while it waits for its first generation.
+/// Actions of a process that waits for its first MPI instance.
 pub struct Spare {
-    /// Something that has to be done now and then; when again, if at all.
+    /// Periodic action; returns the time until its next call, if any.
     pub idle: fn() -> Option<Duration>,
-    /// The job has ended without needing it.
+    /// Exits the process, when the job has ended without needing it.
     pub leave: fn() -> !,
 }
 
-/// A generation that this process is a rank of.
+/// Identity of this process in an MPI instance.
 pub struct Begin {
     generation: Generation,
-    /// How many ranks it has, and which one this process is.
+    /// Number of ranks, and the rank of this process.
     place: (u32, Rank),
     is_first: bool,
     spares: u32,
     /// Time of the failure, as in [`ToProcess::Begin`].
     failed_at: Option<u64>,
     variables: Vec<(String, String)>,
-    /// A descriptor for the library, and the variable that tells its number.
+    /// Descriptor for the library, and the variable for its number.
     descriptor: Option<(String, OwnedFd)>,
-    /// Who has left something to this process that comes before it begins.
+    /// Failed process whose replica store must arrive before this MPI instance begins.
     heir_of: Option<ProcessNumber>,
 }
 
-/// Learns of the process manager. To be called at the start.
+/// Reads the address of the process manager. Must be called at the start.
 ///
 /// # Errors
-/// Those of [`talk::learn`].
+/// As for [`talk::learn`].
 pub fn learn() -> Result<(), String> {
     talk::learn()?;
     fault::renew_by(|| give_up(DOOR.get()), talk::kill_manager);
     Ok(())
 }
 
-/// Initialises the library for the first time, in whatever generation this process is needed in:
-/// until then it is a spare. What has been asked of the library before was for no other process to
-/// answer, and in no generation.
+/// Initialises the library for the first time, when this process is needed.
+///
+/// Until then the process is a spare. Its first MPI instance may be any of the job's. Earlier calls
+/// of the library were local and belong to no MPI instance.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
     if understudy_mpi::abi::current().is_some() || components::are_opened() {
@@ -101,22 +101,22 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
     }
 }
 
-/// Whether the job begins with this generation.
+/// True if the job begins with this MPI instance.
 pub fn is_first(rt: &Runtime) -> bool {
     rt.renewal.instance.borrow().is_first
 }
 
-/// How many spares were left when this generation began.
+/// Returns the number of spares at the begin of this MPI instance.
 pub fn spares(rt: &Runtime) -> u32 {
     rt.renewal.instance.borrow().spares
 }
 
-/// Time of the failure that led to the last generation, by the process manager.
+/// Returns the time of the last failure, as the process manager has sent it.
 pub fn failed_at(rt: &Runtime) -> Option<u64> {
     rt.renewal.instance.borrow().failed_at
 }
 
-/// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
+/// Resets the MPI side; after an error the process exits, and is replaced.
 fn reset(rt: &Runtime) {
     if let Err(error) = put_back(rt) {
         sys::say(format_args!(
@@ -134,27 +134,28 @@ fn put_back(rt: &Runtime) -> Result<(), side::Error> {
         return Ok(());
     };
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has
-    // returned; handles and requests of the generation are not used again.
+    // returned; handles and requests of the MPI instance are not used any more.
     let times = unsafe { snapshot.put_back() }?;
     log::debug!("the MPI library is put back: {times:?}");
     Ok(())
 }
 
-/// The library's side is put back, and all other processes have done so too, when this returns. If
-/// nobody has died, this generation has failed.
+/// Resets the MPI side, and waits until all other processes have done so.
+///
+/// If no process has failed, this MPI instance is reported as failed.
 pub fn leave_generation(rt: &Runtime) -> Begin {
     give_up(rt);
     reset(rt);
     await_generation(rt)
 }
 
-/// Sleeps until this process is a rank of a generation.
+/// Blocks until this process is a rank of an MPI instance.
 fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
     tell_ready();
     loop {
         match hear_with(rt, (spare.idle)()) {
             Some((ToProcess::End, _)) => (spare.leave)(),
-            // The manager before has taken this process for a rank, and may not have said so.
+            // The previous manager has made this process a rank, and may not have sent the message.
             Some((ToProcess::Again, _)) if lines().page.has_played.load(Ordering::Acquire) != 0 => {
                 return await_generation(rt);
             }
@@ -163,7 +164,7 @@ fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
                 let Some(begin) = begin_of(heard) else {
                     continue;
                 };
-                // That one may be over, and another wanted.
+                // This MPI instance may have ended, and another one may be required.
                 return await_inheritance(rt, begin).unwrap_or_else(|| await_generation(rt));
             }
         }
@@ -207,13 +208,13 @@ fn begin_of(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Begin> {
     })
 }
 
-/// Waits until this process is a rank of the generation that is to be.
+/// Waits until this process is a rank of the next MPI instance.
 fn await_generation(rt: &Runtime) -> Begin {
     let mut told = None;
     loop {
         let wanted = call::wanted();
         if told != Some(wanted) {
-            // Before: another manager may be the one that hears it.
+            // Stored before the message, which another manager may receive.
             lines()
                 .page
                 .ready
@@ -222,7 +223,7 @@ fn await_generation(rt: &Runtime) -> Begin {
             told = Some(wanted);
         }
         match hear_with(rt, LOOK) {
-            // All workers are at their end, and this process is not needed: it has no part.
+            // All workers are at their end, and this process is not needed.
             Some((ToProcess::End, _)) => sys::exit_now(0),
             heard => {
                 if let Some(begin) = begin_of(heard).and_then(|it| await_inheritance(rt, it)) {
@@ -233,7 +234,9 @@ fn await_generation(rt: &Runtime) -> Begin {
     }
 }
 
-/// Waits until what comes before this generation begins has come; nothing if another one is wanted.
+/// Waits for the replica store that this MPI instance requires.
+///
+/// Returns `None` if another MPI instance is required meanwhile.
 fn await_inheritance(rt: &Runtime, begin: Begin) -> Option<Begin> {
     while begin.generation == call::wanted() {
         if begin
@@ -249,9 +252,9 @@ fn await_inheritance(rt: &Runtime, begin: Begin) -> Option<Begin> {
     None
 }
 
-/// The number of a copy that is the library's: it is closed when its side is put back.
+/// Duplicates a descriptor for the library; the reset of the MPI side closes it.
 fn lend(descriptor: &OwnedFd) -> c_int {
-    // SAFETY: fcntl(2), past libc, which would move the copy to the runtime's descriptors.
+    // SAFETY: fcntl(2), without libc, which would move the copy to the runtime's descriptors.
     let copy = unsafe {
         libc::syscall(
             libc::SYS_fcntl,
@@ -263,8 +266,9 @@ fn lend(descriptor: &OwnedFd) -> c_int {
     copy as c_int
 }
 
-/// Initialises the library in a generation; the thread level, or nothing if another failure has
-/// come before the end.
+/// Initialises the library in an MPI instance, and returns the thread level.
+///
+/// Returns `None` if another failure has occurred meanwhile.
 fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     let lent = begin
         .descriptor
@@ -275,7 +279,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
             unsafe { library::set_variable(&name, Some(&value)) };
         }
     }
-    // Later initialisations print what the first one has printed.
+    // Later initialisations would print the output of the first one once more.
     user::show_library_output(begin.generation == Generation(0));
     let began = Instant::now();
     call::enter(begin.generation);
@@ -285,7 +289,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
         state.failed_at = begin.failed_at;
         (state.level, 0)
     };
-    // SAFETY: the real library gets no arguments of the program's.
+    // SAFETY: the real library gets no arguments of the program.
     let rc = unsafe {
         real::PMPI_Init_thread(
             std::ptr::null_mut(),
@@ -301,7 +305,8 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     );
     user::show_library_output(true);
     let world = RealComm::world();
-    // Open MPI takes a process for the only one of its job if the server cannot be reached.
+    // If the server cannot be reached, Open MPI assumes that the process is the only one of its
+    // job.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
         return Some(provided);
     }
@@ -309,13 +314,15 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     None
 }
 
-/// Initialises the library in the next generation; an error if another failure has come before the
-/// end.
+/// Initialises the library in the next MPI instance.
+///
+/// # Errors
+/// Another failure has occurred meanwhile.
 pub fn begin(rt: &Runtime, begin: Begin) -> mpi::Result<()> {
     enter(rt, begin).map(|_| ()).ok_or(mpi::Error::ABANDONED)
 }
 
-/// This generation has failed: returns when another one is to be.
+/// Reports that this MPI instance has failed, and waits until another one is required.
 pub fn give_up(rt: &Runtime) {
     if call::is_over() {
         return;
@@ -330,12 +337,14 @@ pub fn give_up(rt: &Runtime) {
     }
 }
 
-/// Before that, the manager starts the whole job again, and ends this process; where others have
-/// gone on, this process alone.
+/// Waits until the process manager terminates this process.
+///
+/// The manager then restarts the whole job; if other processes have already run the program, it
+/// restarts this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut told = None;
     loop {
-        // Another manager, which begins another generation, has to hear it as well.
+        // Another manager, which begins another MPI instance, must receive the message as well.
         let generation = call::wanted();
         if told.replace(generation) != Some(generation) {
             tell(&ToManager::Failed { generation });
@@ -344,7 +353,9 @@ pub fn await_restart(rt: &Runtime) -> ! {
     }
 }
 
-/// Waits until all workers are at their end. An error code if a process fails before.
+/// Waits until all workers are at their end.
+///
+/// Returns an error code if a process fails before.
 pub fn meet_at_the_end(rt: &Runtime) -> c_int {
     set_interruptible(false);
     tell(&ToManager::AtEnd {
@@ -360,17 +371,17 @@ pub fn meet_at_the_end(rt: &Runtime) -> c_int {
     }
 }
 
-/// Ends the use of the library: state that cannot be reset ends with the process.
+/// Stops using the library; state that cannot be reset remains until the process exits.
 ///
 /// Destructors of its libraries do not run at exit(3): they would join threads that have been
-/// ended, on the program's stack.
+/// terminated, on the program's stack.
 pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
     if let Err(error) = put_back(rt) {
         log::info!("{}", sys::chain(&error));
     }
     for link_map in library::link_maps() {
-        // SAFETY: a record of ld.so's; nothing of the library is called again.
+        // SAFETY: a record of ld.so's; nothing of the library is called after this.
         unsafe { (told::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast()) };
     }
 }

@@ -1,9 +1,9 @@
-//! A maximum over all workers that nobody waits for, by messages of our own.
+//! Max-allreduce over all workers that does not block.
 //!
-//! In each round a worker tells what it knows to the workers at 1, 2 and 3 times a power of four
-//! above it, and hears from those as far below; after the last round everybody has heard, at second
-//! hand or better, from everybody (dissemination, Hensgen, Finkel, Manber 1988). A value that comes
-//! twice does no harm to a maximum.
+//! In each round a worker sends its current maximum to the workers at 1, 2 and 3 times a power of
+//! four above it, and receives from those equally far below. After the last round the values of all
+//! workers have reached every worker, directly or indirectly (dissemination, Hensgen, Finkel,
+//! Manber 1988). Values that arrive repeatedly do not change a maximum.
 #![allow(unsafe_code)]
 
 use crate::own_messages::{self, Lent, Peer};
@@ -12,24 +12,24 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_numbers::Worker;
 
-/// What is compared, number by number.
+/// Numbers of which the maxima are computed, one by one.
 pub type Numbers = [i64; 4];
 
-/// A worker tells this many others in a round, if there are so many.
+/// Greatest number of workers to which a worker sends in a round.
 const PEERS: u32 = 3;
-/// No job has so many workers that it takes more rounds: 4¹⁶ is more than there are ranks.
+/// Limit that no job reaches: 4¹⁶ is more than the number of ranks.
 const MAX_ROUNDS: usize = 16;
 const MAX_MESSAGES: usize = MAX_ROUNDS * PEERS as usize;
 
-/// What the library reads from and writes to: it must not move while a message is under way.
+/// Buffers for the library, which must not move while a message is in flight.
 struct Memory {
-    /// What is told, by round.
+    /// Sent numbers, by round.
     told: [Numbers; MAX_ROUNDS],
-    /// What is heard, by message.
+    /// Received numbers, by message.
     heard: [Numbers; MAX_MESSAGES],
 }
 
-/// A maximum under way.
+/// Max-allreduce in progress.
 pub struct Rounds {
     memory: Lent<Box<Memory>>,
     comm: RealComm,
@@ -37,14 +37,14 @@ pub struct Rounds {
     me: Worker,
     workers: u32,
     best: Numbers,
-    /// The round whose messages are awaited.
+    /// Round whose messages are awaited.
     round: u32,
     sends: Vec<RealRequest>,
-    /// The receives of all rounds, posted at the start.
+    /// Receives of all rounds, posted at the start.
     receives: Vec<RealRequest>,
 }
 
-/// How far apart those are that talk to each other in a round.
+/// Returns the distances of the workers that exchange messages in a round.
 fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
     let step = (PEERS as u64 + 1).pow(round);
     (1..=PEERS as u64)
@@ -53,8 +53,9 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
         .map(|distance| distance as u32)
 }
 
-/// Whom a worker tells in all rounds together: what each of these tells on in the same way gets to
-/// everybody.
+/// Returns all workers to which a worker sends in any round.
+///
+/// A message that each receiver forwards to these workers reaches all workers.
 pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
     let rounds = (0..).take_while(move |&round| distances(round, workers).next().is_some());
     let all = rounds.flat_map(move |round| distances(round, workers));
@@ -73,7 +74,7 @@ impl Default for Memory {
 }
 
 impl Rounds {
-    /// With this worker's numbers; nothing is said yet.
+    /// Returns a reduction with this worker's numbers; no message is sent yet.
     pub fn new(
         comm: RealComm,
         tag: c_int,
@@ -93,16 +94,16 @@ impl Rounds {
         }
     }
 
-    /// Starts.
+    /// Starts the reduction.
     ///
     /// # Errors
-    /// The library's; others may have heard of this worker.
+    /// The library's error; other workers may have received a message of this worker.
     pub fn start(&mut self) -> mpi::Result<()> {
         self.listen()?;
         self.tell()
     }
 
-    /// Who stands `distance` above (or, counted the other way, below) this worker.
+    /// Returns the worker that is `distance` above this one, modulo the number of workers.
     fn peer(&self, distance: u32) -> Peer {
         Peer {
             comm: self.comm,
@@ -116,38 +117,43 @@ impl Rounds {
         for distance in rounds.flat_map(|round| distances(round, self.workers)) {
             let from = self.peer(self.workers - distance);
             let into = (&raw mut self.memory.heard[self.receives.len()]).cast();
-            // SAFETY: the memory stays in place until the request has ended, and is looked at when
-            // it has.
+            // SAFETY: the memory stays in place until the request is complete, and is read after
+            // that.
             unsafe { own_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives) }?;
         }
         Ok(())
     }
 
-    /// Tells this round's peers what is known.
+    /// Sends the current maximum to this round's peers.
     fn tell(&mut self) -> mpi::Result<()> {
         for distance in distances(self.round, self.workers) {
             let to = self.peer(distance);
             let told = &mut self.memory.told[self.round as usize];
             *told = self.best;
             let told = told.as_ptr().cast();
-            // SAFETY: the memory stays in place; what is told in a round does not change any more.
+            // SAFETY: the memory stays in place, and numbers sent in a round do not change any
+            // more.
             unsafe { own_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) }?;
         }
         Ok(())
     }
 
-    /// Nobody looks at it any more: what has not come is not received.
+    /// Cancels the reduction and its outstanding receives.
     pub fn cancel(mut self) {
         own_messages::cancel(&mut self.receives);
     }
 
-    /// Whether more is to be told when more has been heard: such rounds need to be polled.
+    /// True if later rounds must send messages, so that the reduction needs polling.
     pub fn needs_help(&self) -> bool {
         distances(self.round + 1, self.workers).next().is_some()
     }
 
-    /// Goes as far as it can. The numbers of all workers' maximum when every message has ended; an
-    /// error if something failed.
+    /// Advances the reduction as far as possible.
+    ///
+    /// Returns the maxima when all messages are complete.
+    ///
+    /// # Errors
+    /// The library's error.
     pub fn poll(&mut self) -> mpi::Result<Option<Numbers>> {
         loop {
             let first = (self.round * PEERS) as usize;
@@ -178,7 +184,8 @@ mod tests {
     #[test]
     fn after_the_last_round_everybody_has_heard_from_everybody() {
         for workers in 1..200u32 {
-            // What worker 0 knows by how far below it stands who said it; all others stand alike.
+            // Distances of the workers whose value worker 0 has; by symmetry all other workers are
+            // equal.
             let mut known = vec![false; workers as usize];
             known[0] = true;
             let mut round = 0;
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn only_the_last_round_has_fewer_messages() {
-        // `poll` finds a round's receives by its number.
+        // `poll` computes the index of a round's receives from its number.
         for workers in 1..2000 {
             let counts: Vec<usize> = (0..)
                 .map(|round| distances(round, workers).count())

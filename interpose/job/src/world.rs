@@ -1,4 +1,4 @@
-//! The workers: who plays which part, and the runtime's own communicators.
+//! Workers of the job, their processes, and the runtime's communicators.
 
 mod world_view;
 
@@ -18,12 +18,14 @@ fn set(rt: &Runtime, world: World) {
     role::publish(protected, playing);
 }
 
-/// From here on this process knows its job.
+/// Sets the view of the job at the end of `MPI_Init`.
 pub fn enter(rt: &Runtime, world: World) {
     set(rt, world);
 }
 
-/// The job as it is now, after MPI_Init. It does not follow later changes.
+/// Returns the present view of the job, which does not follow later changes.
+///
+/// Must be called after `MPI_Init`.
 pub fn get(rt: &Runtime) -> Arc<World> {
     with(rt, Arc::clone)
 }
@@ -39,24 +41,24 @@ pub fn update(rt: &Runtime, change: impl FnOnce(&mut World)) {
     set(rt, world);
 }
 
-/// The communicator for cuts, shipping and commits.
+/// Returns the communicator for cuts, transfers of replicas, and commits.
 pub fn private(rt: &Runtime) -> RealComm {
     with(rt, |world| world.private)
 }
 
-/// The communicator of this process alone.
+/// Returns the communicator of this process alone.
 pub fn own_comm(rt: &Runtime) -> RealComm {
     with(rt, |world| world.own)
 }
 
-/// Whether all processes that have been in a generation are on one node.
+/// True if all processes of all MPI instances so far are on one node.
 pub fn is_on_one_node(rt: &Runtime) -> bool {
     with(rt, |world| {
         world.nodes.windows(2).all(|two| two[0] == two[1])
     })
 }
 
-/// The worker that this process plays, which is no newcomer.
+/// Returns the worker of this process, which must not be a joining replacement.
 pub fn worker(rt: &Runtime) -> Worker {
     match with(rt, |world| world.part) {
         Part::Worker(worker) => worker,
@@ -64,13 +66,14 @@ pub fn worker(rt: &Runtime) -> Worker {
     }
 }
 
-/// Whether this process plays the first worker, which speaks for all.
+/// True if this process is the first worker, which acts for all.
 pub fn is_first_worker(rt: &Runtime) -> bool {
     with(rt, |world| world.part == Part::Worker(Worker(0)))
 }
 
-/// The communicators of the workers: the program's, and the runtime's own. A collective over all
-/// processes of a generation.
+/// Creates the workers' communicators: the program's, and the runtime's.
+///
+/// Collective over all processes of an MPI instance.
 pub fn workers_of(all: RealComm, worker: Worker) -> mpi::Result<[RealComm; 2]> {
     let workers = all.ordered(worker.0)?;
     Ok([workers, workers.duplicate()?])

@@ -1,13 +1,14 @@
-//! The journal of the initialisation phase: the outcome of every MPI call from the end of
-//! `MPI_Init` to the end of the phase, and its replay (Cantwell and Nielsen 2018, sections 2.2 to
-//! 2.4).
+//! Journal of the set-up phase: outcomes of MPI calls, and their replay.
 //!
-//! A call's outcome is what it returned and what it wrote on the user side, by address: the user
-//! side of every process that replays is laid out alike, so nothing needs to be known about the
-//! arguments then. What was written follows from the call table ([`outputs`]), for requests when
-//! they end. A replay runs the program again from `MPI_Init`, in a child process
-//! (`rehearsal`), with every call answered from the journal ([`replay`]) and its effects
-//! on the outside world held back ([`hold`]).
+//! The journal holds the outcome of every MPI call from the end of `MPI_Init` to the end of the
+//! set-up phase (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
+//!
+//! The outcome of a call is its return value and the bytes that it wrote on the program side, by
+//! address. The layout of the program side is equal in all processes that replay, so a replay needs
+//! no information about the arguments. The written bytes follow from the call table ([`outputs`]);
+//! those of a request are recorded when the request completes. A replay runs the program from
+//! `MPI_Init` in a child process (`rehearsal`). Every call is answered from the journal
+//! ([`replay`]), and effects on the outside world are suppressed ([`hold`]).
 
 mod accounts;
 pub mod address_names;

@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! The state of the modules; dereferences to the `Runtime` of the crate below.
+//! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::cell::{Door, runtime};
 use crate::journal::JournalState;
@@ -12,5 +12,5 @@ runtime! {
     }
 }
 
-/// Access for functions that the entry code and the kernel call.
+/// Access for functions that the entry code or the kernel calls.
 pub static DOOR: Door<Runtime> = Door::new();

@@ -1,7 +1,7 @@
 //! Other ABIs than Open MPI's, and the edges where calls are translated.
 //!
-//! The runtime knows one ABI, that of Open MPI: its constants, its status, handles that are
-//! pointers. Differences of others are in a table (`data/abis.tbl`), from which the [`Abi`]s are
+//! The runtime uses one ABI, Open MPI's: its constants, its status, and pointers as handles. The
+//! differences of other ABIs are in a table (`data/abis.tbl`), from which the [`Abi`]s are
 //! generated. Calls are translated at two edges:
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!                       runtime's `Program`                 [`Library`]
 //! ```
 //!
-//! With Open MPI neither edge exists: the tables of functions that are called hold the handlers and
-//! the library's procedures. Handles of a real library of another ABI are kept as they are, in the
-//! low bytes of the `Real…` types.
+//! With Open MPI neither edge exists: the tables of called functions contain the handlers and the
+//! library's procedures. Handles of a real library with another ABI are kept unchanged, in the low
+//! bytes of the `Real…` types.
 
 mod abi_edge;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Bytes as one message, however many they are: counts of procedures have 31 bits.
+//! Any number of bytes as one message, although counts of procedures have 31 bits.
 #![allow(unsafe_code)]
 
 use crate::comm::byte;
@@ -7,10 +7,10 @@ use crate::procedures::real;
 use crate::real_types::RealDatatype;
 use std::ffi::c_int;
 
-/// Bytes of a block, if there are more than a count can say.
+/// Size of a block in bytes, for more bytes than a count can express.
 const BLOCK: usize = 1 << 30;
 
-/// A count and a datatype that stand for so many bytes.
+/// Count and datatype that describe a number of bytes.
 pub struct Bytes {
     count: c_int,
     datatype: RealDatatype,
@@ -18,10 +18,10 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// For so many.
+    /// Returns count and datatype for `length` bytes.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn new(length: usize) -> Result<Bytes> {
         if let Ok(count) = c_int::try_from(length) {
             return Ok(Bytes {
@@ -34,7 +34,7 @@ impl Bytes {
         let none = RealDatatype(std::ptr::null_mut());
         let (mut block, mut most, mut all) = (none, none, none);
         let ends = [0, (length - length % BLOCK) as isize];
-        // SAFETY: places of ours; lengths, displacements and types of two parts.
+        // SAFETY: variables of this function; lengths, displacements and types of two parts.
         unsafe {
             check(real::PMPI_Type_contiguous(
                 BLOCK as c_int,
@@ -61,12 +61,14 @@ impl Bytes {
         })
     }
 
-    /// How many elements of [`Bytes::datatype`] these are.
+    /// Returns the number of elements of [`Bytes::datatype`].
     pub fn count(&self) -> c_int {
         self.count
     }
 
-    /// A datatype that stays until this is dropped; messages under way keep it.
+    /// Returns the datatype, which exists until this value is dropped.
+    ///
+    /// Messages in flight keep it alive.
     pub fn datatype(&self) -> RealDatatype {
         self.datatype
     }
@@ -75,7 +77,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         if self.is_made {
-            // SAFETY: a datatype of our own.
+            // SAFETY: a datatype of the runtime.
             unsafe { real::PMPI_Type_free(&mut self.datatype) };
         }
     }

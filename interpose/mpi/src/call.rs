@@ -1,21 +1,22 @@
-//! How the real library is called: so that a call can be abandoned from a signal handler.
+//! Calls of the real library that a signal handler can abandon.
 //!
-//! When a process of the job has died, calls that wait for it never return. The process manager
-//! then makes another *generation* of the job known in a page that it shares with this process
-//! ([`Page`]), and sends [`INTERRUPT`] to the thread that is inside the library as long as it is.
-//! The handler drops the library's frames: the call returns [`ABANDONED`] to the runtime, like an
-//! error of the library. From then on every call returns so at once, until the library's side has
-//! been put back (`side`) and [`enter`] is called with the new generation.
+//! When a process of the job has failed, calls that wait for it never return. The process manager
+//! then sets the *generation number* of the next MPI instance in a page that it shares with this
+//! process ([`Page`]), and sends [`INTERRUPT`] to the thread that is inside the library, until that
+//! thread has left the library. The handler discards the library's frames: the call returns
+//! [`ABANDONED`] to the runtime, like an error of the library. From then on every call returns
+//! `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter`] is called with the
+//! new generation number.
 //!
 //! ```text
 //!   caller ─► procedure (naked, generated) ─► call_N ── copies N stack words ──► the library
-//!                                              │ frame: callee-saved registers, the outer call's frame
-//!                                              └◄─ the handler leads here: rsp = FRAME, eax = ABANDONED
+//!                                              │ frame: callee-saved registers, outer call's frame
+//!                                              └◄─ from the handler: rsp = FRAME, eax = ABANDONED
 //! ```
 //!
 //! Only one thread at a time calls the library. A callback of the program, called by the library,
-//! is not part of a call ([`Callback`]): it is not abandoned, but the library is when the callback
-//! has returned.
+//! is not part of a call ([`Callback`]): the callback is not abandoned, but the library is
+//! abandoned when the callback has returned.
 #![allow(unsafe_code)]
 
 use crate::cancellation;
@@ -29,68 +30,72 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 
-/// What an abandoned call returns: an error class that the library itself does not use.
+/// Return code of an abandoned call.
+///
+/// It is an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
-/// How long an error or a fault of the library may come before the news of the death that has
-/// caused it.
+/// Time by which an error or fault of the library may precede its explanation.
+///
+/// The explanation is a report that another process has failed.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
-/// Between two looks for such news.
+/// Interval at which such a report is polled for.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The number of the main thread; that of any other one is its thread id.
+/// Number of the main thread; the number of any other thread is its thread id.
 pub const MAIN_THREAD: u32 = 1;
 
-/// What this process and its process manager share.
+/// Page that this process shares with its process manager.
 #[repr(C)]
 pub struct Page {
-    /// The generation of the job that is to be; written by the manager.
+    /// Generation number of the required MPI instance; written by the manager.
     pub generation: AtomicU32,
-    /// Not 0 while this process is inside the library: the number of the thread that is, 1 for the
-    /// main one; written by this process.
+    /// Number of the thread that is inside the library; zero if none is.
+    ///
+    /// Written by this process.
     pub is_inside: AtomicU32,
 }
 
-/// Of a process without a process manager.
+/// Page of a process without a process manager.
 static ALONE: Page = Page {
     generation: AtomicU32::new(0),
     is_inside: AtomicU32::new(0),
 };
 
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-/// What no generation is numbered.
+/// Value that is not the generation number of any MPI instance.
 const NO_GENERATION: u32 = u32::MAX;
 
-/// The generation that this process is in.
+/// Generation number of this process's MPI instance.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// The thread that calls the library, as in [`Page`].
+/// Number of the thread that calls the library, as in [`Page`].
 static CALLER: AtomicU32 = AtomicU32::new(MAIN_THREAD);
-/// What is done with a thread that is not in the library when it is to leave that; null: nothing.
+/// Function of [`lead_in`], or null.
 static LEAD_IN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// The innermost call's frame; 0: the library is not being called.
+/// Frame of the innermost call; zero if the library is not being called.
 static FRAME: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the number of the thread is to be told that calls the library; 1 for the main one. Only
-/// one may at a time.
+/// Returns the word for the number of the thread that calls the library.
+///
+/// 1 for the main thread. Only one thread at a time may call the library.
 pub fn caller() -> &'static AtomicU32 {
     &CALLER
 }
 
-/// Without a process manager nothing is ever abandoned.
+/// Sets the page of a process without a process manager, whose calls are never abandoned.
 pub(crate) fn stand_alone() {
     if PAGE.load(Ordering::Relaxed) == 0 {
         PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
     }
 }
 
-/// Nothing is abandoned any more, whatever becomes of the job: this process is a child that is no
-/// part of it.
+/// Disables abandoning in a child process that is not part of the job.
 pub fn stand_apart() {
     PAGE.store(&raw const ALONE as usize, Ordering::Relaxed);
     GENERATION.store(0, Ordering::Relaxed);
 }
 
-/// From now on calls are abandoned as the page says.
+/// Lets calls be abandoned as the page requires.
 pub fn listen(page: &'static Page) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
     cancellation::register(interrupted);
@@ -98,35 +103,36 @@ pub fn listen(page: &'static Page) {
 
 #[inline]
 fn page() -> &'static Page {
-    // SAFETY: a page that lives as long as the process, or `ALONE`.
+    // SAFETY: a page that exists as long as the process, or `ALONE`.
     unsafe { (PAGE.load(Ordering::Relaxed) as *const Page).as_ref() }.unwrap_or(&ALONE)
 }
 
-/// The generation that is to be.
+/// Returns the generation number of the required MPI instance.
 #[inline]
 pub fn wanted() -> Generation {
     Generation(page().generation.load(Ordering::Acquire))
 }
 
-/// The generation that this process is in.
+/// Returns the generation number of this process's MPI instance.
 #[inline]
 pub fn current() -> Generation {
     Generation(GENERATION.load(Ordering::Relaxed))
 }
 
-/// Whether another generation is to be than that which this process is in.
+/// True if another MPI instance is required than the one of this process.
 #[inline]
 pub fn is_over() -> bool {
     wanted().0 != GENERATION.load(Ordering::Relaxed)
 }
 
-/// Whether a thread of this process is inside of the library.
+/// True if a thread of this process is inside the library.
 pub fn is_inside() -> bool {
     page().is_inside.load(Ordering::Relaxed) != 0
 }
 
-/// [`is_over`], once the news of a death that may have caused an error or a fault of the library
-/// has had time to come.
+/// Waits until [`is_over`], or until the report of a failure would have arrived.
+///
+/// The failure of another process may have caused an error or a fault of the library.
 pub fn is_over_soon() -> bool {
     let start = Instant::now();
     while !is_over() {
@@ -138,18 +144,21 @@ pub fn is_over_soon() -> bool {
     true
 }
 
-/// This process is in that generation: calls go to the library if it is the one that is to be.
+/// Sets the MPI instance of this process.
+///
+/// Calls are executed by the library if this instance is the required one.
 pub fn enter(generation: Generation) {
     GENERATION.store(generation.0, Ordering::Release);
 }
 
-/// This process is in no generation.
+/// Records that this process is in no MPI instance.
 pub fn leave() {
     GENERATION.store(NO_GENERATION, Ordering::Release);
 }
 
-/// As long as it lives, calls are never abandoned: local ones that do not wait, at any time, and
-/// before any generation.
+/// Guard during which calls are never abandoned.
+///
+/// It is for local calls that do not wait, at any time, and for calls before any MPI instance.
 pub struct Apart {
     page: usize,
     generation: u32,
@@ -171,13 +180,13 @@ impl Drop for Apart {
     }
 }
 
-/// As long as it lives, a callback of the library is running, which cannot be abandoned.
+/// Guard for a running callback of the library, which cannot be abandoned.
 pub struct Callback {
     frame: usize,
 }
 
 impl Callback {
-    /// The library has called.
+    /// Returns the guard; must be called when the library has called the callback.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Callback {
         Callback {
@@ -198,12 +207,13 @@ impl Drop for Callback {
     }
 }
 
-/// Registers of the frame that a signal has interrupted, in `ucontext_t`'s array (glibc's
-/// `<sys/ucontext.h>`).
+/// Registers of the interrupted frame, as indices of `ucontext_t`'s array.
+///
+/// See glibc's `<sys/ucontext.h>`.
 const REG_RSP: usize = libc::REG_RSP as usize;
 const REG_RIP: usize = libc::REG_RIP as usize;
 
-/// Whether this is the thread of that number, 1 for the main one.
+/// True in the thread with this number, which is 1 for the main thread.
 pub fn is_thread(number: u32) -> bool {
     // SAFETY: gettid(2), getpid(2).
     let (thread, process) = unsafe {
@@ -220,7 +230,7 @@ pub fn is_thread(number: u32) -> bool {
         }
 }
 
-/// Whether this is the thread that calls the library: a late signal may come to another one.
+/// True in the thread that calls the library; a late signal may reach another thread.
 fn is_caller() -> bool {
     is_thread(CALLER.load(Ordering::Relaxed))
 }
@@ -239,29 +249,32 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
     }
 }
 
-/// May change where a thread goes on that is not in the library.
+/// Function that may change the address at which a thread outside of the library continues.
 type LeadIn = fn(&mut libc::ucontext_t);
 
-/// From now on this is called, in the handler of [`INTERRUPT`], if the library is not being called;
-/// mostly since another generation is to be.
+/// Sets a function that the handler of [`INTERRUPT`] calls outside of library calls.
+///
+/// The usual cause is that another MPI instance is required.
 pub fn lead_in(function: LeadIn) {
     LEAD_IN.store(function as *mut c_void, Ordering::Relaxed);
 }
 
-/// The thread that calls the library abandons its call when the handler of a signal returns.
+/// Makes the calling thread abandon its library call when the signal handler returns.
 fn abandon_at(context: &mut libc::ucontext_t) {
     let registers = &mut context.uc_mcontext.gregs;
     registers[REG_RSP] = FRAME.load(Ordering::Relaxed) as i64;
     registers[REG_RIP] = abandon as *const () as i64;
 }
 
-/// Whether the library's fault, in whose handler this is called, was a consequence of another
-/// process's death: then the call is abandoned when the handler returns.
+/// Handles a fault of the library that the failure of another process may have caused.
 ///
-/// Libraries are not made for peers that die, and may follow a null pointer where a message could
-/// not be sent. The fault may come before this process has heard of the death: see
-/// [`is_over_soon`]. A thread of the library's own does not return: it is ended with all others of
-/// the library's side.
+/// Returns true if so: the call is then abandoned when the handler returns. Must be called in the
+/// handler.
+///
+/// Libraries do not expect their peers to fail, and may dereference a null pointer where a message
+/// could not be sent. The fault may precede the report of the failure: see [`is_over_soon`]. In a
+/// thread of the library itself this function does not return: the thread is terminated with all
+/// others of the MPI side.
 pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     let is_own = side::is_mpi(context.uc_mcontext.gregs[REG_RSP] as usize);
     let is_calling = FRAME.load(Ordering::Relaxed) != 0 && is_caller();
@@ -281,10 +294,10 @@ pub fn outlives_fault(context: &mut libc::ucontext_t) -> bool {
     }
 }
 
-/// Takes the frame off, and returns to the caller with `rax`. The registers in the frame are those
-/// that the caller has.
+/// Removes the frame, and returns to the caller with `rax`.
 ///
-/// Nothing that most calls store here was loaded: else each of them would wait for the one before.
+/// The callee-saved registers already have the caller's values. The values that most calls store
+/// here are constants: loaded values would make each call wait for the previous one.
 macro_rules! leave {
     () => {
         "cmp qword ptr [rsp], 0\n\
@@ -304,8 +317,9 @@ macro_rules! leave {
     };
 }
 
-/// Where the handler leads: the innermost call returns. What the library has made of the registers
-/// does not matter.
+/// Returns from the innermost call; the handler continues here.
+///
+/// All callee-saved registers are restored from the frame.
 #[unsafe(naked)]
 unsafe extern "C" fn abandon() {
     naked_asm!(
@@ -333,8 +347,9 @@ unsafe extern "C" fn abandon() {
     )
 }
 
-/// `call_N`: calls the procedure whose address stands at r11, with N words of arguments on the
-/// stack.
+/// Defines `call_N`, which calls the procedure whose address is stored at r11.
+///
+/// The procedure has N words of arguments on the stack.
 macro_rules! calls {
     ($($name:ident: $words:literal $(, $copy:literal)*;)*) => {$(
         #[doc = concat!("Calls a procedure with ", $words, " words of arguments on the stack.")]
@@ -357,8 +372,8 @@ macro_rules! calls {
                 "mov qword ptr [rip + {frame}], rsp",
                 "mov r10d, dword ptr [rip + {caller}]",
                 "mov dword ptr [rax + {inside}], r10d",
-                // The frame has 64 bytes with the return address: aligned. An odd word needs
-                // another one.
+                // The frame has 64 bytes with the return address, which keeps the stack aligned. An
+                // odd number of words needs another word.
                 "sub rsp, {pad}",
                 $($copy,)*
                 ".cfi_adjust_cfa_offset 56 + {pop}",
@@ -383,8 +398,9 @@ macro_rules! calls {
     )*};
 }
 
-// The words lie above frame and return address, the last one first to be pushed; what has been
-// pushed adds to the distance, so all have the same.
+// The words are above the frame and the return address, and the last one is pushed first. Each push
+// moves the stack pointer down by one word, and the next word is one word lower, so all offsets are
+// equal.
 calls! {
     call_0: 0;
     call_1: 1, "push qword ptr [rsp + 64 + 8]";
@@ -408,9 +424,9 @@ calls! {
         "push qword ptr [rsp + 64 + 56]";
 }
 
-/// Where the address stands in a row of a table of procedures.
+/// Offset of the address in a row of a table of procedures.
 pub(crate) const ADDRESS: usize = Procedure::ADDRESS;
-/// Length of a row.
+/// Size of a row in bytes.
 pub(crate) const ROW: usize = size_of::<Procedure>();
 
 /// Body of a procedure that is called through row `$slot` of `$table`, with `$call` (`call_N`).

@@ -1,9 +1,9 @@
 //! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
-//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of
-//! the three namespaces. The handler of this module stays registered instead ([`take_back`]) and
-//! passes cancellations on to libc's: signals that this process has sent by tgkill(2), which libc's
-//! handler tests as well.
+//! The first `pthread_cancel` of a libc registers that libc's handler for signal 32, in each of the
+//! three namespaces. The handler of this module stays registered instead ([`take_back`]) and passes
+//! cancellations on to libc's handler: these are signals that this process has sent by tgkill(2),
+//! which libc's handler checks as well.
 #![allow(unsafe_code)]
 
 use crate::side::signals::{self, Action};
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::assembly::return_from_signal;
 use understudy_abi::{MPI_ZONE_START, ZONE_END, ZONE_START};
 
-/// SIGCANCEL of glibc: a program cannot block it by libc's functions.
+/// SIGCANCEL of glibc, which a program cannot block by libc's functions.
 pub const INTERRUPT: c_int = 32;
 
-/// The handler of interruptions.
+/// Handler of interruptions.
 static OWN_HANDLER: AtomicUsize = AtomicUsize::new(0);
 /// Handlers of the runtime, MPI and program sides, in this order.
 ///
-/// The stack of a thread tells its side.
+/// The stack of a thread identifies its side.
 static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const PROGRAM: usize = 2;
 /// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the
@@ -28,7 +28,9 @@ const PROGRAM: usize = 2;
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// `address >> HALF_SHIFT` numbers the halves of the reserved range from [`FIRST_HALF`] on.
+/// Shift that turns an address into the number of a half of the reserved range.
+///
+/// The first half has the number [`FIRST_HALF`].
 const HALF_SHIFT: u32 = 42;
 const FIRST_HALF: usize = ZONE_START >> HALF_SHIFT;
 
@@ -63,7 +65,7 @@ fn install() {
     );
 }
 
-/// Notes a handler of libc's.
+/// Records a handler of libc.
 fn keep(action: Action) {
     const SIG_IGN: usize = 1;
     let handler = action[0];
@@ -77,7 +79,9 @@ fn keep(action: Action) {
     }
 }
 
-/// Registers the handler again, if a `pthread_cancel` has replaced it. On any thread and stack.
+/// Restores the handler if a `pthread_cancel` has replaced it.
+///
+/// May be called on any thread and stack.
 pub extern "C" fn take_back() {
     let now = signals::action(INTERRUPT, None);
     if IS_REGISTERED.load(Ordering::Relaxed) && now[0] != entry as *const () as usize {
@@ -86,12 +90,12 @@ pub extern "C" fn take_back() {
     }
 }
 
-/// Returns the program side's handler and its return, which belong to the program's state.
+/// Returns the program side's handler and its `sa_restorer`, which belong to the program's state.
 pub fn of_program() -> [u64; 2] {
     [&HANDLERS[PROGRAM], &RESTORER].map(|word| word.load(Ordering::Relaxed) as u64)
 }
 
-/// Sets what [`of_program`] has returned, in this process or in another one.
+/// Sets the values that [`of_program`] has returned, in this process or in another one.
 pub fn restore_program(saved: [u64; 2]) {
     for (word, value) in [&HANDLERS[PROGRAM], &RESTORER].into_iter().zip(saved) {
         word.store(value as usize, Ordering::Relaxed);
@@ -101,7 +105,9 @@ pub fn restore_program(saved: [u64; 2]) {
     }
 }
 
-/// The handler. Nothing of it stays on the stack when libc's begins, which may unwind it.
+/// Handler of the signal.
+///
+/// It leaves nothing on the stack when it jumps to libc's handler, which may unwind the stack.
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
     naked_asm!(

@@ -1,4 +1,4 @@
-//! Communicators of the library: what processes of the layer say to each other.
+//! Communicators of the library: typed collectives among runtimes.
 #![allow(unsafe_code)]
 
 use crate::abi::object;
@@ -10,14 +10,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
-/// How long a sleeping barrier only polls, and its longest poll interval then.
+/// Time for which a sleeping barrier only polls, and its longest poll interval after that.
 const POLLING: Duration = Duration::from_micros(200);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Values that are sent as they lie in memory.
+/// Values that are sent in their memory representation.
 ///
 /// # Safety
-/// All bytes of a value are initialised, and any bytes are a value.
+/// All bytes of a value must be initialised, and any bytes must be a valid value.
 pub unsafe trait Plain: Copy {}
 
 // SAFETY: a number.
@@ -34,7 +34,7 @@ pub fn byte() -> RealDatatype {
     *BYTE.get_or_init(|| RealDatatype(object(c"ompi_mpi_byte")))
 }
 
-/// Which number of all is wanted.
+/// Kind of extreme that is computed over all processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extreme {
     Least,
@@ -46,7 +46,7 @@ fn length_of<T>(values: &[T]) -> Result<c_int> {
 }
 
 impl RealComm {
-    /// `MPI_COMM_NULL`'s place where there is no communicator.
+    /// Value for a missing communicator.
     pub const NONE: RealComm = RealComm(std::ptr::null_mut());
 
     pub fn world() -> RealComm {
@@ -58,10 +58,10 @@ impl RealComm {
         RealComm(object(c"ompi_mpi_comm_self"))
     }
 
-    /// How many processes it has.
+    /// Returns the number of processes.
     ///
     /// # Errors
-    /// The library's; no process can have failed.
+    /// The library's error; it cannot be the failure of a process.
     pub fn size(self) -> Result<u32> {
         let mut size = 0;
         // SAFETY: a local query, which writes one number.
@@ -69,10 +69,10 @@ impl RealComm {
         Ok(size as u32)
     }
 
-    /// The own rank in it.
+    /// Returns the rank of this process.
     ///
     /// # Errors
-    /// As of [`size`](Self::size).
+    /// As for [`size`](Self::size).
     pub fn rank(self) -> Result<Rank> {
         let mut rank = 0;
         // SAFETY: a local query, which writes one number.
@@ -80,17 +80,17 @@ impl RealComm {
         Ok(Rank(rank as u32))
     }
 
-    /// From now on its errors are returned.
+    /// Makes procedures return the errors of this communicator.
     pub fn return_errors(self) {
         let handler = RealErrhandler(object(c"ompi_mpi_errors_return"));
         // SAFETY: a communicator and the predefined handler.
         unsafe { real::PMPI_Comm_set_errhandler(self, handler) };
     }
 
-    /// A duplicate that returns errors. Collective, as all that follows.
+    /// Returns a duplicate that returns errors. Collective, as all methods below.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn duplicate(self) -> Result<RealComm> {
         let mut copy = RealComm::NONE;
         // SAFETY: a collective that writes one handle.
@@ -99,10 +99,10 @@ impl RealComm {
         Ok(copy)
     }
 
-    /// The same processes in the order of their keys; it returns errors.
+    /// Returns a communicator of the processes in the order of their keys; it returns errors.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn ordered(self, key: u32) -> Result<RealComm> {
         let mut ordered = RealComm::NONE;
         // SAFETY: a collective that writes one handle.
@@ -111,27 +111,28 @@ impl RealComm {
         Ok(ordered)
     }
 
-    /// Returns when all have come.
+    /// Blocks until all processes have called this.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn barrier(self) -> Result<()> {
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
-    /// The same where somebody may come late, who is to have the processors meanwhile: this process
-    /// sleeps between two polls, the longer the longer it has waited.
+    /// Barrier that leaves the processors to late processes.
+    ///
+    /// This process sleeps between two polls, the longer the longer it has waited.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn sleeping_barrier(self) -> Result<()> {
         let (began, mut request, mut has_ended) =
             (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
         loop {
-            // SAFETY: a request of this function's own; the status is ignored.
+            // SAFETY: a request of this function; the status is ignored.
             check(unsafe {
                 real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut())
             })?;
@@ -143,13 +144,14 @@ impl RealComm {
         }
     }
 
-    /// Starts to find the least number of all, each below 2⁶³.
+    /// Starts to compute the least number of all processes, each below 2⁶³.
     ///
     /// # Safety
-    /// The numbers, this process's and the least, must stay in place until the request has ended.
+    /// The numbers, this process's and the result, must stay in place until the request is
+    /// complete.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub unsafe fn start_least(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
         static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
         let &(number, op) = LEAST.get_or_init(|| {
@@ -159,7 +161,7 @@ impl RealComm {
             )
         });
         let mut request = RealRequest(std::ptr::null_mut());
-        // SAFETY: one number on either side, which stay where they are as the caller says.
+        // SAFETY: one number each to read and write, which stay in place by the caller's contract.
         check(unsafe {
             let own = numbers.cast::<u64>();
             real::PMPI_Iallreduce(
@@ -175,34 +177,37 @@ impl RealComm {
         Ok(request)
     }
 
-    /// The values of `root`, for everybody.
+    /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's; [`Error::INTERN`] if they are longer than 2 GiB, as below.
+    /// The library's error; [`Error::INTERN`] if they are longer than 2 GiB, here and in the
+    /// methods below.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
         let into = values.as_mut_ptr().cast::<c_void>();
-        // SAFETY: so many bytes, which may have any value.
+        // SAFETY: memory of this size, whose bytes may have any value.
         check(unsafe { real::PMPI_Bcast(into, length, byte(), root.0 as c_int, self) })
     }
 
-    /// As many values of each process, in the order of their ranks.
+    /// Returns the values of each process, in the order of their ranks.
+    ///
+    /// All processes must pass equal numbers of values.
     ///
     /// # Errors
-    /// As of [`broadcast`](Self::broadcast).
+    /// As for [`broadcast`](Self::broadcast).
     pub fn gather<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
         let length = length_of(own)?;
         let mut all = own.repeat(self.size()? as usize);
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: as many bytes from everybody as there is room for.
+        // SAFETY: equal numbers of bytes from all processes, for which there is room.
         check(unsafe { real::PMPI_Allgather(from, length, byte(), to, length, byte(), self) })?;
         Ok(all)
     }
 
-    /// Bytes of each process, of any length, in the order of their ranks.
+    /// Returns bytes of each process, of any length, in the order of their ranks.
     ///
     /// # Errors
-    /// As of [`broadcast`](Self::broadcast), for all of them together.
+    /// As for [`broadcast`](Self::broadcast), for all bytes together.
     pub fn gather_bytes(self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lengths = self.gather(&[length_of(own)?])?;
         let (mut total, mut places): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
@@ -213,7 +218,7 @@ impl RealComm {
         let mut all = vec![0u8; total as usize];
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
         let (counts, offsets) = (lengths.as_ptr(), places.as_ptr());
-        // SAFETY: room for what each process sends.
+        // SAFETY: room for the bytes of each process.
         check(unsafe {
             real::PMPI_Allgatherv(
                 from,
@@ -232,13 +237,13 @@ impl RealComm {
             .collect())
     }
 
-    /// One value for each process, by rank; what they have for this one.
+    /// Sends one value to each process, by rank; returns their values for this one.
     ///
     /// # Errors
-    /// As of [`broadcast`](Self::broadcast).
+    /// As for [`broadcast`](Self::broadcast).
     ///
     /// # Panics
-    /// If there are not as many values as processes.
+    /// If the number of values is not the number of processes.
     pub fn exchange<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
         assert_eq!(
             own.len(),
@@ -247,18 +252,19 @@ impl RealComm {
         );
         let (mut theirs, length) = (own.to_vec(), size_of::<T>() as c_int);
         let (from, to) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
-        // SAFETY: one value for each, both ways.
+        // SAFETY: one value for each process, in both directions.
         check(unsafe { real::PMPI_Alltoall(from, length, byte(), to, length, byte(), self) })?;
         Ok(theirs)
     }
 
-    /// The extreme of each place in what all processes have, as many numbers each.
+    /// Returns the extremes of the processes' numbers, position by position.
     ///
-    /// They are compared as signed numbers of the same order, since MPICH 4.0 (its issue 6083) and
-    /// Open MPI 4.1 (its issue 10525) take unsigned ones for signed.
+    /// All processes must pass equal numbers of values. The values are compared as signed numbers
+    /// of the same order, since MPICH 4.0 (its issue 6083) and Open MPI 4.1 (its issue 10525) treat
+    /// unsigned numbers as signed.
     ///
     /// # Errors
-    /// The library's; [`Error::INTERN`] if they are more than 2³¹.
+    /// The library's error; [`Error::INTERN`] for more than 2³¹ values.
     pub fn extremes(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
         const TOP: u64 = 1 << 63;
         let number = RealDatatype(object(c"ompi_mpi_int64_t"));
@@ -270,7 +276,7 @@ impl RealComm {
         let own: Vec<u64> = own.iter().map(|number| number ^ TOP).collect();
         let mut all = vec![0; own.len()];
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        // SAFETY: as many numbers on either side.
+        // SAFETY: equal numbers of values to read and write.
         check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
         all.iter_mut().for_each(|number| *number ^= TOP);
         Ok(all)

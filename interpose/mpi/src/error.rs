@@ -1,4 +1,4 @@
-//! Errors of the library, which are not its return codes: success is none.
+//! Errors of the library; unlike return codes, they do not include success.
 #![allow(unsafe_code)]
 
 use crate::call::ABANDONED;
@@ -6,11 +6,11 @@ use crate::procedures::real;
 use std::ffi::{c_char, c_int};
 use std::fmt;
 
-/// An error of the library, by its code or class.
+/// Error of the library, as a code or class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Error(c_int);
 
-/// What a procedure of the library comes to.
+/// Result of a procedure of the library.
 pub type Result<T> = std::result::Result<T, Error>;
 
 const SUCCESS: c_int = 0;
@@ -21,12 +21,12 @@ impl Error {
     pub const OTHER: Error = Error(16);
     pub const INTERN: Error = Error(17);
 
-    /// The code, as the library has returned it.
+    /// Returns the code that the library has returned.
     pub fn code(self) -> c_int {
         self.0
     }
 
-    /// The class of the code.
+    /// Returns the class of the code.
     pub fn class(self) -> c_int {
         let mut class = self.0;
         // SAFETY: a local query, which writes one number.
@@ -34,7 +34,7 @@ impl Error {
         class
     }
 
-    /// Of two, the one that says more: that a process has failed explains every other.
+    /// Returns the more informative of two errors: the failure of a process explains any other.
     #[must_use]
     pub fn worse(self, other: Error) -> Error {
         if other == Error::ABANDONED {
@@ -59,7 +59,7 @@ impl From<Error> for c_int {
     }
 }
 
-/// A return code as a result.
+/// Converts a return code to a result.
 #[inline]
 pub fn check(rc: c_int) -> Result<()> {
     if rc == SUCCESS {
@@ -69,7 +69,7 @@ pub fn check(rc: c_int) -> Result<()> {
     }
 }
 
-/// Both have succeeded; or the worse error of the two.
+/// Returns success if both results are, or the more informative error.
 pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     match (one, other) {
         (Err(one), Err(other)) => Err(one.worse(other)),
@@ -77,13 +77,13 @@ pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     }
 }
 
-/// The library's text of an error class or code.
+/// Returns the library's text for an error class or code.
 pub fn text(rc: c_int) -> String {
-    /// The greatest MPI_MAX_ERROR_STRING of any ABI.
+    /// Greatest `MPI_MAX_ERROR_STRING` of any ABI.
     const ROOM: usize = 512;
     let mut buffer = [0u8; ROOM];
     let mut length = 0;
-    // SAFETY: there is room for what MPI_Error_string writes.
+    // SAFETY: there is room for any text of MPI_Error_string.
     unsafe { real::PMPI_Error_string(rc, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
     String::from_utf8_lossy(&buffer[..length.clamp(0, ROOM as c_int) as usize]).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The word of glibc's `struct pthread` that the kernel clears when the thread ends.
+//! Word of glibc's `struct pthread` that the kernel clears when the thread exits.
 //!
 //! pthread_join(3) waits for that word: `tid` up to glibc 2.42, `joinstate` from 2.43 on
 //! (nptl/descr.h).
@@ -11,12 +11,12 @@ use understudy_abi::control_block;
 /// Last minor release of glibc 2 in which the word is the thread's number.
 const LAST_WITH_NUMBER: u32 = 42;
 
-/// Returns the offset of the word in `struct pthread`; `None` if it is not known.
+/// Returns the offset of the word in `struct pthread`; `None` if it cannot be determined.
 ///
 /// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The
 /// first call must be made by a thread that glibc has started: the kernel reports the address of
-/// its word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not;
-/// then the version of glibc decides.
+/// its word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not
+/// report it; then the version of glibc determines the offset.
 pub fn exit_word(number: usize, size: usize) -> Option<usize> {
     static WORD: OnceLock<Option<usize>> = OnceLock::new();
     *WORD.get_or_init(|| match offset_from_kernel() {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_kernel_clears_the_number_in_old_versions_only() {
-        // SAFETY: a descriptor of libc's for debuggers: size, count, offset.
+        // SAFETY: a descriptor of libc for debuggers: size, count, offset.
         let number = unsafe {
             let descriptor = libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_pthread_tid".as_ptr());
             assert!(!descriptor.is_null());

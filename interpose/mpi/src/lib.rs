@@ -1,9 +1,9 @@
-//! The real MPI library: the only crate that calls it.
+//! The real MPI library, which only this crate calls.
 //!
-//! The library lies in a link-map namespace of its own, with a libc of its own, in the zone's
-//! second half. Nothing is linked to it: the face opens it, and its procedures are found by name.
-//! So the library can be any file that the program's job names, and its whole state can be put back
-//! without a trace in the runtime.
+//! The library is in its own link-map namespace, with its own libc, in the second half of the
+//! reserved range. No crate is linked with it: the preload library opens it, and its procedures are
+//! looked up by name. The library can therefore be any file that the program's job names, and all
+//! of its state can be reset without an effect on the runtime.
 
 pub mod abi;
 pub mod bytes;
@@ -26,8 +26,8 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and types
-/// are those of the call table or of an ABI that is known here, `shim` one for the shim in its
-/// namespace; both must stay open.
+/// are those of the call table or of another supported ABI. `shim` must be a handle for the shim in
+/// the library's namespace. Both must stay open.
 #[allow(unsafe_code)]
 pub unsafe fn connect(library: *mut c_void, shim: *mut c_void) {
     call::stand_alone();

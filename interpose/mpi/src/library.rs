@@ -1,4 +1,4 @@
-//! The opened library: its procedures and variables, by name.
+//! Opened library: its procedures and variables, by name.
 #![allow(unsafe_code)]
 
 pub mod scope;
@@ -10,10 +10,10 @@ use understudy_elf::{Callback, LinkMap, LoadedModule, ProgramHeader};
 
 /// Handle of dlmopen(3); null in unit tests, which have no library.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-/// The same of the shim in its namespace.
+/// Handle of the shim in the library's namespace; null in unit tests.
 static SHIM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A procedure of the library, by its name.
+/// Procedure of the library, by its name.
 #[repr(C)]
 pub(crate) struct Procedure {
     name: &'static CStr,
@@ -21,7 +21,7 @@ pub(crate) struct Procedure {
 }
 
 impl Procedure {
-    /// Where the address stands.
+    /// Offset of the address in bytes.
     pub(crate) const ADDRESS: usize = std::mem::offset_of!(Procedure, address);
 
     pub(crate) const fn new(name: &'static CStr) -> Procedure {
@@ -54,8 +54,10 @@ impl Procedure {
     }
 }
 
-/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have
-/// otherwise, or Open MPI 4 a persistent collective.
+/// Returns the name that a procedure has in other libraries.
+///
+/// MPI 5.0 renames the conversions of handles, which only Fortran's bindings have otherwise. Open
+/// MPI 4 has persistent collectives under another name.
 fn other_name(name: &CStr) -> Option<CString> {
     let name = name.to_str().ok()?;
     let other = if let Some(kind) = name.strip_suffix("_c2f") {
@@ -72,12 +74,12 @@ fn other_name(name: &CStr) -> Option<CString> {
     CString::new(other).ok()
 }
 
-/// Stands in for procedures that the library does not have.
+/// Replaces procedures that the library does not have.
 extern "C" fn missing() -> ! {
     panic!("the MPI library does not have a procedure that the layer has called");
 }
 
-/// Looks the procedures up in this library; the shim's namespace is its own.
+/// Looks up the procedures in this library; `shim` is in the library's namespace.
 pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
@@ -86,17 +88,20 @@ pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
         .for_each(Procedure::find);
 }
 
-/// A symbol of the library or of what it needs; null if there is none.
+/// Returns a symbol of the library or of its dependencies; null if there is none.
 pub fn symbol(name: &CStr) -> *mut c_void {
     find(&LIBRARY, name)
 }
 
-/// Has the library's libc give up what ld.so has told it last (dlerror(3)). It would do so again
-/// each time that it is put back, and ld.so's heap, in which the text is, is not.
+/// Makes the library's libc release the last error of ld.so (dlerror(3)).
+///
+/// Otherwise each reset of the MPI side would lead to one more release of the text: it is in
+/// ld.so's heap, which is not reset.
 pub(crate) fn forget_error() {
     let dlerror = symbol(c"dlerror");
     if !dlerror.is_null() {
-        // SAFETY: dlerror(3) of that libc: the first call tells, the second one releases.
+        // SAFETY: dlerror(3) of that libc: the first call returns the error, the second one
+        // releases it.
         unsafe {
             let dlerror: extern "C" fn() -> *mut c_void = std::mem::transmute(dlerror);
             dlerror();
@@ -105,9 +110,9 @@ pub(crate) fn forget_error() {
     }
 }
 
-/// The library's file (dladdr(3)); empty if there is no library.
+/// Returns the library's file (dladdr(3)); empty if there is no library.
 pub fn file() -> String {
-    // SAFETY: plain data, which dladdr fills; names that it gives belong to the open library.
+    // SAFETY: plain data, which dladdr fills; the names that it returns belong to the open library.
     unsafe {
         let mut about: libc::Dl_info = std::mem::zeroed();
         let procedure = symbol(c"MPI_Init");
@@ -120,7 +125,7 @@ pub fn file() -> String {
     }
 }
 
-/// A function of the shim in the library's namespace; null if there is none.
+/// Returns a function of the shim in the library's namespace; null if there is none.
 pub fn shim_function(name: &CStr) -> *mut c_void {
     find(&SHIM, name)
 }
@@ -134,8 +139,10 @@ fn find(handle: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
-/// What MPI_Get_library_version says, and how long it says that is (Open MPI 5.0 counts the final
-/// zero, which the standard does not). The library is asked once, at the start.
+/// Returns the text of `MPI_Get_library_version`, and the length that it reports.
+///
+/// Open MPI 5.0 counts the terminating zero, which the standard does not. The library is called
+/// once, at the start.
 pub fn version() -> (&'static str, c_int) {
     static VERSION: OnceLock<(String, c_int)> = OnceLock::new();
     let (text, length) = VERSION.get_or_init(ask_version);
@@ -149,8 +156,8 @@ fn ask_version() -> (String, c_int) {
     }
     let mut text = [0 as c_char; MAX_VERSION];
     let mut length = 0;
-    // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most as many
-    // bytes.
+    // SAFETY: MPI_Get_library_version may be called before MPI_Init; the text has at most this
+    // length.
     unsafe {
         let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
             std::mem::transmute(function);
@@ -162,8 +169,9 @@ fn ask_version() -> (String, c_int) {
     }
 }
 
-/// Opens libraries in the library's namespace, by their paths; those that are there already stay as
-/// they are. How many are new.
+/// Opens libraries in the library's namespace, by their paths; returns the number of new ones.
+///
+/// Libraries that are open already do not change.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     let known = modules();
     let is_new =
@@ -174,8 +182,7 @@ pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
         .count()
 }
 
-/// Has the library's libc look at a stack once (backtrace(3)), for which it opens libgcc's
-/// unwinder.
+/// Makes the library's libc open libgcc's unwinder, by one call of backtrace(3).
 pub fn backtrace() {
     type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
     // SAFETY: backtrace(3) of that libc has this type, or there is none; there is room for one
@@ -188,8 +195,9 @@ pub fn backtrace() {
     }
 }
 
-/// A symbol of a library of that namespace, of which a part of the name is given; null if there is
-/// none.
+/// Returns a symbol of a library in that namespace; null if there is none.
+///
+/// `part` is a part of the name of the library.
 pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
     let found = modules()
         .into_iter()
@@ -198,7 +206,7 @@ pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
     find(&AtomicPtr::new(handle), name)
 }
 
-/// Opens a library in the library's namespace; null if that is not possible.
+/// Opens a library in the library's namespace; null if that is impossible.
 fn open(path: &str) -> *mut c_void {
     let mut namespace: libc::Lmid_t = 0;
     let handle = LIBRARY.load(Relaxed);
@@ -212,14 +220,16 @@ fn open(path: &str) -> *mut c_void {
     let Ok(path) = std::ffi::CString::new(path) else {
         return std::ptr::null_mut();
     };
-    // SAFETY: dlmopen(3): constructors of plug-ins of the library run, as they would in MPI_Init.
+    // SAFETY: dlmopen(3): constructors of the library's plug-ins run, as they would in MPI_Init.
     unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW) }
 }
 
-/// Sets a variable of the library's environment, which is not the runtime's; `None`: removes it.
+/// Sets or, for `None`, removes a variable of the library's environment.
+///
+/// It is not the runtime's environment.
 ///
 /// # Safety
-/// No other thread of the library's side may be using the environment (setenv(3)).
+/// No other thread of the MPI side may use the environment (setenv(3)).
 pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
     type Set = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
     type Unset = unsafe extern "C" fn(*const c_char) -> c_int;
@@ -240,16 +250,16 @@ pub unsafe fn set_variable(name: &CStr, value: Option<&CStr>) {
     }
 }
 
-/// A library of the MPI side.
+/// Library of the MPI side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Path; empty for the vDSO.
     pub name: String,
     /// Difference between addresses in the file and in memory.
     pub base: usize,
-    /// The number of its thread-local data; 0: it has none.
+    /// Module number of its thread-local data; zero if it has none.
     pub thread_local_number: usize,
-    /// Bytes of thread-local data.
+    /// Size of the thread-local data in bytes.
     pub thread_local: usize,
 }
 
@@ -260,7 +270,7 @@ pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     unsafe { LinkMap::list(LinkMap::first_of(library)) }
 }
 
-/// `MPI_MAX_LIBRARY_VERSION_STRING`: MPICH's, the greatest of all.
+/// `MPI_MAX_LIBRARY_VERSION_STRING` of MPICH, the greatest of all.
 const MAX_VERSION: usize = 8192;
 
 /// Calls `see` for each of the MPI side's libraries, in load order.
@@ -275,7 +285,7 @@ pub fn for_each_module(see: impl FnMut(&LoadedModule)) {
             }
         }
     };
-    // SAFETY: dl_iterate_phdr(3), which walks its caller's namespace: the shim's.
+    // SAFETY: dl_iterate_phdr(3), which iterates over its caller's namespace: the shim's.
     unsafe { understudy_elf::for_each_module(iterate, see) };
 }
 
@@ -304,7 +314,7 @@ impl Module {
     }
 }
 
-/// The MPI side's libraries in load order.
+/// Returns the MPI side's libraries in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     for_each_module(|module| modules.push(Module::of(module)));

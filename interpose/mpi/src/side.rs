@@ -1,21 +1,22 @@
-//! The MPI side, which can be put back: all that the library, its threads and its libc change.
+//! MPI side and its reset: state that the library, its threads and its libc change.
 //!
-//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::put_back`] leads back to that
-//! moment, wherever the library was: in a call that was abandoned, with threads of its own, in the
-//! middle of a failure of its peers. After that the library can be initialised again, in another
-//! world. Nothing of the program or the runtime is touched.
+//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::put_back`] restores the state
+//! of that moment from any state: in an abandoned call, with threads of the library, during a
+//! failure of its peers. After that the library can be initialised once more, in another world.
+//! Nothing of the program or the runtime changes.
 //!
 //! ```text
-//!   threads       those whose stacks lie in the library's half of the zone are ended     (threads)
-//!   descriptors   those from MPI_FD_BASE on are closed, but what was open then           (descriptors)
-//!   signals       handlers of that side are replaced by what was there                   (signals)
-//!   libraries     those that it has opened since are closed, without destructors         (modules)
-//!   memory        what was mapped since is unmapped, what was writable is written back   (memory)
-//!   the caller    its thread-local data, keys and cancellation state of that side        (thread)
+//!   threads       terminated, if their stacks are in the library's half
+//!                 of the reserved range                                    (threads)
+//!   descriptors   closed, if they are new and not below MPI_FD_BASE        (descriptors)
+//!   signals       new handlers of that side are replaced by the old ones   (signals)
+//!   libraries     none may have been opened since                          (modules)
+//!   memory        new mappings are unmapped, old contents are restored     (memory)
+//!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```
 //!
-//! If a part cannot be put back ([`Error`]), the process is no use as a rank any more, and must
-//! end.
+//! If a part cannot be reset ([`Error`]), the process cannot be used as a rank any more, and must
+//! exit.
 
 mod descriptors;
 mod memory;

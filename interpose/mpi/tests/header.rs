@@ -1,4 +1,4 @@
-//! What the layer knows of Open MPI's ABI is what its mpi.h says.
+//! Comparison of the runtime's declarations of Open MPI's ABI with its mpi.h.
 
 use std::mem::{offset_of, size_of};
 use understudy_mpi::real_types::{
@@ -8,7 +8,7 @@ use understudy_mpi::real_types::{
 mod generated {
     include!("generated/header.rs");
 
-    /// Shows that there are functions to compile, which compare the prototypes.
+    /// Checks that there are functions to compile, which compare the prototypes.
     #[test]
     fn procedures_are_declared_as_in_the_header() {
         assert!(PROCEDURES.len() >= 450, "{}", PROCEDURES.len());

@@ -1,14 +1,14 @@
-//! The handles of a program of another ABI than Open MPI's, and what its callbacks get.
+//! Handles and callback values of a program with another ABI than Open MPI's.
 //!
-//! A predefined handle is a number of the ABI; that of a created object is made of the index of the
-//! virtual handle: where handles are pointers it is the virtual handle itself, and where they are
-//! integers
+//! The handle of a predefined object is a number that the ABI defines. The handle of a created
+//! object depends on the ABI's handle type. If handles are pointers, it is the virtual handle
+//! itself. If handles are integers, it contains the index of the virtual handle:
 //!
 //! ```text
 //!   0xc000_0000 + the null handle of the kind + index
 //! ```
 //!
-//! MPICH gives its own objects numbers of that form, but the program never sees those.
+//! MPICH gives its own objects numbers of that form, but the program never sees those numbers.
 
 mod foreign_handles;
 mod program_abi;
@@ -29,10 +29,12 @@ use understudy_mpi::abi::{Abi, current};
 const CREATED: u32 = 0xc000_0000;
 /// Bits of the index.
 const INDEX: u32 = 0x03ff_ffff;
-/// Numbers below are predefined handles where handles are pointers (MPI 5.0, 20.3).
+/// Lowest value that is not a predefined handle, where handles are pointers (MPI 5.0, 20.3).
 const FIRST_POINTER: u64 = 4096;
 
-/// Connects the predefined handles. To be called after [`handles::connect`].
+/// Connects the predefined handles.
+///
+/// Must be called after [`handles::connect`].
 pub fn connect(rt: &Runtime) {
     let Some(abi) = current() else { return };
     let mut known = Known {
@@ -57,7 +59,7 @@ pub fn connect(rt: &Runtime) {
     *rt.foreign.known.borrow_mut() = Some(known);
 }
 
-/// The virtual handle of a handle of the program's; null if it is none.
+/// Returns the virtual handle of a program's handle, or null if `handle` is invalid.
 #[inline]
 pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let handle = if abi.width(kind) == 4 {
@@ -92,7 +94,7 @@ fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     found
 }
 
-/// The program's handle of a virtual handle.
+/// Returns the program's handle of a virtual handle.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let known = rt.foreign.known.borrow();
     let Some(known) = known.as_ref() else {
@@ -108,12 +110,12 @@ pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     }
 }
 
-/// A handle as a callback of the program gets it.
+/// Converts a virtual handle for a callback of the program.
 pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     current().map_or(handle, |abi| outward(rt, abi, kind, handle))
 }
 
-/// A handle that the program hands over where there is no edge.
+/// Converts a program's handle that did not pass through a translated procedure.
 pub fn of_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     current().map_or(handle, |abi| inward(rt, abi, kind, handle))
 }

@@ -1,18 +1,17 @@
-//! General active target epochs of windows (MPI 4.1, 12.5.2) on locks, and on messages of the
-//! layer's.
+//! General active target synchronization of windows (MPI 4.1, 12.5.2), from locks and messages.
 //!
 //! ```text
-//!   origin                                                            target
-//!     start: waits for the word of all targets ◄──────── Exposed ─────  post
+//!   origin                                                      target
+//!     start: waits for Exposed of all targets ◄──── Exposed ───── post
 //!            locks them, unchecked
 //!     put, get, accumulate
-//!     complete: unlocks them ───────────────────────────── Done ──────►  wait: for the word of all origins
+//!     complete: unlocks them ─────────────────────── Done ──────► wait: for Done of all origins
 //! ```
 //!
-//! The library's own could neither be left half-way nor be flushed, so no cut could be taken as
-//! long as one is open. Locks can be flushed, and words go over the window's communicator and count
-//! as messages of the program, so at a cut they have come. Those that nobody has asked for are part
-//! of [`Epochs`].
+//! The library's own epochs can be neither abandoned nor flushed, so no cut could be taken while
+//! one is open. Locks can be flushed. The messages use the window's communicator and count as
+//! messages of the program, so all of them have been received at a cut. Those that the program has
+//! not waited for yet are part of [`Epochs`].
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -29,7 +28,9 @@ use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use understudy_mpi::{self as mpi, check};
 
-/// What the two sides of an epoch tell each other: a message without bytes, whose tag this is.
+/// Message between origin and target of an epoch.
+///
+/// The message has no data; its tag is this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The target has posted.
@@ -48,7 +49,7 @@ impl Word {
     }
 }
 
-/// The communicator over which the words of a window go, and this process's rank in it.
+/// Returns the communicator for messages of a window, and this process's rank in it.
 fn way(rt: &Runtime, win: VirtWin) -> Option<(VirtComm, c_int)> {
     let comm = window::comm_of(rt, win)?;
     Some((comm, comm::rank_and_size(rt, comm)?.0))
@@ -60,15 +61,15 @@ fn note(rt: &Runtime, win: VirtWin, from: c_int, word: Word) {
     }
 }
 
-/// Tells these members.
+/// Sends `word` to these members.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Result<()> {
     let Some((comm, own)) = way(rt, win) else {
         return Ok(());
     };
-    // What the program has stored is there before the word.
+    // The program's stores are visible before the message.
     fence(Ordering::SeqCst);
     for &member in members {
         if member == own {
@@ -76,7 +77,7 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
             continue;
         }
         let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
-        // SAFETY: a message without bytes.
+        // SAFETY: a message without data.
         unsafe {
             let (tag, to) = (word as c_int, real_comm(rt, comm));
             check(real::PMPI_Isend(
@@ -90,7 +91,7 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
             ))?;
         }
         requests::table_mut(rt).count_sent(comm::worker_of(rt, comm, member));
-        // SAFETY: a request of ours.
+        // SAFETY: a request of the runtime.
         check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
         if flag == 0 {
             let mut sent = requests::add(rt, comm, Kind::Send, State::Active, request);
@@ -100,16 +101,16 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
     Ok(())
 }
 
-/// Hears a word that has come, if there is one.
+/// Receives a message if one has arrived; returns true if so.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
     let Some((comm, _)) = way(rt, win) else {
         return Ok(false);
     };
     let (mut flag, mut status) = (0, EMPTY);
-    // SAFETY: a local question.
+    // SAFETY: a local query.
     check(unsafe {
         real::PMPI_Iprobe(
             ANY_SOURCE,
@@ -125,10 +126,10 @@ pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
     Ok(flag != 0)
 }
 
-/// Hears the next word, and waits for it.
+/// Blocks until the next message has been received.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     let Some((comm, _)) = way(rt, win) else {
         return Ok(());
@@ -136,7 +137,7 @@ pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     let mut status: Status = EMPTY;
     let real = real_comm(rt, comm);
     arch::will_block();
-    // SAFETY: a message without bytes; nothing else is sent on this communicator.
+    // SAFETY: a message without data; nothing else is sent on this communicator.
     check(unsafe {
         real::PMPI_Recv(
             ptr::null_mut(),
@@ -153,7 +154,9 @@ pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Whether all of these members have given their word; then each is to give it again.
+/// Returns true, and discards the messages, if each of `members` has sent `word`.
+///
+/// After that, each member must send `word` once more.
 pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> bool {
     let Some(mut window) = window::get_mut(rt, win) else {
         return true;
@@ -163,10 +166,10 @@ pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> boo
     have
 }
 
-/// Hears all words that have come, on all windows.
+/// Receives all messages that have arrived, on all windows.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
     let windows: Vec<VirtWin> = {
         let all = objects(rt);

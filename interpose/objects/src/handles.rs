@@ -1,15 +1,15 @@
-//! Virtual handles: what the program holds, and how to get from there to the real object.
+//! Virtual handles, which the program sees, and their translation to real handles.
 //!
-//! A handle of a predefined object is the address of its data symbol on the user side; the runtime
-//! has written an index there. A handle of a created object is an address in a range that is never
-//! mapped:
+//! The handle of a predefined object is the address of its data symbol on the program side; the
+//! runtime writes an index into the symbol. The handle of a created object is an address in a range
+//! that is never mapped:
 //!
 //! ```text
 //!   0x1e00_0000_0000 + kind·2³² + index·16
 //! ```
 //!
-//! Both are equal in all ranks and valid in another process. The real handles stand in one array
-//! for each kind.
+//! Both are equal in all ranks and valid in another process. The real handles are in one array for
+//! each kind.
 
 mod handle_table;
 mod real_handles;

@@ -1,14 +1,15 @@
-//! MPI as the program sees it.
+//! The program's view of MPI.
 //!
-//! - [`handles`], [`abi`]: virtual handles, and those of programs of another ABI than Open MPI's;
-//! - [`objects`]: communicators, groups, datatypes, operators, windows, files and how to rebuild
+//! - [`handles`], [`abi`]: virtual handles, and handles of programs with another ABI than Open
+//!   MPI's;
+//! - [`objects`]: communicators, groups, datatypes, operators, windows, files, and how to rebuild
 //!   them;
-//! - [`requests`], [`posting`]: requests that are not complete, and how they begin;
-//! - [`early`]: messages that were received at a cut before the program asked for them;
-//! - [`exposure`]: general epochs of windows;
+//! - [`requests`], [`posting`]: requests that are not complete, and how they are started;
+//! - [`early`]: drained messages, which are received at a cut before the program asks for them;
+//! - [`exposure`]: general active target synchronization of windows;
 //! - [`rendezvous`]: ports of this process.
 //!
-//! [`Runtime`] has the state of these modules and of the crates below.
+//! [`Runtime`] contains the state of these modules and of the crates below.
 
 pub mod abi;
 pub mod early;

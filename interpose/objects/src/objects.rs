@@ -1,10 +1,11 @@
-//! The objects that the program has created, as *recipes*: enough to make each of them again in
-//! another process.
+//! Objects that the program has created, as *recipes*.
 //!
-//! This is the part of MPI's state that belongs to the program: it is saved at a cut, restored at a
-//! rollback, and shipped to the buddy, as one encoded value. The real handles are not in it;
-//! [`rebuild_local`] and [`comm::rebuild`] make them anew from the recipes, on survivors and
-//! understudies alike.
+//! A recipe is enough to create its object in another process.
+//!
+//! The recipes are the part of MPI's state that belongs to the program: they are saved at a cut,
+//! restored at a rollback, and sent to the buddy, as one encoded value. Real handles are not part
+//! of them: [`rebuild_local`] and [`comm::rebuild`] create the real objects from the recipes, on
+//! survivors and replacements alike.
 
 pub mod attribute;
 pub mod comm;

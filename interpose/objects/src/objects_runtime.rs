@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! The state of the modules; dereferences to the `Runtime` of the crate below.
+//! Contains the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::abi::ForeignHandles;
 use crate::cell::{Door, runtime};
@@ -11,15 +11,15 @@ use crate::requests::RequestTable;
 
 runtime! {
     pub struct Runtime: understudy_job::Runtime {
-        /// Real handles behind the program's.
+        /// Real handles behind the program's virtual handles.
         pub(crate) handles: HandleTable = HandleTable::start(),
-        /// Handles of a program of another ABI.
+        /// Handles of a program with another ABI than Open MPI's.
         pub(crate) foreign: ForeignHandles = ForeignHandles::start(),
         /// Objects that the program has created.
         pub(crate) objects: ObjectTables = ObjectTables::start(),
         /// Requests of the program.
         pub(crate) requests: RequestTable = RequestTable::start(),
-        /// Messages that were received before the program asked.
+        /// Drained messages, which were received before the program asked for them.
         pub(crate) early: DrainedState = DrainedState::start(),
     }
 }

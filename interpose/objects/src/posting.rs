@@ -1,6 +1,6 @@
-//! Receives and persistent requests begin: by a call of the program, and once more after a
-//! rollback. Return codes are the real library's; nobody has looked yet whether they mean that a
-//! process has failed.
+//! Posting of receives and persistent requests, by the program and after a rollback.
+//!
+//! Return codes are the real library's; they have not been checked for failures of processes yet.
 #![allow(unsafe_code)]
 
 mod recorded;
@@ -19,8 +19,9 @@ pub use recorded::make;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
-/// Posts a receive, from the messages that the last drain took if one matches. With the return
-/// code.
+/// Posts a receive, or completes it with a matching drained message.
+///
+/// The last result is the return code.
 pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     if let Some(outcome) = early::take(rt, &envelope) {
@@ -41,8 +42,9 @@ pub fn receive(rt: &Runtime, envelope: Envelope) -> (State, RealRequest, c_int) 
     (State::Active, request, rc)
 }
 
-/// Makes the real persistent request. That of a buffered send is never started: it only checks the
-/// arguments. With the return code.
+/// Creates the real persistent request; returns it with the return code.
+///
+/// The real request of a buffered send is never started: it only checks the arguments.
 pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope)) = kind else {
@@ -75,14 +77,15 @@ pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
     (request, rc)
 }
 
-/// Starts a persistent request (MPI_Start), but for that of a buffered send. It stands behind all
-/// that is posted already.
+/// Starts a persistent request (`MPI_Start`) other than a buffered send.
+///
+/// In the order of requests it follows all that have been posted.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
     requests::table_mut(rt).renew(index);
     start_again(rt, index)
 }
 
-/// Starts a persistent request in the place that it had before a rollback.
+/// Starts a persistent request, which keeps its position in the order of requests.
 pub fn start_again(rt: &Runtime, index: u32) -> c_int {
     let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
@@ -93,7 +96,7 @@ pub fn start_again(rt: &Runtime, index: u32) -> c_int {
         set_state(rt, index, done(outcome.status, outcome.rc));
         return SUCCESS;
     }
-    // One that somebody has freed was not made again.
+    // A request that another member has freed was not rebuilt.
     if requests::real_of(rt, index).0.is_null() {
         return ERR_REQUEST;
     }

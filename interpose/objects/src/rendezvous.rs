@@ -1,19 +1,19 @@
-//! How processes that connect find each other (MPI 4.1, 11.8): boards, and words.
+//! Rendezvous of processes that connect (MPI 4.1, 11.8), with boards and messages.
 //!
 //! ```text
-//!   who connects                                                      who accepts
-//!     looks at the other's board: the port is open
-//!     Knock(port, attempt) ───────────────────────────────────────►     waits for it
-//!     waits, or sees on the board that     ◄────── Welcome(attempt) ──  notes it on the board
+//!   connecting process                                                accepting process
+//!     reads the other's board: port is open
+//!     Knock(port, attempt) ────────────────────────────────────────►    waits for it
+//!     waits, or reads on the board that     ◄──── Welcome(attempt) ──   records it on the board
 //!     the port has been closed
-//!     Go ──► the other members of the communicator                      Go ──► those of the other one
+//!     Go ──► other members of its communicator                          Go ──► its other members
 //! ```
 //!
-//! Words go over a communicator of all workers that the program does not know, and count as
-//! messages of the program: at a cut they have come. A *board* is a file in the memory of the node,
-//! which tells others of a worker while it is busy: it is replaced as a whole, and after a rollback
-//! made again from what came back, before anybody goes on. Those on other nodes have it read by the
-//! process manager there.
+//! The messages use a communicator of all workers that the program does not see, and count as
+//! messages of the program: at a cut all of them have been received. A *board* is a file in the
+//! memory of the node, which other processes can read at any time. It is replaced as a whole. After
+//! a rollback it is written from the restored state before any process continues. Boards on other
+//! nodes are read by the process manager of their node.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -37,24 +37,24 @@ use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_relay::board;
 
-/// Tag of the words.
+/// Tag of the messages.
 const TAG: c_int = 18;
-/// How often who waits looks at boards, and how often if one is on another node.
+/// Intervals between two reads of boards on this node, and on other nodes.
 const INTERVAL: Duration = Duration::from_millis(5);
 const APART_INTERVAL: Duration = Duration::from_millis(50);
-/// Bytes of a word: more than any has.
+/// Size of a message in bytes, which is more than any [`Word`] needs.
 const ROOM: usize = 64;
 
-/// Tells a worker.
+/// Sends a message to a worker.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
     let mut bytes = Box::new([0u8; ROOM]);
     bincode::encode_into_slice(word, &mut bytes[..], standard()).map_err(|_| mpi::Error::INTERN)?;
     let bridge = comm::bridge(rt).ok_or(mpi::Error::INTERN)?;
     let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY, 0);
-    // SAFETY: bytes that stay in place until the request has ended, or for good.
+    // SAFETY: the bytes stay in place until the send is complete, or forever.
     unsafe {
         let rank = to.0 as c_int;
         check(real::PMPI_Isend(
@@ -68,7 +68,7 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
         ))?;
     }
     requests::table_mut(rt).count_sent(Some(to));
-    // SAFETY: a request of ours.
+    // SAFETY: a request of the runtime.
     let tested = check(unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) });
     if flag == 0 {
         Box::leak(bytes);
@@ -86,17 +86,17 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
     tested
 }
 
-/// Hears all that has come.
+/// Receives all messages that have arrived.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn hear(rt: &Runtime) -> mpi::Result<()> {
     let Some(bridge) = comm::bridge(rt) else {
         return Ok(());
     };
     loop {
         let (mut flag, mut status, mut bytes) = (0, EMPTY, [0u8; ROOM]);
-        // SAFETY: a message that has come, if there is one, into room for it.
+        // SAFETY: a message that has arrived, received into a buffer of its size.
         unsafe {
             check(real::PMPI_Iprobe(
                 ANY_SOURCE,
@@ -131,10 +131,10 @@ fn place(worker: Worker) -> PathBuf {
     user::in_job_memory(&told::job(), &board(worker))
 }
 
-/// Shows others what has changed in this worker.
+/// Publishes the state of this worker on its board.
 ///
 /// # Errors
-/// That of the file.
+/// The error of the file.
 pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
     let (place, new) = (
         place(me),
@@ -148,11 +148,12 @@ pub fn show(rt: &Runtime, me: Worker) -> io::Result<()> {
     std::fs::rename(&new, &place)
 }
 
-/// The same after a rollback, or at the start: a board that is empty may be one that was never
-/// made.
+/// Publishes the state of this worker after a rollback or at the start.
+///
+/// The file of an empty board is removed.
 ///
 /// # Errors
-/// An internal one, which is explained.
+/// An internal error, after a log line.
 pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let shown = if dynamic::get(rt).board != Board::default() {
         show(rt, me)
@@ -168,7 +169,7 @@ pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     })
 }
 
-/// How often who waits looks at the boards of these workers.
+/// Returns the interval at which a waiting process reads the boards of these workers.
 pub fn interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Duration {
     match workers.into_iter().any(|worker| is_apart(rt, worker)) {
         true => APART_INTERVAL,
@@ -176,7 +177,7 @@ pub fn interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Dura
     }
 }
 
-/// Whether this worker is on another node.
+/// True if this worker is on another node.
 fn is_apart(rt: &Runtime, worker: Worker) -> bool {
     let world = world::get(rt);
     let node_of = |process: ProcessNumber| world.nodes.get(process.index());
@@ -184,19 +185,24 @@ fn is_apart(rt: &Runtime, worker: Worker) -> bool {
     player.is_some_and(|&player| node_of(player) != node_of(world.process))
 }
 
-/// What a worker shows; `None` if a process has failed before that is known.
+/// Returns the board of a worker.
+///
+/// `None` if a process has failed before the board was read.
 ///
 /// # Errors
-/// That of the file, but that there is none.
+/// The error of the file, except a missing one.
 pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
     let shown = look_at(rt, [worker])?;
     Ok(shown.map(|mut shown| shown.pop().map(|(_, board)| board).unwrap_or_default()))
 }
 
-/// What these workers show, those of each other node at once; `None` as above.
+/// Returns the boards of these workers.
+///
+/// The boards of each other node are read by one request. `None` if a process has failed before
+/// they were read.
 ///
 /// # Errors
-/// As above.
+/// As for [`look`].
 pub fn look_at(
     rt: &Runtime,
     workers: impl IntoIterator<Item = Worker>,

@@ -1,9 +1,9 @@
-//! Requests: what is outstanding, in virtual terms, with the real request beside it.
+//! Requests of the program: virtual state, and the real requests.
 //!
-//! Every request that a program holds is a record here. At a cut, sends are complete by
-//! construction and receives stay as records; after a rollback they are posted again. Real requests
-//! end with the library that has made them: nothing writes into the program's memory once it has
-//! been rolled back.
+//! Each request of the program has a record in the table. At a cut, sends are complete by
+//! construction and receives stay as records, which are posted once more after a rollback. Real
+//! requests end with the library that has created them: none of them writes into the program's
+//! memory after a rollback.
 
 mod attached_buffer;
 mod buffer;

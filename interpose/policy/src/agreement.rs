@@ -1,33 +1,41 @@
-//! How workers agree on a cut wherever each of them is: the part of one of them, without messages.
+//! Agreement of the workers on a cut at any call.
+//!
+//! The module contains the state of one worker, without messages.
 //!
 //! ```text
-//!   asked ─► gathering ──────────────► standing ──────────────► confirming ─────────► cut
-//!            all look at every call    all have stood still     all stand still
-//!                 │ somebody objects        │ somebody objects,      │ has gone on
-//!                 └──────────► over ◄───────┴────────────────────────┘
+//!   requested ─► gathering ──────────► standing ─────────────► confirming ────────► cut
+//!                all poll at each call   all have stood still    all stand still
+//!                     │ objection            │ objection,            │ resumed
+//!                     └────────► over ◄──────┴───────────────────────┘
 //! ```
 //!
-//! Three votes (the runtime's `rounds`), each over when everybody has voted. Whoever has voted in
-//! the first looks at every call about messages, and waits in none without looking. So whoever
-//! knows that the first is over may stand still: nobody waits for a message of his without hearing
-//! of the second. What cannot be left half-way, such as a collective, somebody may enter who has
-//! not voted in the third; he says so before ([`Agreement::goes_on`]), and those that stand still
-//! for his vote go on. His vote then objects, so there is no cut. A program may wait outside of
-//! MPI, for memory or a file, say, for one that stands still: who has stood for long before the
-//! third vote goes on, too. Who has voted in that one needs not: all have come to a call in the
-//! second, and vote or go on from there. Numbers of attempts are the same everywhere, since nobody
-//! begins one before he knows that the one before is over.
+//! The agreement consists of three votes (the runtime's `rounds`). A vote ends when all workers
+//! have voted.
+//!
+//! - After its first vote, a worker polls at each communication call and never blocks without
+//!   polling. So a worker that has seen the end of the first vote may stand still: a worker that
+//!   waits for a message from it still polls, and takes part in the second vote.
+//! - Before its third vote, a worker may enter a call that cannot be interrupted, such as a
+//!   collective. It announces this ([`Agreement::goes_on`]), so that workers which stand still and
+//!   wait for its vote resume. Its own vote then objects, so no cut is taken.
+//! - A program may wait outside of MPI, for memory or a file for example, for a worker that stands
+//!   still. So a worker that has stood still for long before its third vote resumes, too. After its
+//!   third vote this is not necessary: by the second vote all workers have arrived at a call, from
+//!   which they either vote or resume.
+//!
+//! All workers number the attempts equally, because no worker begins an attempt before it has seen
+//! the end of the previous one.
 
 #[cfg(test)]
 mod tests;
 
-/// What a worker may do at a call where it could stand still.
+/// Permitted action of a worker at a call where it could stand still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum May {
-    /// Go on with the program.
+    /// Resume the program.
     GoOn,
     Stand,
-    /// Take the cut, which all do.
+    /// Take the cut, which all workers do.
     Cut,
 }
 
@@ -36,57 +44,61 @@ enum Phase {
     #[default]
     Over,
     Gathering,
-    /// The second one; whether this worker has agreed.
+    /// Second vote; `agrees` is true if this worker has agreed.
     Standing {
         agrees: bool,
     },
-    /// The third one; whether this worker has stood still since.
+    /// Third vote; `agrees` is true if this worker has stood still since the second.
     Confirming {
         agrees: bool,
     },
-    /// It has come to a cut.
+    /// The workers have agreed on a cut.
     Agreed,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
     number: u64,
-    /// The last one in which somebody has gone on.
+    /// Last attempt during which a worker has resumed.
     off: u64,
     phase: Phase,
 }
 
 impl Agreement {
-    /// There was no attempt.
+    /// State before the first attempt.
     pub const NONE: Agreement = Agreement {
         number: 0,
         off: 0,
         phase: Phase::Over,
     };
 
-    /// The number of the present attempt, or of the last.
+    /// Returns the number of the current or last attempt.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The last attempt in which somebody has gone on.
+    /// Returns the last attempt during which a worker has resumed.
     pub fn off(&self) -> u64 {
         self.off
     }
 
-    /// Whether an attempt is under way.
+    /// True if an attempt is under way.
     pub fn is_under_way(&self) -> bool {
         self.phase != Phase::Over
     }
 
-    /// Begins an attempt: this worker votes in the first vote, and looks at every call from now on.
+    /// Begins an attempt by this worker's first vote.
+    ///
+    /// From now on the worker polls at each call.
     pub fn begin(&mut self) {
         self.number += 1;
         self.phase = Phase::Gathering;
     }
 
-    /// The first vote is over. What this worker says in the second: whether it agrees; `None` if
-    /// the attempt is over.
+    /// Records the end of the first vote.
+    ///
+    /// Returns this worker's second vote, which is true if it agrees; `None` if the attempt is
+    /// over.
     pub fn gathered(&mut self, all_agree: bool, agrees: bool) -> Option<bool> {
         let agrees = agrees && self.off < self.number;
         self.phase = match all_agree {
@@ -96,8 +108,10 @@ impl Agreement {
         all_agree.then_some(agrees)
     }
 
-    /// The second vote is over. What this worker says in the third: whether it still stands; `None`
-    /// if the attempt is over.
+    /// Records the end of the second vote.
+    ///
+    /// Returns this worker's third vote, which is true if it stands still since; `None` if the
+    /// attempt is over.
     pub fn stood(&mut self, all_agree: bool) -> Option<bool> {
         let agrees = self.off < self.number;
         self.phase = match all_agree {
@@ -107,7 +121,7 @@ impl Agreement {
         all_agree.then_some(agrees)
     }
 
-    /// The third vote is over.
+    /// Records the end of the third vote.
     pub fn confirmed(&mut self, all_agree: bool) {
         self.phase = if all_agree {
             Phase::Agreed
@@ -116,35 +130,38 @@ impl Agreement {
         };
     }
 
-    /// Whether this worker, which stands still, may go on as it has waited for long.
+    /// True if this worker stands still and may resume after a long wait.
     pub fn may_give_up(&self) -> bool {
         matches!(self.phase, Phase::Standing { .. })
     }
 
-    /// The cut has been taken, or put off.
+    /// Ends the attempt after the cut was taken or postponed.
     pub fn end(&mut self) {
         self.phase = Phase::Over;
     }
 
-    /// This worker enters what it cannot leave half-way, or gives up. Whether others are to be
-    /// told.
+    /// Records that this worker resumes, to enter an uninterruptible call or after a long wait.
+    ///
+    /// Returns true if the other workers must be notified.
     pub fn goes_on(&mut self) -> bool {
         self.is_under_way() && self.hears(self.number)
     }
 
-    /// Somebody has gone on in this attempt. Whether others are to be told.
+    /// Records that a worker has resumed in an attempt.
+    ///
+    /// Returns true if the other workers must be notified.
     pub fn hears(&mut self, attempt: u64) -> bool {
         let is_news = attempt > self.off;
         self.off = self.off.max(attempt);
         is_news
     }
 
-    /// What this worker may do.
+    /// Returns the permitted action of this worker.
     pub fn may(&self) -> May {
         match self.phase {
             Phase::Agreed => May::Cut,
-            // Where somebody is in a later attempt, this one is over, and the end of its vote on
-            // the way.
+            // If a worker has begun a later attempt, this one is over, and the end of its vote will
+            // arrive.
             Phase::Standing { agrees: true } | Phase::Confirming { agrees: true }
                 if self.off != self.number =>
             {
@@ -154,7 +171,7 @@ impl Agreement {
         }
     }
 
-    /// Whether the end of a vote is near: all who look may have come to it.
+    /// True if a vote will probably end soon, since all polling workers may have voted.
     pub fn is_hopeful(&self) -> bool {
         match self.phase {
             Phase::Gathering => self.off < self.number,

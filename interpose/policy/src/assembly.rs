@@ -1,19 +1,20 @@
-//! When processes enter a constructor that no communicator of all of them is for, where threads
-//! call MPI at the same time.
+//! Entry into communicator constructors by processes whose threads call MPI concurrently.
+//!
+//! Used where no communicator consists of exactly the processes that call the constructor.
 //!
 //! ```text
-//!   member                    leader of its side                 leader that is the lower one of two
-//!     Come ─────────────────►   all have come
-//!                               Others(members) ───────────────►   all of both sides have come
-//!     nothing else begins   ◄──────────────────────────── Hold ──  one process after the other, in the order of
-//!     Held ───────────────────────────────────────────────────►    their numbers
-//!     enters                ◄─────────────────────────── Enter ──  all are held: enters
+//!   member                  leader of its side              lower one of two leaders
+//!     Come ────────────────►  all have arrived
+//!                             Others(members) ────────────►   both sides have arrived
+//!     nothing else begins  ◄─────────────────────── Hold ──  one process after the other,
+//!     Held ───────────────────────────────────────────────►    in the order of numbers
+//!     enters               ◄────────────────────── Enter ──  all are reserved: enters
 //! ```
 //!
-//! A process that is held enters no collective ([`Gatherings`]), and no other constructor, before
-//! this one. All are held in one order, so two assemblies never wait for each other (the ordered
-//! allocation of resources: Havender 1968). What holds a process up until it is held ends by
-//! itself.
+//! A reserved process enters no collective ([`Gatherings`]) and no other constructor before this
+//! one. Processes are reserved in one order, so two assemblies never wait for each other (the
+//! ordered allocation of resources: Havender 1968). Calls that delay the reservation of a process
+//! end by themselves.
 
 #[cfg(test)]
 mod tests;
@@ -21,34 +22,34 @@ mod tests;
 use crate::gathering::Gatherings;
 use understudy_numbers::Worker;
 
-/// The processes that call a constructor with one local group, and how they name it.
+/// Processes that call a constructor with one local group, and the name of that group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Tells it from those of other calls that are made at the same time.
+    /// Distinguishes the side from those of other calls at that time.
     pub name: u64,
-    /// Its processes; one of them leads.
+    /// Processes of the side, including the leader.
     pub members: Vec<Worker>,
     pub leader: Worker,
-    /// Of an intercommunicator: the other side. Only the leader needs to know.
+    /// Other side of an intercommunicator; required only in the leader.
     pub other: Option<Other>,
 }
 
-/// The other side of an intercommunicator.
+/// Other side of an intercommunicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
-    /// What both leaders call the assembly.
+    /// Name of the assembly, equal in both leaders.
     pub name: u64,
     pub leader: Worker,
 }
 
-/// What processes tell each other.
+/// Message between processes.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Word {
-    /// To the leader of this side: a member has come.
+    /// To the leader of this side: a member has arrived.
     Come {
         side: u64,
     },
-    /// To the other leader: all of this side have come.
+    /// To the other leader: all members of this side have arrived.
     Others {
         name: u64,
         side: u64,
@@ -69,16 +70,18 @@ pub enum Word {
 enum Stage {
     /// The leader waits for the members of its side.
     Coming,
-    /// It waits for the other side.
+    /// The leader waits for the other side.
     Others,
-    /// It holds all, in their order, each with the name that it knows. So many are held; whether
-    /// the next one has been asked.
+    /// The leader reserves all processes in order.
+    ///
+    /// `all` contains each process with the name that it uses, `held` is the number of reserved
+    /// ones, and `is_asked` is true if the next one has been requested.
     Holding {
         all: Vec<(Worker, u64)>,
         held: usize,
         is_asked: bool,
     },
-    /// Another process holds this one.
+    /// The process waits for its reservation by another process.
     Waiting {
         holder: Option<Worker>,
     },
@@ -86,40 +89,40 @@ enum Stage {
     Entered,
 }
 
-/// A thread that is at the entry of a constructor.
+/// Thread at the entry of a constructor.
 #[derive(Debug)]
 struct Visit {
     thread: usize,
     side: Side,
-    /// How others name it to this process.
+    /// Name of the assembly in messages to this process.
     name: u64,
     stage: Stage,
 }
 
-/// A process's part in all assemblies.
+/// State of all assemblies in which this process takes part.
 #[derive(Debug)]
 pub struct Assemblies {
     visits: Vec<Visit>,
-    /// What has come and is not used, in its order.
+    /// Received messages that have not been used, in order.
     heard: Vec<(Worker, Word)>,
-    /// What is to be told.
+    /// Messages to send.
     told: Vec<(Worker, Word)>,
 }
 
 impl Assemblies {
-    /// None.
+    /// State without assemblies.
     pub const NONE: Assemblies = Assemblies {
         visits: Vec::new(),
         heard: Vec::new(),
         told: Vec::new(),
     };
 
-    /// Whether this thread has come to one.
+    /// True if this thread is at the entry of a constructor.
     pub fn has(&self, thread: usize) -> bool {
         self.visits.iter().any(|visit| visit.thread == thread)
     }
 
-    /// A thread has come to the entry of a constructor.
+    /// Records that a thread has arrived at the entry of a constructor.
     pub fn come(&mut self, me: Worker, thread: usize, side: Side) {
         let leads = side.leader == me;
         let name = side
@@ -141,17 +144,17 @@ impl Assemblies {
         });
     }
 
-    /// Notes what has come.
+    /// Records a received message.
     pub fn hear(&mut self, from: Worker, word: Word) {
         self.heard.push((from, word));
     }
 
-    /// What is to be told now.
+    /// Takes the messages that are to be sent now.
     pub fn told(&mut self) -> Vec<(Worker, Word)> {
         std::mem::take(&mut self.told)
     }
 
-    /// Goes as far as this thread can. Whether it enters now.
+    /// Advances a thread's assembly as far as possible; returns true if the thread enters now.
     pub fn go_on(&mut self, me: Worker, thread: usize, gatherings: &mut Gatherings) -> bool {
         let Some(at) = self.visits.iter().position(|visit| visit.thread == thread) else {
             return true;
@@ -166,7 +169,7 @@ impl Assemblies {
         false
     }
 
-    /// The first such word; it is used up.
+    /// Takes the first matching message.
     fn take(
         &mut self,
         from: Option<Worker>,
@@ -178,7 +181,7 @@ impl Assemblies {
         Some(self.heard.remove(at))
     }
 
-    /// Whether something has changed that may lead to more.
+    /// Returns true if the stage has changed, so that another step may follow.
     fn step(&mut self, me: Worker, visit: &mut Visit, gatherings: &mut Gatherings) -> bool {
         let name = visit.name;
         let next = match &mut visit.stage {
@@ -233,7 +236,7 @@ impl Assemblies {
         next.map(|next| visit.stage = next).is_some()
     }
 
-    /// The next stage of a leader, if its whole side is there.
+    /// Returns the next stage of a leader if its whole side has arrived.
     fn all_have_come(&mut self, me: Worker, side: &Side) -> Option<Stage> {
         let word = Word::Come { side: side.name };
         let others = || side.members.iter().filter(|member| **member != me);
@@ -267,7 +270,7 @@ impl Assemblies {
         }
     }
 
-    /// The next stage of the leader that holds all, if the other side is there.
+    /// Returns the next stage of the reserving leader if the other side has arrived.
     fn both_have_come(&mut self, side: &Side, name: u64) -> Option<Stage> {
         let is_it = |word: &Word| matches!(word, Word::Others { name: its, .. } if *its == name);
         let (
@@ -293,7 +296,7 @@ impl Assemblies {
     }
 }
 
-/// The processes of a side, each with the name that it knows; its leader knows this one.
+/// Returns the processes of a side with their names; the leader's name is `leaders`.
 fn names(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
     let name = |member: &Worker| {
         if *member == side.leader {

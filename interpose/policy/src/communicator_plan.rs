@@ -1,9 +1,9 @@
-//! Which communicators there are in all of the workers, and in which order they are made again.
+//! Plan for re-creating the communicators of all workers in a new MPI instance.
 
 use std::collections::HashMap;
 use understudy_numbers::Worker;
 
-/// Blocking collectives that MPICH counts.
+/// Blocking collectives that MPICH counts on each communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Counted {
     Barrier,
@@ -12,16 +12,16 @@ pub enum Counted {
     Allreduce,
 }
 
-/// The first ones on a communicator, as many of each as count.
+/// First collectives on a communicator, as many of each kind as MPICH counts.
 pub type Firsts = Vec<Counted>;
 
-/// A communicator as told to all workers by the one that chose its `uid`.
+/// Description of a communicator, sent to all workers by the worker that chose its `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Planned {
     pub uid: u64,
-    /// Worker ranks of one group in the order of their ranks.
+    /// Workers of the group, or of the first group, in the order of their ranks.
     pub members: Vec<Worker>,
-    /// Worker ranks of the other group of an intercommunicator.
+    /// Workers of the second group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
     pub firsts: Firsts,
 }
@@ -34,7 +34,7 @@ impl Planned {
             .copied()
     }
 
-    /// The part of a worker, if it has one.
+    /// Returns the position of a worker, if it is a member.
     pub fn part_of(&self, worker: Worker) -> Option<Part<'_>> {
         let rank_in = |group: &[Worker]| group.iter().position(|&member| member == worker);
         if let Some(rank) = rank_in(&self.members) {
@@ -53,28 +53,29 @@ impl Planned {
     }
 }
 
-/// One worker's part in a communicator.
+/// Position of one worker in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'p> {
-    /// Its rank in its group.
+    /// Rank of the worker in its group.
     pub rank: usize,
-    /// Whether that is the second of the two groups as they stand in the plan.
+    /// True if the group is the second one of the plan.
     pub second: bool,
     pub remote: Option<&'p [Worker]>,
 }
 
-/// The worker that chose a `uid`.
+/// Returns the worker that chose a `uid`.
 pub fn chooser(uid: u64) -> Worker {
     Worker((uid >> 40) as u32)
 }
 
-/// What a worker has chosen is below this; above are duplicates that all members number by
-/// themselves.
+/// Limit of the numbers that a worker chooses.
+///
+/// Higher numbers belong to duplicates, which all members number without communication.
 const DERIVED: u64 = 1 << 39;
-/// Numbers of the duplicates of one communicator.
+/// Maximum number of duplicates of one communicator.
 const DUPLICATES: u64 = 1 << 20;
 
-/// What of a `uid` its chooser has chosen: for a duplicate, what it has chosen for the parent.
+/// Returns the chosen number of a `uid`; for a duplicate, the number of its parent.
 fn chosen(uid: u64) -> u64 {
     match uid % (1 << 40) {
         own if own >= DERIVED => (own - DERIVED) / DUPLICATES,
@@ -82,30 +83,33 @@ fn chosen(uid: u64) -> u64 {
     }
 }
 
-/// The `uid` of a duplicate that nobody is told: that of its parent, and its number among the
-/// parent's, tell it. There is none of a parent that is such a duplicate itself, nor for numbers
-/// that are too high.
+/// Returns the `uid` of a duplicate, which all members derive without communication.
+///
+/// It consists of the parent's `uid` and the duplicate's number. `None` if the parent is itself
+/// such a duplicate, or if a number is too high.
 pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
     let own = parent % (1 << 40);
     let fits = own < DERIVED / DUPLICATES && number < DUPLICATES;
     fits.then_some(parent - own + DERIVED + own * DUPLICATES + number)
 }
 
-/// The lowest `uid` that `worker` may choose, given those that it knows. Whoever chooses is a
-/// member, so it knows all that it has chosen, and all duplicates of those.
+/// Returns the lowest `uid` that `worker` may choose, given the existing ones.
+///
+/// The choosing worker is a member, so `known` contains all its choices and their duplicates.
 pub fn next_uid(worker: Worker, known: impl Iterator<Item = u64>) -> u64 {
     let own = known.filter(|&uid| chooser(uid) == worker).map(chosen);
     (u64::from(worker.0) << 40) + own.max().unwrap_or(0) + 1
 }
 
-/// Puts communicators that have no worker in common together, in the order of their `uid`s: each
-/// goes to the first batch that it fits in. All workers get the same from the same list in any
-/// order.
+/// Distributes communicators to batches, in each of which no worker occurs twice.
+///
+/// Each communicator, in the order of the `uid`s, goes to the first batch without a common worker.
+/// The result does not depend on the order of the list, so all workers get equal batches.
 pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
     planned.sort_by_key(|planned| planned.uid);
     planned.dedup_by_key(|planned| planned.uid);
     let mut batches: Vec<Vec<Planned>> = Vec::new();
-    // The batches that each worker is in, as a set of bits.
+    // Batches in which each worker occurs, as a bit set.
     let mut taken: HashMap<Worker, Vec<u64>> = HashMap::new();
     for one in planned {
         let mut occupied = vec![0u64; batches.len() / 64 + 1];
@@ -117,8 +121,7 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
                 *all |= own;
             }
         }
-        // There is always a free bit among them: there is one bit more than there are batches, at
-        // least.
+        // A free bit always exists: the set has at least one bit more than there are batches.
         let word = occupied
             .iter()
             .position(|&word| word != u64::MAX)
@@ -139,7 +142,7 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
     batches
 }
 
-/// The `uid`s that `worker` takes part in, sorted.
+/// Returns the `uid`s of the communicators of `worker`, sorted.
 pub fn uids_of(worker: Worker, batches: &[Vec<Planned>]) -> Vec<u64> {
     let own = batches
         .iter()
@@ -287,7 +290,7 @@ mod tests {
             .flat_map(|&parent| (1..5).filter_map(move |number| derived_uid(parent, number)))
             .collect();
         assert!(all.iter().all(|&uid| chooser(uid) == Worker(3)));
-        // A parent's number is not chosen again as long as a duplicate of it is there.
+        // The parent's number is not chosen again while a duplicate of the parent exists.
         assert_eq!(next_uid(Worker(3), all.iter().copied()), (3 << 40) | 78);
         assert_eq!(derived_uid(all[0], 1), None);
         all.extend(parents);

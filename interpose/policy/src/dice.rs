@@ -1,11 +1,11 @@
-//! Random numbers of the tests that play random programs: the same for the same seed.
+//! Reproducible random numbers for tests with random programs.
 
-/// A linear congruential generator (Knuth, MMIX).
+/// Linear congruential generator (Knuth, MMIX).
 #[derive(Debug)]
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// A number below the limit.
+    /// Returns a number below the limit.
     pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0

@@ -1,22 +1,24 @@
-//! What becomes of each system call of x86-64 while a phase is replayed.
+//! Treatment of each system call of x86-64 during a replay.
 //!
-//! Every number is named here, and whatever is not ends the replay: a replay that is given up costs
-//! memory, but one that changes a file of the user costs data. Numbers are those of Linux'
-//! `syscall_64.tbl` (of 6.16).
+//! All numbers are listed; an unlisted number aborts the replay. An aborted replay costs memory,
+//! but a replay that changes a file of the user costs data. The numbers are those of
+//! `syscall_64.tbl` in Linux 6.16.
 
 use std::ffi::c_long;
 
-/// What becomes of a system call.
+/// Treatment of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// Made: it reads, or changes nothing but this process.
+    /// Executed: it only reads, or changes only this process.
     Pass,
-    /// Asks something about files or the machine: made by the first rehearsal, answered from its
-    /// record later (`journal::hold::inquire`).
+    /// Query about files or the machine.
+    ///
+    /// The first trial replay executes it; later replays return the recorded answer
+    /// (`journal::hold::inquire`).
     Inquire,
-    /// Not made, but said to have been (0). It returns no data.
+    /// Reported as successful (0) without execution. The call returns no data.
     Pretend,
-    /// Depends on its arguments (`journal::hold::emulate`).
+    /// Depends on the arguments (`journal::hold::emulate`).
     Emulate,
     GiveUp,
 }
@@ -89,7 +91,7 @@ const GIVE_UP: &[c_long] = numbers! {
     SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
 };
 
-/// Numbers that have no name in the libc crate.
+/// Numbers without a name in the libc crate.
 const NAMELESS: &[(c_long, Disposition)] = &[
     (174, Disposition::GiveUp),  // create_module
     (177, Disposition::GiveUp),  // get_kernel_syms
@@ -124,7 +126,7 @@ const LISTS: [(Disposition, &[c_long]); 5] = [
     (Disposition::GiveUp, GIVE_UP),
 ];
 
-/// Numbers are below this.
+/// Limit of the numbers.
 const END: usize = 470;
 
 static TABLE: [Disposition; END] = {
@@ -147,7 +149,7 @@ static TABLE: [Disposition; END] = {
     table
 };
 
-/// What becomes of the system call with this number.
+/// Returns the disposition of the system call with this number.
 pub fn of(number: c_long) -> Disposition {
     let at = usize::try_from(number).ok();
     at.and_then(|at| TABLE.get(at))
@@ -167,7 +169,7 @@ mod tests {
         named.chain(NAMELESS.iter().copied())
     }
 
-    /// x86-64 has the numbers from 0 to 336 and, since 5.1, those from 424 on.
+    /// Linux on x86-64 uses the numbers 0 to 336 and, since 5.1, 424 and higher.
     #[test]
     fn every_system_call_is_named_once() {
         let mut named: Vec<c_long> = all().map(|(number, _)| number).collect();
@@ -210,8 +212,9 @@ mod tests {
         }
     }
 
-    /// Each of them changes what other processes see; all were made once, since nobody had named
-    /// them.
+    /// Each of these calls changes the state of other processes.
+    ///
+    /// All of them were once executed in a replay, because they were not listed.
     #[test]
     fn changes_of_the_outside_world_are_never_made() {
         let changes = numbers! {

@@ -1,16 +1,18 @@
-//! Which of several collectives a process enters first, where threads call MPI at the same time.
+//! Order in which a process enters collectives if several threads call MPI concurrently.
 //!
-//! A process that is inside of a blocking collective helps none of its other threads. So a process
-//! says in turn of each collective whether it would enter that one now, and all members enter when
-//! all would. It would enter one at a time only, and holds to its word until that is over: so
-//! nobody waits in a collective for a process that is inside of another one, and all processes
-//! enter those that they have in common in the same order. If several could be entered, it is the
-//! one of the oldest communicator, since others decide alike.
+//! A process inside of a blocking collective serves none of its other threads. Therefore each
+//! process votes, for one collective after the other, on whether it would enter that one now. The
+//! members enter after a unanimous vote. A process approves only one collective at a time, and its
+//! approval stands until the vote is over. So no process waits in a collective for a process inside
+//! of another one, and all processes enter their common collectives in one order. If a process can
+//! approve several collectives, it approves that of the oldest communicator, because others use
+//! this rule, too.
 
 use std::collections::BTreeMap;
 
-/// One process's word on the collectives that its threads are at the entry of, each by the `uid` of
-/// its communicator.
+/// Votes of one process on the collectives at whose entries its threads are.
+///
+/// The key is the `uid` of the communicator.
 #[derive(Debug)]
 pub struct Gatherings {
     entries: BTreeMap<u64, Entry>,
@@ -18,30 +20,30 @@ pub struct Gatherings {
 
 #[derive(Debug)]
 struct Entry {
-    /// All members have come.
+    /// True if all members have arrived.
     is_complete: bool,
-    /// This process has said that it would enter it.
+    /// True if this process has approved the entry.
     would_enter: bool,
-    /// It is no collective, but what comes before those that are entered later
-    /// ([`Gatherings::hold`]).
+    /// True for a reservation, which precedes later entries ([`Gatherings::hold`]).
     holds: bool,
 }
 
 impl Gatherings {
-    /// None.
+    /// State without entries.
     pub const NONE: Gatherings = Gatherings {
         entries: BTreeMap::new(),
     };
 
-    /// A thread is at the entry of a collective; `is_alone`: it is the only one of this process.
-    /// The first word.
+    /// Records a thread at the entry of a collective and returns the first vote.
+    ///
+    /// `is_alone` is true if the process has no other thread.
     pub fn come(&mut self, uid: u64, is_alone: bool) -> bool {
         self.say(uid, false, is_alone)
     }
 
-    /// All members have given their word, and not all would enter: the next one.
+    /// Returns the next vote after a vote of all members that was not unanimous.
     pub fn again(&mut self, uid: u64) -> bool {
-        // Its own word before does not count any more.
+        // The previous approval of this process does not count any more.
         self.entries.remove(&uid);
         let mut older = self.entries.range(..uid);
         let is_first = older.all(|(_, entry)| !entry.is_complete);
@@ -63,7 +65,7 @@ impl Gatherings {
         would_enter
     }
 
-    /// Nothing is to be entered any more before what has this name. Whether that is so already.
+    /// Reserves the process for the call `name`; returns true if no other approval stands.
     pub fn hold(&mut self, name: u64) -> bool {
         let others = || self.entries.iter().filter(|(other, _)| **other != name);
         let is_free = others().all(|(_, entry)| !entry.would_enter);
@@ -76,7 +78,7 @@ impl Gatherings {
         is_free
     }
 
-    /// All would enter, and this process does so before anything else.
+    /// Removes the entry of a call that this process enters now, before all others.
     pub fn enter(&mut self, uid: u64) {
         self.entries.remove(&uid);
     }

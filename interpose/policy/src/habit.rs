@@ -1,57 +1,57 @@
-//! What is known of a holder's own pages from its last answers, and when it is asked again.
+//! Decision when to query a buddy for equal pages, based on its last answers.
 
 use understudy_numbers::Epoch;
 use understudy_settings::SharedPages;
 
-/// So few pages (1 MiB) are sent sooner than asked for.
+/// Minimum number of pages (1 MiB) for which a query is faster than sending them.
 pub const FEW: u64 = 256;
-/// Epochs from one sample to the next.
+/// Number of epochs between two samples.
 const EVERY: u64 = 16;
-/// Where one page of so many is found, all are asked for.
+/// Inverse of the minimum fraction of found pages for a query about all pages.
 const ONE_OF: u64 = 10;
 
-/// What a holder is asked for.
+/// Query to the buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Nothing: everything is sent at once.
+    /// None: all pages are sent at once.
     Nothing,
-    /// Some pages.
+    /// Query for some pages.
     Sample,
-    /// All pages.
+    /// Query for all pages.
     All,
 }
 
-/// What has been seen of one holder's pages.
+/// Results of past queries to one buddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Habit {
-    /// Whether it has had enough of them.
+    /// True if the buddy had enough of the pages.
     is_worth: bool,
-    /// When it is asked again.
+    /// Epoch of the next query.
     next: Epoch,
-    /// How long the checkpoint was when it was asked last, in pages.
+    /// Number of pages in the checkpoint of the last query.
     pages: u64,
 }
 
 impl Habit {
-    /// Whether it has had enough of them to be asked for all.
+    /// True if the buddy had enough pages for a query about all of them.
     pub fn is_worth(&self) -> bool {
         self.is_worth
     }
 
-    /// What to ask for, of a checkpoint of so many pages.
+    /// Returns the query to make for a checkpoint of `pages` pages.
     pub fn question(&self, setting: SharedPages, epoch: Epoch, pages: u64) -> Question {
         match setting {
             SharedPages::Never => Question::Nothing,
             SharedPages::Always if pages > 0 => Question::All,
             SharedPages::Auto if pages < FEW => Question::Nothing,
             SharedPages::Auto if self.is_worth => Question::All,
-            // What a program sets up once is in one checkpoint, which is longer than those before.
+            // Data that is set up once is in one checkpoint, which is longer than those before.
             SharedPages::Auto if epoch >= self.next || pages > 2 * self.pages => Question::Sample,
             _ => Question::Nothing,
         }
     }
 
-    /// Of so many pages so many were found.
+    /// Records the number of queried and of found pages.
     pub fn note(&mut self, epoch: Epoch, pages: u64, [asked, found]: [u64; 2]) {
         self.is_worth = found * ONE_OF >= asked;
         self.next = Epoch(epoch.0 + EVERY);

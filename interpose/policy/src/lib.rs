@@ -1,15 +1,15 @@
 //! Decisions of the runtimes of a job, as pure functions and state machines.
 //!
-//! No MPI, no clock, no input or output.
+//! The crate uses no MPI, no clock, no input and no output.
 //!
-//! * [`placement`], [`redundancy`]: which worker keeps replicas of which, whole or as parity;
-//! * [`recovery_plan`]: replacements and sources of the memory after failures;
-//! * [`agreement`], [`assembly`], [`gathering`]: where the workers take a checkpoint, and in which
-//!   order threads enter collectives meanwhile;
-//! * [`communicator_plan`]: an order in which communicators are made in a new MPI instance;
-//! * [`habit`]: when asking a buddy for equal pages pays;
+//! * [`placement`], [`redundancy`]: placement of replicas, whole or as parity;
+//! * [`recovery_plan`]: replacements and sources of replicas after failures;
+//! * [`agreement`], [`assembly`], [`gathering`]: agreement on a checkpoint, and the order in which
+//!   threads enter collectives meanwhile;
+//! * [`communicator_plan`]: order in which communicators are created in a new MPI instance;
+//! * [`habit`]: decision when to query a buddy for equal pages;
 //! * [`pace`]: intervals between checkpoints;
-//! * [`packed`]: compression of what is kept for long;
+//! * [`packed`]: compression of data that are stored for long;
 //! * [`dispositions`]: treatment of each system call during a replay;
 //! * [`ranges`]: ranges of a file.
 #![forbid(unsafe_code)]

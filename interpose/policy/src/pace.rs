@@ -1,13 +1,14 @@
 //! Intervals between checkpoints.
 //!
 //! With `UNDERSTUDY_INTERVAL=auto` the interval depends on the cost of checkpoints, and on the rate
-//! of the job's failures. All workers must use the same interval, since the distance between their
-//! decisions follows from it; so the cost and the rate that count are the maxima, which come with
-//! the vote: every worker gets them at the same candidate. After a recovery nothing is agreed on
-//! until the first vote. The belief about failures outlives a recovery, and newcomers get it.
+//! of the job's failures. All workers must use an equal interval, because it determines the
+//! distance between their decisions. So they use the maxima of the cost and of the rate, which are
+//! part of the vote: every worker receives them at one cut point. After a recovery no interval is
+//! agreed on until the first vote. The belief about failures survives a recovery, and replacements
+//! receive it.
 //!
-//! The caller passes the time, the settings, the deaths of spares and the warnings. It computes
-//! with floating-point numbers, so the caller masks the program's exceptions.
+//! The caller passes the time, the settings, the deaths of spares and the warnings. The module
+//! computes with floating-point numbers, so the caller masks the program's exceptions.
 
 use std::time::{Duration, Instant};
 use understudy_formats::advice;
@@ -17,14 +18,14 @@ use understudy_settings::Interval;
 
 /// Interval until a cost has been measured.
 const FIRST: Duration = Duration::from_secs(10);
-/// Error of times of modification.
+/// Error of modification times.
 ///
 /// A file system may be early by a tick of the kernel's clock.
 const TICK: Duration = Duration::from_millis(10);
 /// Time for which a vote counts failures, in seconds.
 const VOTE_SECONDS: f64 = 1e15;
 
-/// A worker's numbers for the vote, of which the maxima count.
+/// A worker's terms for the vote, which computes their maxima.
 ///
 /// They are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
 pub type Terms = [i64; 2];
@@ -49,7 +50,7 @@ impl Failures {
     }
 }
 
-/// Interval that differs from the last one reported, with its terms.
+/// Interval that differs from the last reported one, with its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntervalChange {
     pub cost: Duration,
@@ -68,7 +69,7 @@ pub struct Pace {
     spares: u32,
     /// Time up to which the rate of failures has been updated.
     counted: Option<Instant>,
-    /// A warning requests a cut after this moment.
+    /// Time after which a warning requests a cut.
     wanted: Option<Instant>,
     /// Interval that follows from the maxima over all workers.
     agreed: Option<Duration>,
@@ -88,7 +89,7 @@ impl Pace {
         reported: Duration::ZERO,
     };
 
-    /// Drops what is agreed on, after a recovery.
+    /// Discards the agreed interval, after a recovery.
     ///
     /// `spare_deaths` have been counted: spares that died with a worker were one failure with it.
     pub fn after_recovery(self, spare_deaths: u32) -> Pace {
@@ -100,7 +101,7 @@ impl Pace {
         }
     }
 
-    /// Records the time for which a checkpoint has kept the program.
+    /// Records the time for which a checkpoint has paused the program.
     pub fn measure(&mut self, cost: Duration) {
         self.own = if self.own.is_zero() {
             cost
@@ -109,7 +110,7 @@ impl Pace {
         };
     }
 
-    /// Returns the belief about failures, up to this moment; a newcomer gets it.
+    /// Returns the belief about failures up to this moment; replacements receive it.
     pub fn failures(&mut self, now: Instant) -> &mut Failures {
         let before = self.counted.replace(now).unwrap_or(now);
         self.failures.rate.pass(now - before);
@@ -121,7 +122,7 @@ impl Pace {
         (self.failures, self.counted) = (failures, Some(now));
     }
 
-    /// Records a failure that has set the job back and may come again.
+    /// Records a failure that has set the job back and may recur.
     ///
     /// `mtbf` is the mean time between failures of the setting.
     pub fn fail(&mut self, now: Instant, mtbf: Duration) {
@@ -153,7 +154,7 @@ impl Pace {
         }
     }
 
-    /// Returns true if a warning requests a checkpoint that the last cut was not.
+    /// True if a warning requests a checkpoint and no cut has followed.
     pub fn is_warned(&self, last: Option<Instant>) -> bool {
         self.wanted
             .is_some_and(|wanted| last.is_none_or(|last| last < wanted))
@@ -173,7 +174,7 @@ impl Pace {
         [self.own.as_nanos() as i64, rate]
     }
 
-    /// Adopts the maxima over all workers; returns a change of the interval that matters.
+    /// Adopts the maxima over all workers; returns a significant change of the interval.
     pub fn agree(&mut self, [cost_ns, rate]: Terms, setting: Interval) -> Option<IntervalChange> {
         if setting != Interval::Auto || cost_ns <= 0 || rate <= 0 {
             return None;

@@ -1,6 +1,6 @@
-//! Compression of bytes that are kept for long and read seldom (Zstandard, RFC 8878).
+//! Compression of bytes that are stored for long and rarely read (Zstandard, RFC 8878).
 //!
-//! The number of bytes stands in front.
+//! The output begins with the number of original bytes.
 
 use std::io;
 
@@ -13,16 +13,16 @@ const HEADER: usize = size_of::<u64>();
 /// Compresses bytes.
 ///
 /// # Panics
-/// If there is no memory for them.
+/// If memory for the result is missing.
 pub fn pack(bytes: &[u8]) -> Vec<u8> {
     let packed = zstd::bulk::compress(bytes, LEVEL).expect("memory takes everything");
     [&(bytes.len() as u64).to_le_bytes(), packed.as_slice()].concat()
 }
 
-/// Decompresses the bytes that [`pack`] was given.
+/// Restores the input of [`pack`] from its output.
 ///
 /// # Errors
-/// If the bytes are not whole.
+/// If the bytes are incomplete or damaged.
 pub fn unpack(packed: &[u8]) -> io::Result<Vec<u8>> {
     let damaged = || io::Error::new(io::ErrorKind::InvalidData, "compressed bytes are damaged");
     let (length, body) = packed.split_first_chunk::<HEADER>().ok_or_else(damaged)?;

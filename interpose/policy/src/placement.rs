@@ -1,14 +1,15 @@
-//! Who holds whose copy: a pure function of where the workers are.
+//! Placement of replicas, computed from the failure domains of the workers.
 //!
-//! A *domain* is what fails as a whole, a node if nothing else is said. The holder of worker r is
-//! worker r + offset mod W, unless both are in one domain and the copy can be elsewhere: then r
-//! exchanges holders with the next worker with which that puts both copies into other domains.
-//! Holders belong to workers, not to processes: an understudy, wherever it is, keeps the copy that
-//! the dead worker kept.
+//! A failure domain is by default a node. The buddy of worker r is worker r + offset mod W, unless
+//! both are in one domain and another placement is possible. In that case r exchanges buddies with
+//! the next worker for which the exchange puts both replicas into other domains.
+//!
+//! Buddies belong to workers, not to processes: a replacement stores the replica that the dead
+//! worker stored, on whichever node it runs.
 
 use understudy_numbers::Worker;
 
-/// The holder of each worker's copy: every worker holds the copy of exactly one other.
+/// Buddy of each worker; every worker stores the replica of exactly one other.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Holders {
     holder: Vec<Worker>,
@@ -16,7 +17,7 @@ pub struct Holders {
 }
 
 impl Holders {
-    /// Worker r's copy is at worker r + offset mod W.
+    /// Places the replica of worker r at worker r + offset mod W.
     pub fn rotation(workers: u32, offset: u32) -> Holders {
         // With one worker there is no other.
         let offset = if offset.is_multiple_of(workers.max(1)) {
@@ -30,8 +31,9 @@ impl Holders {
         Holders::new(Worker::all(workers).map(at).collect())
     }
 
-    /// As near to that as `domains` (of each worker) allow: as few copies as possible are in their
-    /// worker's domain.
+    /// Places replicas close to the rotation, with as few as possible in their worker's domain.
+    ///
+    /// `domains` contains the domain of each worker.
     pub fn place(domains: &[u32], offset: u32) -> Holders {
         let workers = domains.len();
         let mut holder = Holders::rotation(workers as u32, offset).holder;
@@ -40,8 +42,8 @@ impl Holders {
             if apart(worker, holder[worker]) {
                 continue;
             }
-            // If no domain has more than half of the workers, there always is one: of those in
-            // other domains, fewer have their copies in this domain than there are.
+            // If no domain has more than half of the workers, an exchange always exists: not all
+            // workers of other domains have their replicas in this domain.
             let next = (1..workers)
                 .map(|distance| (worker + distance) % workers)
                 .find(|&other| apart(worker, holder[other]) && apart(other, holder[worker]));
@@ -52,11 +54,13 @@ impl Holders {
         Holders::new(holder)
     }
 
-    /// Holders of second copies: never those of `first`, and as far as possible neither in the
-    /// worker's domain nor in that of its first copy. There must be at least three workers.
+    /// Places second replicas, never at the buddies of `first`.
+    ///
+    /// As far as possible, a second replica is neither in its worker's domain nor in that of the
+    /// first replica. Requires at least three workers.
     pub fn place_second(domains: &[u32], offset: u32, first: &Holders) -> Holders {
         let workers = domains.len();
-        // What it costs that a worker's second copy is there.
+        // Cost of a second replica of `worker` at `holder`.
         let cost = |worker: usize, holder: Worker| {
             let is_taken = holder.index() == worker || holder == first.holder[worker];
             let domain = domains[holder.index()];
@@ -81,7 +85,7 @@ impl Holders {
                 best
             }
         });
-        // Exchanges, as long as one makes it better: each takes at least 1 away, so this ends.
+        // Exchanges while one reduces the cost. Each reduces it by at least 1, so the loop ends.
         let mut is_better = true;
         while is_better {
             is_better = false;
@@ -111,12 +115,12 @@ impl Holders {
         Holders { holder, partner }
     }
 
-    /// The worker that holds this worker's copy.
+    /// Returns the worker that stores this worker's replica.
     pub fn holder_of(&self, worker: Worker) -> Worker {
         self.holder[worker.index()]
     }
 
-    /// The worker whose copy this worker holds.
+    /// Returns the worker whose replica this worker stores.
     pub fn partner_of(&self, worker: Worker) -> Worker {
         self.partner[worker.index()]
     }
@@ -191,7 +195,7 @@ mod tests {
                 assert_eq!(second.partner_of(holder), worker);
             }
         }
-        // Three even domains: a copy in each.
+        // Three even domains: a replica in each.
         let domains = [0, 0, 1, 1, 2, 2];
         let first = Holders::place(&domains, 2);
         let second = Holders::place_second(&domains, 2, &first);
@@ -217,8 +221,8 @@ mod tests {
 
     #[test]
     fn only_what_must_change_is_changed() {
-        // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its
-        // own node.
+        // Workers 0, 1 and 2 are on one node, 3 and 4 on others. In a plain rotation, the replica
+        // of worker 0 would be on its own node.
         let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
         let all: Vec<u32> = Worker::all(6)
             .map(|worker| holders.holder_of(worker).0)

@@ -1,22 +1,22 @@
-//! Which bytes of a file have been noted.
+//! Set of byte ranges of a file.
 
 use std::collections::BTreeMap;
 
-/// A part of a file: offset and length in bytes.
+/// Part of a file: offset and length in bytes.
 pub type Range = (u64, u64);
 
-/// Bytes of a file, as ranges that do not touch: begin and end.
+/// Bytes of a file as disjoint, non-adjacent ranges: begin and end.
 #[derive(Default)]
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Whether all of a range is in it.
+    /// True if the set contains the whole range.
     pub fn contains(&self, (offset, length): Range) -> bool {
         let before = self.0.range(..=offset).next_back();
         before.is_some_and(|(_, &end)| end >= offset.saturating_add(length))
     }
 
-    /// Adds a range; the parts of it that are new go to `new`.
+    /// Adds a range; appends the parts that are new to `new`.
     pub fn add(&mut self, (offset, length): Range, new: &mut Vec<Range>) {
         if length == 0 {
             return;

@@ -1,12 +1,13 @@
-//! Who takes which part, and which copies go where: a pure function of what the living processes
-//! say of themselves.
+//! Plan of a recovery, computed from the reports of the living processes.
+//!
+//! The plan assigns replacements to dead workers and determines the transfers of replicas.
 
 use crate::redundancy::Redundancy;
 use bincode::{Decode, Encode};
 use std::ffi::c_int;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
-/// Why the program cannot go on, and with which status it ends.
+/// Reason why the program must end, and its exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub why: String,
@@ -14,92 +15,95 @@ pub struct Verdict {
     pub status: c_int,
 }
 
-/// What a living process says of itself.
+/// Report of a living process about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Identity {
     pub process: ProcessNumber,
-    /// The worker that it plays; a newcomer plays none.
+    /// Worker that the process runs; `None` for a joining process.
     pub part: Option<Worker>,
-    /// Last epoch that it has committed.
+    /// Last epoch that the process has committed.
     pub committed: Epoch,
-    /// An epoch whose copies here are all whole but that it has not seen committed.
+    /// Epoch whose replicas here are complete, but whose commit the process has not seen.
     pub whole: Option<Epoch>,
-    /// Nanoseconds of work that are lost where all go back to `committed` instead of `whole`.
+    /// Lost work in nanoseconds if all return to `committed` instead of `whole`.
     pub lost_ns: u64,
-    /// Nanoseconds that it takes to send a whole copy; 0: unknown.
+    /// Duration of sending a whole replica in nanoseconds; 0 if unknown.
     pub fetch_ns: u64,
-    /// Something is missing in its own copies: it may need those that a dead process has left.
+    /// True if its own replicas are reduced.
+    ///
+    /// It may need those that a dead process has left.
     pub is_thin: bool,
-    /// It has asked the daemon for spares (`wishes`).
+    /// True if the process has requested spares from the daemon (`wishes`).
     pub has_asked: bool,
-    /// What a newcomer has.
+    /// Replicas in a joining process.
     pub held: Option<Held>,
-    /// Copies that it has found damaged in this recovery.
+    /// Replicas that the process has found damaged in this recovery.
     pub refused: Vec<Refused>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Refused {
-    /// The worker whose copy it is.
+    /// Worker whose replica it is.
     pub worker: Worker,
-    /// The process that has it.
+    /// Process that stores the replica.
     pub at: ProcessNumber,
 }
 
-/// Copies of an epoch that a newcomer has got when it was to take a part, before another failure
-/// ended that attempt, or that a dead process has left to it. They are as good as those of a
-/// worker.
+/// Replicas of an epoch in a joining process, equivalent to those of a worker.
+///
+/// The process has received them in an attempt to take over that was ended by another failure, or a
+/// dead process has left them to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Held {
-    /// The worker whose part it was to take.
+    /// Worker whose replacement the process was to be.
     pub own: Worker,
-    /// Whether it has that worker's own copy, of which nothing is missing.
+    /// True if the process has a complete replica of that worker.
     pub has_own: bool,
-    /// The layers (1 << layer) in which it has the copy of that worker's partner.
+    /// Layers (1 << layer) in which it has the replica that the worker stored.
     pub layers: u64,
-    /// Their epoch, the last that is committed.
+    /// Epoch of the replicas, the last committed one.
     pub epoch: Epoch,
-    /// A later epoch of which it has them as well: whoever had them died before it saw that
-    /// committed.
+    /// Later epoch of which it has replicas, too.
+    ///
+    /// Their process died before it saw the commit of that epoch.
     pub whole: Option<Epoch>,
-    /// The process that has left them, if one has.
+    /// Process that has left the replicas, if they were left.
     pub player: Option<ProcessNumber>,
 }
 
 impl Held {
-    /// Whether they are copies of this epoch, or can be.
+    /// True if the replicas are of this epoch, or can be.
     pub fn reaches(&self, epoch: Epoch) -> bool {
         epoch != Epoch::NONE && (self.epoch == epoch || self.whole == Some(epoch))
     }
 }
 
-/// Somebody would have this spare take this part. It counts if it is possible.
+/// Hint that this spare should replace this worker; used if possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub worker: Worker,
     pub spare: ProcessNumber,
 }
 
-/// A newcomer takes the part of a dead worker.
+/// Replacement of a dead worker by a joining process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
     pub worker: Worker,
     pub player: ProcessNumber,
-    /// It has the worker's own copy already.
+    /// True if the process already has the worker's own replica.
     pub has_own: bool,
-    /// The layers (1 << layer) in which it has already the copy that the worker kept for its
-    /// partner.
+    /// Layers (1 << layer) in which it already has the replica that the worker stored.
     pub layers: u64,
 }
 
-/// A worker gets its own copy, or a part of it, from a holder.
+/// Transfer of a worker's own replica, or of a part, from a buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     pub worker: Worker,
     pub from: Worker,
 }
 
-/// A worker's copy is made again at its holder.
+/// Rebuild of a worker's replica at its buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remake {
     pub worker: Worker,
@@ -107,39 +111,40 @@ pub struct Remake {
     pub at: Worker,
 }
 
-/// What is to be done.
+/// Plan of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The epoch that everybody goes back to.
+    /// Epoch to which all workers return.
     pub epoch: Epoch,
-    /// Dead workers in rising order.
+    /// Replacements of dead workers, in ascending order.
     pub takeovers: Vec<Takeover>,
-    /// The player of each worker, takeovers included.
+    /// Process of each worker, including replacements.
     pub players: Vec<ProcessNumber>,
-    /// Workers that have no good copy of their own.
+    /// Transfers to workers without a good replica of their own.
     pub fetches: Vec<Fetch>,
-    /// Copies that died with their holders or are damaged.
+    /// Rebuilds of replicas that died with their buddies or are damaged.
     pub remakes: Vec<Remake>,
-    /// What is not in memory any more, so that everybody goes back to an epoch on disk.
+    /// Loss of replicas that makes all workers return to an epoch on disk.
     pub lost: Option<Lost>,
 }
 
 impl Plan {
-    /// The part that this process plays.
+    /// Returns the worker that this process runs.
     pub fn part_of(&self, process: ProcessNumber) -> Option<Worker> {
         let at = self.players.iter().position(|&player| player == process);
         at.map(Worker::at)
     }
 
-    /// Who takes the part of this worker, if that is new.
+    /// Returns the replacement of this worker, if there is a new one.
     pub fn takeover(&self, worker: Worker) -> Option<&Takeover> {
         self.takeovers
             .iter()
             .find(|takeover| takeover.worker == worker)
     }
 
-    /// Where this worker gets its own copy from, if it has none: the holder, or all others of its
-    /// parity group, by layer.
+    /// Returns the workers that send this worker its own replica, if it has none.
+    ///
+    /// This is the buddy, or, with parity, all other members of the group, by layer.
     pub fn sources(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         let fetches = self
             .fetches
@@ -148,50 +153,50 @@ impl Plan {
         fetches.map(|fetch| fetch.from)
     }
 
-    /// The first of them.
+    /// Returns the first source.
     pub fn source(&self, worker: Worker) -> Option<Worker> {
         self.sources(worker).next()
     }
 }
 
-/// Why a holder cannot give a copy.
+/// Reason why a buddy cannot provide a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// The holder has died.
+    /// The buddy has died.
     Dead,
-    /// The copy has a wrong checksum.
+    /// The replica has a wrong checksum.
     Damaged,
 }
 
-/// Why the job cannot go on.
+/// Reason why the job cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Nobody has a committed epoch.
+    /// No process has a committed epoch.
     Init,
     /// No worker is left.
     Everyone,
-    /// No copy of a worker is left.
+    /// No replica of a worker is left.
     Copies {
         worker: Worker,
-        /// Whether it has died; otherwise its own copy is damaged.
+        /// True if the worker has died; otherwise its own replica is damaged.
         died: bool,
-        /// Each holder of its copy, and what is wrong there.
+        /// Buddies of the worker, and the reason for each.
         holders: Vec<(Worker, Gone)>,
         epoch: Epoch,
     },
-    /// A worker has neither committed the epoch nor its copies whole, which cannot be.
+    /// A worker has neither committed the epoch nor complete replicas; this is impossible.
     Behind {
         worker: Worker,
-        /// The epoch that it has.
+        /// Epoch of the worker.
         at: Epoch,
-        /// The epoch of the others.
+        /// Epoch of the others.
         epoch: Epoch,
     },
-    /// The program itself is to blame.
+    /// The program itself is the cause.
     Program(Verdict),
 }
 
-/// What the living have said, in the form that a plan is made of.
+/// Reports of the living processes, as the input of a plan.
 struct Job<'a> {
     living: &'a [Identity],
     redundancy: &'a Redundancy,
@@ -219,7 +224,7 @@ impl Job<'_> {
             .collect()
     }
 
-    /// Newcomers that have the copies of a dead worker.
+    /// Iterates over joining processes that have the replicas of a dead worker.
     fn heirs(&self) -> impl Iterator<Item = &Held> {
         let newcomers = self
             .living
@@ -229,13 +234,15 @@ impl Job<'_> {
         held.filter(|held| self.player(held.own).is_none())
     }
 
-    /// Who has what this dead worker had of this epoch.
+    /// Returns the replicas of this epoch that this dead worker has left.
     fn heir(&self, worker: Worker, epoch: Epoch) -> Option<&Held> {
         self.heirs()
             .find(|held| held.own == worker && held.reaches(epoch))
     }
 
-    /// Whether somebody has a copy of this epoch of a dead worker, if all living workers have it.
+    /// True if a replica of a dead worker exists.
+    ///
+    /// The caller checks that all living workers have this epoch.
     fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
         let lives =
             |holder: Worker| self.player(holder).is_some() || self.heir(holder, epoch).is_some();
@@ -247,7 +254,7 @@ impl Job<'_> {
         is_held || self.heir(worker, epoch).is_some_and(|held| held.has_own)
     }
 
-    /// Whether this process has a copy of the worker that somebody has found damaged.
+    /// True if this process stores a replica of the worker that was found damaged.
     fn is_refused(&self, worker: Worker, process: ProcessNumber) -> bool {
         let copy = Refused {
             worker,
@@ -259,7 +266,7 @@ impl Job<'_> {
     }
 }
 
-/// Makes the plan for `workers` workers whose copies are where `redundancy` says.
+/// Computes the plan for `workers` workers; `redundancy` describes the placement of replicas.
 pub fn make(
     living: &[Identity],
     redundancy: &Redundancy,
@@ -289,8 +296,9 @@ pub fn make(
     })
 }
 
-/// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory
-/// are `lost`.
+/// Computes the plan for a return to an epoch on disk, which is chosen later.
+///
+/// `lost` is the loss of replicas in memory that makes it necessary.
 pub fn from_disk(
     living: &[Identity],
     redundancy: &Redundancy,
@@ -305,7 +313,7 @@ pub fn from_disk(
         wishes,
     };
     let (dead, newcomers) = (job.dead(), job.newcomers());
-    // What a newcomer has got is of another epoch.
+    // Replicas in joining processes are of another epoch.
     let takeovers = assign(&dead, &newcomers, None, job.wishes);
     Plan {
         epoch: Epoch::NONE,
@@ -317,7 +325,7 @@ pub fn from_disk(
     }
 }
 
-/// The player of each worker.
+/// Returns the process of each worker.
 fn players(job: &Job, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let players =
@@ -328,7 +336,7 @@ fn players(job: &Job, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
     players.collect()
 }
 
-/// Where each worker without a good copy of its own gets one from.
+/// Selects the sources for each worker without a good replica of its own.
 fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>, Lost> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let lacks_own = |worker: &Worker| match job.player(*worker) {
@@ -367,15 +375,16 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
     Ok(fetches)
 }
 
-/// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its
-/// part, if it has died.
+/// Returns the reason if a buddy cannot provide its data of a worker.
+///
+/// `successor` is the buddy's replacement if the buddy has died.
 fn state_of(
     job: &Job,
     successor: Option<&Takeover>,
     worker: Worker,
     (layer, holder): (usize, Worker),
 ) -> Option<Gone> {
-    // With parity, it gives of its own pages, too.
+    // With parity, the buddy also contributes its own pages.
     let (is_parity, all) = (
         job.redundancy.is_parity(),
         (1 << job.redundancy.layers(holder)) - 1,
@@ -394,7 +403,7 @@ fn state_of(
     is_damaged.then_some(Gone::Damaged)
 }
 
-/// Which copies are to be made again.
+/// Returns the replicas to rebuild.
 fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let is_gone = |copy: &Remake| match job.player(copy.at) {
@@ -402,7 +411,7 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
         None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
     let mut all = every_copy(job.redundancy, job.workers);
-    // Parity is made of what all partners give.
+    // Parity is computed from the contributions of all its workers.
     let lost: Vec<Worker> = all
         .iter()
         .filter(|it| is_gone(it))
@@ -412,7 +421,7 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
     all
 }
 
-/// All copies, as if none were there: everybody goes back to an epoch that was not in memory.
+/// Lists all replicas for a rebuild, after a return to an epoch on disk.
 pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
     let of = |worker: Worker| {
         let holders = redundancy.holders_of(worker).enumerate();
@@ -421,9 +430,12 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
     Worker::all(workers).flat_map(of).collect()
 }
 
-/// The last epoch that anyone has committed, or, where all living workers have their copies whole,
-/// those of the dead among them, the one after: the dead may have committed it. If they cannot
-/// have, the one that costs less.
+/// Selects the epoch to which all workers return.
+///
+/// This is the last epoch that any process has committed. If all living workers have complete
+/// replicas of the next epoch, including those of dead workers, it is that one, because the dead
+/// may have committed it. If none of the dead can have committed it, the epoch with the lower cost
+/// is selected.
 fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
     let workers = || job.living.iter().filter(|identity| identity.part.is_some());
     let can_reach =
@@ -460,10 +472,14 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
     }
 }
 
-/// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but
-/// none of the later one, which would have to be sent, and takes longer than to do the work between
-/// the two again; or costs the job, where one who lives may need what such a process has kept for
-/// it. The copy is noted before its process comes to the meeting that commits the epoch, so nobody
+/// True if the epoch after `committed` costs more than `committed`.
+///
+/// The dead processes have left replicas of `committed`, but not of the later epoch. The latter
+/// would have to be sent, which can take longer than repeating the work between both. If a living
+/// process is reduced, it may even need a replica that such a dead process has stored, and the job
+/// would be lost.
+///
+/// A process records its replica before it enters the vote that commits the epoch. So no process
 /// can have committed the later one.
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
@@ -484,8 +500,10 @@ fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
             && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 
-/// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if
-/// it is free, else the lowest one; newcomers that have a dead worker's copy are not free.
+/// Assigns a joining process to each dead worker.
+///
+/// First choice is a process that has the worker's replica already, then a free one named by a
+/// hint, then the lowest free one. A process with the replica of a dead worker is not free.
 fn assign(
     dead: &[Worker],
     newcomers: &[&Identity],

@@ -1,21 +1,21 @@
-//! Plans from what the living say.
+//! Plans from the reports of living processes.
 
 use super::{Fetch, Gone, Held, Identity, Lost, Plan, Refused, Remake, Takeover, Wish};
 use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_settings::Scheme;
 
-/// All workers in one domain.
+/// Places replicas of workers that are all in one domain.
 fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
     Redundancy::place(&vec![0; workers as usize], offset, Scheme::Copies(copies))
 }
 
-/// The plan if copies are `offset` further.
+/// Computes the plan for one replica at `offset`.
 fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
     super::make(living, &copies(workers, offset, 1), workers, &[])
 }
 
-/// Whose copies are lost.
+/// Returns the worker whose replicas are lost.
 fn lost_worker(living: &[Identity], workers: u32) -> Option<u32> {
     match make(living, workers, 1) {
         Err(Lost::Copies { worker, .. }) => Some(worker.0),
@@ -132,8 +132,8 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
     assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
     let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
     assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
-    // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not
-    // got so far.
+    // Worker 2, which is dead, too, may have been the only one to record that worker 1 had not
+    // finished.
     let no_holder = [
         whole(worker(0, 0, 3), 4),
         whole(worker(3, 3, 3), 4),
@@ -168,7 +168,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
         has_own: true,
         ..takeover(1, 5)
     };
-    // Worker 2 held the only other copy of worker 1.
+    // Worker 2 stored the only other replica of worker 1.
     let living = [
         worker(0, 0, 2),
         worker(3, 3, 2),
@@ -178,7 +178,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
     assert_eq!(plan.players, players([0, 5, 4, 3]));
-    // An older epoch is of no use.
+    // An older epoch is useless.
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
@@ -186,7 +186,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
         holding(5, 1, 0, 2),
     ];
     assert_eq!(lost_worker(&living, 4), Some(1));
-    // Worker 1 kept the copy of worker 0, which its successor has got.
+    // Worker 1 stored the replica of worker 0, which its successor has received.
     let living = [
         worker(2, 2, 2),
         worker(3, 3, 2),
@@ -199,7 +199,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
         ..fetched
     };
     assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
-    // Without that copy, worker 0 is lost.
+    // Without that replica, worker 0 is lost.
     let living = [
         worker(2, 2, 2),
         worker(3, 3, 2),
@@ -209,7 +209,9 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     assert_eq!(lost_worker(&living, 4), Some(0));
 }
 
-/// An heir that has all layers of one, and of a later epoch, if `whole` is not 0.
+/// Creates a joining process with all layers of a worker.
+///
+/// They are also of a later epoch unless `whole` is 0.
 fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> Identity {
     let mut heir = holding(process, own, 1, epoch);
     if let Some(held) = &mut heir.held {
@@ -226,7 +228,7 @@ fn heirs_need_nobody_else() {
         layers: 1,
         ..takeover(worker, player)
     };
-    // A worker with its holder, then all at once.
+    // A worker with its buddy, then all workers.
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
@@ -239,7 +241,7 @@ fn heirs_need_nobody_else() {
     let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
     assert_eq!(plan.epoch, Epoch(3));
-    // A single worker has no holder.
+    // A single worker has no buddy.
     let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
     assert_eq!(
         super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[])
@@ -255,7 +257,7 @@ fn heirs_need_nobody_else() {
 #[test]
 fn heirs_tell_of_the_epoch_that_was_under_way() {
     let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch.0);
-    // Somebody has seen it committed.
+    // One process has seen the commit.
     assert_eq!(
         epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
         Ok(4)
@@ -264,7 +266,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
         epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]),
         Ok(4)
     );
-    // It may be committed: all have it whole.
+    // The epoch may be committed: all processes have complete replicas.
     assert_eq!(
         epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
         Ok(4)
@@ -277,12 +279,12 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
         ]),
         Ok(4)
     );
-    // It was not: a living worker has not got so far.
+    // The epoch was not committed: a living worker has not finished it.
     assert_eq!(
         epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
         Ok(3)
     );
-    // Neither had worker 1, whose copy of that epoch died with worker 2.
+    // Neither had worker 1, whose replica of that epoch died with worker 2.
     assert_eq!(
         epoch(&[
             whole(worker(0, 0, 3), 4),
@@ -291,7 +293,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
         ]),
         Ok(3)
     );
-    // The first epoch was whole, and nobody has died who had seen it committed.
+    // The first epoch was complete, and no process has died that could have seen the commit.
     assert_eq!(
         epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]),
         Ok(1)
@@ -300,7 +302,7 @@ fn heirs_tell_of_the_epoch_that_was_under_way() {
         epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
         Err(Lost::Init)
     );
-    // Worker 1's copy comes from the heir of its holder.
+    // Worker 1's replica comes from the successor of its buddy.
     let plan = make(
         &[
             whole(worker(0, 0, 3), 4),
@@ -337,7 +339,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
         Ok((4, 1))
     );
-    // Worker 1 may have come to the meeting, and seen it committed.
+    // Worker 1 may have entered the vote and seen the commit.
     assert_eq!(
         epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
@@ -350,12 +352,12 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
         Ok((4, 1))
     );
-    // One who has died never came.
+    // A dead process never entered the vote.
     assert_eq!(
         epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
         Ok((3, 0))
     );
-    // One who lives may need what worker 1 has kept for it.
+    // A living process may need what worker 1 has stored for it.
     let thin = |lost| Identity {
         is_thin: true,
         ..living(lost, 80)
@@ -369,7 +371,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         Ok((4, 0))
     );
     assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
-    // There is no earlier one.
+    // No earlier epoch exists.
     let first = |identity| costs(whole(identity, 1), 0, 80);
     assert_eq!(
         epoch(&[
@@ -398,7 +400,7 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
         (vec![has_partners], vec![fetch(1, 2)])
     );
     assert_eq!(plan.remakes, []);
-    // Nobody else has its own.
+    // No other process has worker 1's replica.
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
     assert_eq!(lost_worker(&living, 3), Some(1));
 }
@@ -450,7 +452,7 @@ fn refusing(mut identity: Identity, worker: u32, at: u32) -> Identity {
 
 #[test]
 fn a_damaged_copy_is_not_used_and_made_again() {
-    // Copies of worker 1 are at workers 2 (damaged) and 3.
+    // Replicas of worker 1 are at workers 2 (damaged) and 3.
     let living = [
         worker(0, 0, 5),
         worker(2, 2, 5),
@@ -463,7 +465,7 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         plan.remakes,
         [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
     );
-    // With that one copy only, it is lost.
+    // With one replica per worker, worker 1 is lost.
     let damaged = |died, holders| Lost::Copies {
         worker: Worker(1),
         died,
@@ -472,14 +474,14 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     };
     let lost = damaged(true, vec![(Worker(2), Gone::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
-    // All that is lost is named.
+    // The error lists all lost replicas.
     let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
     let lost = damaged(
         true,
         vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)],
     );
     assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
-    // A survivor whose own copy is damaged gets it from its holder.
+    // A survivor whose own replica is damaged gets it from its buddy.
     let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
     assert_eq!(make(&living, 2, 1).unwrap().fetches, [fetch(1, 0)]);
     let living = [
@@ -553,8 +555,8 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(6),
     ];
     assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
-    // A successor that has all that the dead member had is as good as that, one without the parity
-    // is not.
+    // A successor that has everything of the dead member is equivalent to it; one without the
+    // parity is not.
     let living = |layers| {
         let successor = holding(5, 2, layers, 5);
         [
@@ -573,7 +575,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         parity(&living(0)),
         Err(gone(0, vec![(Worker(2), Gone::Dead)]))
     );
-    // What somebody has found damaged cannot be used for others.
+    // Damaged data cannot be used for others.
     let living = [
         worker(1, 1, 5),
         refusing(worker(2, 2, 5), 2, 2),
@@ -585,7 +587,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         parity(&living),
         Err(gone(0, vec![(Worker(2), Gone::Damaged)]))
     );
-    // Parity is made again of what all have.
+    // The parity is rebuilt from the pages of all members.
     let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
     assert_eq!(
         parity(&living).unwrap().remakes,
@@ -593,8 +595,9 @@ fn with_parity_all_others_of_the_group_are_needed() {
     );
 }
 
-/// Whatever is wished, the plan has each part once and each newcomer once, and only living idle
-/// ones.
+/// For all hints, a plan contains each dead worker and each process at most once.
+///
+/// It uses only living, idle processes.
 #[test]
 fn a_wish_counts_if_it_is_possible() {
     let living = [
@@ -620,11 +623,11 @@ fn a_wish_counts_if_it_is_possible() {
     );
     assert_eq!(takeovers(&[(2, 4)]), [takeover(1, 5), takeover(2, 4)]);
     let by_rule = [takeover(1, 4), takeover(2, 5)];
-    // A worker, nobody, a dead one, nonsense, other parts.
+    // Hints of a worker, a missing process, a dead one, an invalid number, and other workers.
     assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
     assert_eq!(takeovers(&[(1, 1), (2, u32::MAX)]), by_rule);
     assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
-    // The same newcomer twice.
+    // One process twice.
     assert_eq!(
         takeovers(&[(1, 6), (2, 6)]),
         [takeover(1, 6), takeover(2, 4)]

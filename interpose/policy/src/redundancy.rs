@@ -1,10 +1,9 @@
-//! Who keeps what of whom, so that a dead worker can be brought back: a pure function of where the
-//! workers are.
+//! Redundancy of all workers' memory, computed from their failure domains.
 //!
-//! A worker's *holders* are placed in *layers*: in each layer every worker has one holder, and is
-//! the holder of one other, its *partner*. With whole copies, each holder has one; any of them is
-//! enough. With parity, a worker and its holders are a group ([`groups`]); each holder has what
-//! belongs to one layer in its parity, and all of them are needed.
+//! Replicas are placed in *layers*: in each layer every worker has one buddy, and is itself the
+//! buddy of one other worker. With whole replicas, each buddy stores one, and any of them is
+//! sufficient. With parity, a worker and its buddies form a group ([`groups`]). Each buddy's parity
+//! covers the pages of one layer, and all buddies are needed.
 
 pub mod groups;
 
@@ -19,14 +18,14 @@ enum Layers {
     Parity(Groups),
 }
 
-/// Who keeps what of whom.
+/// Placement of all replicas or parities.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Redundancy {
     layers: Layers,
 }
 
 impl Redundancy {
-    /// For workers in these `domains`; the first copies `offset` further if possible.
+    /// Places replicas of workers in these `domains`, the first ones at `offset` if possible.
     pub fn place(domains: &[u32], offset: u32, scheme: Scheme) -> Redundancy {
         let copies = match scheme {
             Scheme::Parity(size) => {
@@ -47,12 +46,12 @@ impl Redundancy {
         Redundancy { layers }
     }
 
-    /// Whether parity is kept instead of copies.
+    /// True if parity is stored instead of whole replicas.
     pub fn is_parity(&self) -> bool {
         matches!(self.layers, Layers::Parity(_))
     }
 
-    /// How many images every worker keeps for its partners.
+    /// Returns the number of images that every worker stores for others.
     pub fn kept(&self) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
@@ -60,7 +59,7 @@ impl Redundancy {
         }
     }
 
-    /// How many layers this worker has.
+    /// Returns the number of layers of this worker.
     pub fn layers(&self, worker: Worker) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
@@ -68,7 +67,7 @@ impl Redundancy {
         }
     }
 
-    /// Whether there are two layers at least for some worker.
+    /// Returns the maximum number of layers of a worker.
     pub fn most_layers(&self) -> usize {
         match &self.layers {
             Layers::Copies(layers) => layers.len(),
@@ -76,7 +75,7 @@ impl Redundancy {
         }
     }
 
-    /// The workers that hold something of this worker, by layer.
+    /// Returns the buddies of this worker, by layer.
     pub fn holders_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
             Layers::Copies(layers) => layers[layer].holder_of(worker),
@@ -84,7 +83,7 @@ impl Redundancy {
         })
     }
 
-    /// The workers of which this worker holds something, by layer.
+    /// Returns the workers whose buddy this worker is, by layer.
     pub fn partners_of(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         (0..self.layers(worker)).map(move |layer| match &self.layers {
             Layers::Copies(layers) => layers[layer].partner_of(worker),
@@ -92,12 +91,12 @@ impl Redundancy {
         })
     }
 
-    /// The layer in which `holder` holds something of `worker`.
+    /// Returns the layer in which `holder` is the buddy of `worker`.
     pub fn layer(&self, worker: Worker, holder: Worker) -> Option<usize> {
         self.holders_of(worker).position(|other| other == holder)
     }
 
-    /// Workers that are lost if all of their own domain fails.
+    /// Returns the workers that are lost if all of their own domain fails.
     pub fn together(&self, domains: &[u32]) -> Vec<Worker> {
         let domain = |worker: Worker| domains[worker.index()];
         let is_lost = |worker: &Worker| {

@@ -1,10 +1,11 @@
-//! A fatal signal of this process: what it was, and where the program was, noted in the ledger for
-//! those who live on.
+//! Records a fatal signal of this process and its place in the program.
 //!
-//! Everything here runs in a signal handler, on whatever stack the program was on, in the middle of
-//! anything: no allocation, no lock. First the signal is noted, then the place, then the backtrace,
-//! in the order in which they might fail: the stack may be damaged, so walking it may fault, which
-//! only ends the walk.
+//! The record goes to the ledger, from which the surviving processes read it.
+//!
+//! All functions run in a signal handler, on the stack that the program used, and may have
+//! interrupted any code. The functions therefore neither allocate memory nor take a lock. The
+//! signal is recorded first, then its place, then the backtrace: in the order of increasing risk.
+//! If the stack is damaged, walking it may fault, which only ends the walk.
 #![allow(unsafe_code)]
 
 mod places;
@@ -17,32 +18,36 @@ use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_mpi::call;
 use understudy_relay::{FRAMES, NoteCell};
 
-/// Faults that walking a damaged stack may lead to.
+/// Faults that may occur while a damaged stack is walked.
 const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
 
-/// Whether a signal is being noted.
+/// True while a signal is being recorded.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Addresses of the frames, innermost first.
 struct Walk {
-    /// Where the signal came; frames further in are the handler's.
+    /// Address of the instruction that the signal interrupted.
+    ///
+    /// Frames further in belong to the handler.
     from: u64,
-    /// Whether the frame of the fault has been met.
+    /// True once the walk has reached the interrupted frame.
     is_past_handler: bool,
     count: usize,
     frames: [u64; FRAMES],
 }
 
-/// What the face calls. Whether the signal's default action is to follow.
+/// Handles a fatal signal for the preload library.
+///
+/// Returns true if the signal's default action has to follow.
 ///
 /// # Safety
-/// To be called in a handler with the kernel's arguments.
+/// Must be called in a signal handler, with the kernel's arguments.
 pub unsafe extern "C" fn on_signal(
     signal: c_int,
     info: *const c_void,
     context: *mut c_void,
 ) -> bool {
-    // SAFETY: the kernel's structures.
+    // SAFETY: the kernel's structures, which are valid during the handler.
     let (info, context) = unsafe {
         (
             &*info.cast::<libc::siginfo_t>(),
@@ -59,8 +64,8 @@ pub unsafe extern "C" fn on_signal(
         return !arch::escape_from(context);
     }
     if let Some(note) = user::note_cell() {
-        // SAFETY: the kernel has set the address for faults; otherwise it is a process id and means
-        // nothing.
+        // SAFETY: the kernel has set the address for faults. For other signals the field contains a
+        // process id and is not used.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
         if is_of_the_program(info) {
             note_places(note, arch::interrupted_at(context));
@@ -70,19 +75,21 @@ pub unsafe extern "C" fn on_signal(
     true
 }
 
-/// Whether this process itself is the cause: neither another process nor the hardware (a page with
-/// an error, sigaction(2)). Otherwise no place is noted.
+/// True if this process itself is the cause.
+///
+/// False if another process sent the signal, or the hardware reported a memory error
+/// (sigaction(2)). In these cases no place is recorded.
 fn is_of_the_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;
     const BUS_MCEERR_AO: c_int = 5;
     if info.si_signo == libc::SIGBUS && matches!(info.si_code, BUS_MCEERR_AR | BUS_MCEERR_AO) {
         return false;
     }
-    // SAFETY: what was sent has a sender.
+    // SAFETY: a signal with a code of zero or less was sent by a process, and has its id.
     info.si_code > 0 || unsafe { info.si_pid() == libc::getpid() }
 }
 
-/// Whether the stack is one of the runtime's side.
+/// True if the stack is on the runtime side.
 fn is_in_zone(context: &libc::ucontext_t) -> bool {
     (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
@@ -96,12 +103,11 @@ fn note_places(note: &NoteCell, from: u64) {
     };
     walk.frames[0] = from;
     let mut places = [const { Place::UNKNOWN }; FRAMES];
-    // Known even if the rest fails.
+    // Recorded separately, in case the rest fails.
     places::find(&walk.frames[..1], &mut places);
     note.add_frame(from, places[0].offset, places[0].module());
     with_faults_allowed(|| {
-        // SAFETY: `add_caller` only writes to `walk`; a walk that is ended has nothing under way
-        // that matters.
+        // SAFETY: `add_caller` only writes to `walk`, so a walk may be ended at any point.
         unsafe { arch::guarded((&raw mut walk).cast(), walk_stack) };
     });
     let callers = &walk.frames[1..walk.count.min(FRAMES)];
@@ -111,7 +117,7 @@ fn note_places(note: &NoteCell, from: u64) {
     }
 }
 
-/// Lets faults come although this is a handler of one.
+/// Unblocks faults during `walk`, although this is the handler of a fault.
 fn with_faults_allowed(walk: impl FnOnce()) {
     // SAFETY: sigprocmask(2) with sets of this frame.
     unsafe {
@@ -128,12 +134,12 @@ fn with_faults_allowed(walk: impl FnOnce()) {
 }
 
 unsafe extern "C" fn walk_stack(walk: *mut c_void) {
-    // SAFETY: _Unwind_Backtrace calls with this argument.
+    // SAFETY: _Unwind_Backtrace passes this argument to `add_caller`.
     unsafe { unwinder::_Unwind_Backtrace(add_caller, walk) };
 }
 
 unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_int {
-    // SAFETY: `note_places` passes its own structure, the unwinder a valid context.
+    // SAFETY: `note_places` passes its `Walk`, the unwinder a valid context.
     let (walk, address) = unsafe {
         (
             &mut *walk.cast::<Walk>(),

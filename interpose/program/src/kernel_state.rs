@@ -1,15 +1,16 @@
-//! Table of the state that Linux keeps for a process besides memory.
+//! Table of the state, other than memory, that Linux keeps for a process.
 //!
 //! ```text
-//!   descriptors   by the kernel's name of what is open: readlink(2) of /proc/self/fd/N
+//!   descriptors   by the kernel's name of the open object: readlink(2) of /proc/self/fd/N
 //!   status        fields of /proc/self/status: credentials, signals, limits, address space
 //!   mappings      VmFlags of /proc/self/smaps
-//!   attributes    what the man pages list as attributes of processes and threads
+//!   attributes    attributes of processes and threads that the man pages list
 //! ```
 //!
-//! Each row says what becomes of the state in a process that is set back or replaces another one.
-//! Descriptors and status fields without a row are refused: a cut that finds some is not taken
-//! (`cut`). Tests compare the flags of mappings with those of the running kernel.
+//! Each row defines how the state is handled in a process that rolls back or replaces another one.
+//! Descriptors and status fields without a row are refused: no checkpoint is taken at a cut where
+//! the program has one of them. Tests compare the flags of mappings with those of the running
+//! kernel.
 
 pub mod attributes;
 mod descriptors;

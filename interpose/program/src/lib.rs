@@ -4,7 +4,7 @@
 //! - [`kernel_state`]: a table of all state that Linux keeps for a process;
 //! - [`fatal`]: fatal signals.
 //!
-//! This crate does not depend on other processes of the job, or on MPI objects.
+//! This crate depends neither on other processes of the job nor on MPI objects.
 
 pub mod fatal;
 pub mod kernel_state;

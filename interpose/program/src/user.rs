@@ -1,5 +1,7 @@
-//! The user side's state besides its pages: thread-locals, signal handlers, files, the
-//! floating-point environment, output.
+//! State of the program side other than its pages.
+//!
+//! The state comprises thread-local data, signal handlers, files, the floating-point environment,
+//! and output.
 
 mod accelerator;
 mod advice;

@@ -1,7 +1,7 @@
-//! From the detection of a failure to the resumed program.
+//! Recovery: from the detection of a failure to the resumed program.
 //!
 //! - [`recovery`]: recovery after a failure;
-//! - [`rehearsal`]: trial replays, and static data that replicas leave out.
+//! - [`rehearsal`]: trial replays, and static data that replicas omit.
 //!
 //! [`Runtime`] has the state of these modules and of the crates below.
 

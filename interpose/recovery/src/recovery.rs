@@ -1,4 +1,4 @@
-//! Recovery: from the error of one MPI call back to a running job.
+//! Recovery: from the error of an MPI call to a running job.
 //!
 //! ```text
 //!   detect → reset (leave the generation) → drain → initialise (the next generation)
@@ -6,16 +6,16 @@
 //!          → fetch (the dead rank's replica) → load (all) → rebuild → re-protect → resume
 //! ```
 //!
-//! A further failure anywhere in between is an error of some call, and leads to the start, in one
-//! more generation. Loading is repeated from the replicas, which stay intact.
+//! A further failure in any stage is an error of some call. It restarts the sequence, in one more
+//! generation of MPI. Loading is repeated from the replicas, which stay intact.
 //!
 //! * `death_history`, `found_replicas`, `placement_hint`: the state;
 //! * `recovery_state`: the value with this state in the crate's `Runtime`;
 //! * `newcomers`, `meeting`, `deaths`, `wishes`, `alone`: the agreement;
-//! * `fetch`, `group`, `moves`, `found`: replicas that move between workers;
+//! * `fetch`, `group`, `moves`, `found`: replicas that are sent between workers;
 //! * `load`, `repost`, `partitioned`: memory and requests of the program;
 //! * `attempt`, `report`, `rollback`, `restart`: the sequence;
-//! * `check`: the way in, from the error of a call.
+//! * `check`: the entry, from the error of a call.
 mod alone;
 mod attempt;
 mod check;

@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! The state of the modules; dereferences to the `Runtime` of the crate below.
+//! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::cell::{Door, runtime};
 use crate::recovery::RecoveryState;
@@ -8,7 +8,7 @@ use crate::rehearsal::TrialState;
 
 runtime! {
     pub struct Runtime: understudy_copies::Runtime {
-        /// Trial replays, and static data that are left out of replicas.
+        /// Trial replays, and static data that replicas omit.
         pub(crate) rehearsal: TrialState = TrialState::start(),
         /// Past recoveries, and the one under way.
         pub(crate) recovery: RecoveryState = RecoveryState::start(),

@@ -1,24 +1,26 @@
-//! Static data that are rebuilt instead of kept (Cantwell and Nielsen 2018, sections 2.3 and 2.4).
+//! Static data that replays rebuild, so that replicas omit them.
 //!
-//! A worker's initialisation phase is recorded ([`crate::journal`]), and the holder of its replica
-//! has it rehearsed (`holder`): its *seed* (`seed`), a process that was forked at the end of
-//! `MPI_Init`, has a child (`child`) replay the phase and compare the pages that come out with
-//! the worker's. Pages that come out equal are proved to be static data that a replay rebuilds in
-//! another process; the worker reports that to the holders of its replicas (`worker`), which need
-//! not keep them any more. When a newcomer takes over from a worker, its seed replays the phase
-//! once more and hands the pages over (`rebuild`). Every page is compared with its checksum
-//! before it is used.
+//! The method is that of Cantwell and Nielsen 2018, sections 2.3 and 2.4.
 //!
-//! Nor does the worker keep a replica itself (`own_pages`): its memory holds these pages as they
-//! are at the last epoch, unless it has written one for the first time since. If it has to go back
-//! just then, its own seed makes the page again.
+//! A worker's set-up phase is recorded ([`crate::journal`]), and its buddy runs trial replays of
+//! the phase (`holder`). The buddy has a template process (`seed`), which was forked at the end of
+//! `MPI_Init`. A child of the template process (`child`) replays the phase, and compares the
+//! resulting pages with the worker's. Equal pages are proved to be static data that a replay
+//! rebuilds in another process. The worker reports them to its buddies (`worker`), which need not
+//! store them any longer. When a joining process takes over from a worker, its own template process
+//! replays the phase again and returns the pages (`rebuild`). Every page is compared with its
+//! checksum before it is used.
 //!
-//! A page that changes after the phase is part of a checkpoint, and so of the replica, from then
-//! on.
+//! The worker's own replica also omits these pages (`own_pages`): its memory holds them as they are
+//! at the last epoch, except those that it has changed for the first time since. If it has to roll
+//! back at that moment, its own template process rebuilds these pages.
 //!
-//! The value with the state in the crate's `Runtime` (`trial_state`) stands above `holder`,
-//! `template` and `own_script`, and below `again`, `base`, `decision`, `rebuild`, `seed`,
-//! `worker` and `phases`.
+//! A page that changes after the phase is part of the next checkpoint, and of the replicas from
+//! then on.
+//!
+//! The value with the state in the crate's `Runtime` (`trial_state`) uses `holder`, `template` and
+//! `own_script`. It is used by `again`, `base`, `decision`, `rebuild`, `seed`, `worker` and
+//! `phases`.
 
 pub mod again;
 mod base;

@@ -1,4 +1,4 @@
-//! The runtime's start, called by the face in the process's first constructor.
+//! Start of the runtime, which the preload library calls in the process's first constructor.
 #![allow(unsafe_code)]
 
 mod parameters;
@@ -17,16 +17,19 @@ use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::{Config, Static, Threads, refusal, unknown};
 
-/// The oldest Open MPI that the runtime has been tested with.
+/// Oldest Open MPI that works without an addition to the global scope.
+///
+/// Older versions open components that search for libmpi's symbols in this scope.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
-/// The oldest that is renewed.
+/// Oldest supported Open MPI: older versions cannot be initialised again.
 const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 
-/// Starts the runtime. Returns 0 and the entry points; 1 if the program is to run without us; else
-/// an exit status.
+/// Starts the runtime and writes its entry points.
+///
+/// Returns 0; 1 if the program must run without the runtime; otherwise an exit status.
 ///
 /// # Safety
-/// `info` and `points` must be valid; what `info` points to must live as long as the process.
+/// `info` and `points` must be valid; the data behind `info` must live as long as the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_start(
     info: *const BootInfo,
@@ -35,7 +38,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
     cell::set_owner();
     let rt = runtime();
     hand_down(rt);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees it.
     unsafe {
         told::hear(info.read());
         match start(rt)
@@ -60,7 +63,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
     }
 }
 
-/// For what is called from outside, and not by way of a handler.
+/// Opens the doors for functions that are called without a handler.
 fn hand_down(rt: &'static Runtime) {
     user::DOOR.open(rt);
     understudy_job::DOOR.open(rt);
@@ -69,8 +72,9 @@ fn hand_down(rt: &'static Runtime) {
     crate::DOOR.open(rt);
 }
 
-/// Where the relay of the program's streams is to make its ledger: a string that lives as long as
-/// the process.
+/// Returns the path of the ledger for the relay of the program's streams.
+///
+/// The string lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
     let path = crate::user::new_ledger(&told::job(), process());
@@ -85,17 +89,17 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let rt = runtime();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees it.
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();
-    // What is printed before a spare has a part, or before a job that is restarted is where it was,
-    // was printed before.
+    // Output of a spare that is no worker yet was printed by the worker before. So was output of a
+    // restarted job up to its checkpoint.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
 }
 
-/// Waits until the relay has passed on what the program has printed.
+/// Waits until the relay has forwarded the output of the program.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_runtime_flush() {
     crate::user::flush_output();
@@ -109,10 +113,12 @@ fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     }
 }
 
-/// Why a job is not protected.
+/// Reason why a job is not protected.
 struct Refusal {
     reason: String,
-    /// Other nodes may not refuse, and their ranks would wait for those of this one for ever.
+    /// True if other nodes may not refuse.
+    ///
+    /// Their ranks would wait forever for the ranks of this node.
     is_local: bool,
 }
 
@@ -126,7 +132,7 @@ impl From<String> for Refusal {
 }
 
 impl Refusal {
-    /// Why the job must stop, if it must.
+    /// Returns the reason why the job must stop, if it must.
     fn stops(&self) -> Option<&'static str> {
         let is_split = number("OMPI_COMM_WORLD_LOCAL_SIZE") != number("OMPI_COMM_WORLD_SIZE");
         refusal::stops(told::has_other_launcher(), self.is_local && is_split)
@@ -145,7 +151,7 @@ fn refuse(refused: &Refusal) -> c_int {
             refusal::outcome(strict)
         ));
     } else if strict.is_some() {
-        // A rank that ends with an error ends the job: the one that speaks is given time.
+        // A rank that exits with an error ends the job, so the rank that reports gets time.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     if strict.is_some() { exit::REFUSED } else { 1 }
@@ -157,7 +163,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     }
     start_log();
     sys::tell_panics();
-    // SAFETY: the face has opened the library, and keeps it open.
+    // SAFETY: the preload library has opened the library, and keeps it open.
     unsafe { understudy_mpi::connect(info().mpi, info().mpi_shim) };
     renewal::learn()?;
     check_mpi()?;
@@ -178,7 +184,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
         true => forget_launcher(),
         false => prefer_simple_mpi(),
     }
-    // SAFETY: the face's array of that length.
+    // SAFETY: the preload library passes an array of this length.
     let symbols =
         unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
@@ -189,7 +195,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     shim::mark_waits(arch::wait_mark());
     shim::after_cancellation(cancellation::take_back);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
-    // SAFETY: the face's function; there is room for as many.
+    // SAFETY: the preload library's function writes this number of addresses.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };
     entry::fill_dispatch(|slot| match slot.checked_sub(SLOT_COUNT) {
         None => library::symbol(SLOT_NAMES[slot]),
@@ -217,7 +223,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     Ok(())
 }
 
-/// What is recorded of calls is recorded as Open MPI's programs make them.
+/// Refuses settings that need a journal, which records Open MPI's calls only.
 fn without_recording(config: &mut Config) -> Result<(), String> {
     let asked = match config.static_data {
         Static::Replay => Some("UNDERSTUDY_STATIC=replay"),
@@ -230,7 +236,7 @@ fn without_recording(config: &mut Config) -> Result<(), String> {
     })
 }
 
-/// One process of the job names variables that look like settings and are none.
+/// Reports unknown variables that look like settings, in one process of the job.
 fn tell_of_unknown_settings() {
     if process() == ProcessNumber(0) && info().quiet == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -260,7 +266,7 @@ fn start_log() {
         .try_init();
 }
 
-/// Sends log lines where messages go.
+/// Writer that sends log lines to the descriptor for messages.
 struct Messages;
 
 impl std::io::Write for Messages {
@@ -274,8 +280,9 @@ impl std::io::Write for Messages {
     }
 }
 
-/// Makes the user's directory in memory. Where the file system does not give it, the job goes on
-/// without ledgers and logs, and says so.
+/// Creates the user's directory in memory.
+///
+/// If the file system refuses, the job runs without ledgers and logs, and reports it.
 fn check_memory() -> Result<(), Refusal> {
     match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
@@ -286,7 +293,7 @@ fn check_memory() -> Result<(), Refusal> {
     }
 }
 
-/// Open MPI from 5.0.10 on, or another library that there is a table for.
+/// Checks the version: Open MPI from 4.1.0 on, or a library with an ABI table.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
     if abi::is_foreign() {
@@ -317,26 +324,27 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Sets what a second initialisation depends on, and what costs start-up time.
+/// Sets parameters that a second initialisation needs, and that shorten the start.
 fn prefer_simple_mpi() {
-    // `mpirun --with-ft ulfm` has switched it on; nobody needs it.
+    // `mpirun --with-ft ulfm` has switched it on, but it is not used.
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
     parameters::set();
-    // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks
+    // These plug-ins open drivers and their compilers, which cannot be closed again. Open MPI uses
     // hwloc for processors only.
     parameters::add_to_list(
         "HWLOC_PLUGINS_BLACKLIST",
         "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl",
     );
-    // PMIx's shared-memory store wants a fixed address; the hash store does not.
+    // PMIx's shared-memory store needs a fixed address; the hash store does not.
     parameters::set_merged("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
 }
 
-/// What tells the layer its rank is PMIx's, even if the library is to ask another process manager:
-/// MPICH takes it for a contradiction.
+/// Removes the rank's PMIx variables for MPICH.
+///
+/// MPICH takes them for a contradiction if it uses another process manager.
 fn forget_launcher() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.

@@ -1,5 +1,4 @@
-//! The handlers written by hand, one for each procedure that needs more than its handles
-//! translated.
+//! Handwritten handlers of the procedures that need more than translated handles.
 
 mod accumulate;
 mod arguments;
@@ -78,7 +77,7 @@ pub use spawn::*;
 pub use tool::*;
 pub use window::*;
 
-/// Handlers made from the call table, and the table of all handlers.
+/// Generated handlers, and the table of all handlers.
 #[allow(unsafe_code, missing_docs)]
 mod generated {
     include!("generated/handlers.rs");

@@ -1,10 +1,10 @@
 //! Checkpoints: capture, ship, commit.
 //!
 //! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state.
-//! *Ship* sends both to the holders while the program goes on. *Commit* is a meeting
-//! ([`crate::rounds`]) that a rank comes to when its partners' copies are whole: once anyone has
-//! heard from all, every copy of the epoch is whole. Until then the previous epoch stays intact on
-//! both sides.
+//! *Ship* sends both to the buddies while the program continues. *Commit* is a reduction
+//! ([`crate::rounds`]) that a rank enters when the replicas that it stores are whole: when any rank
+//! has its result, every replica of the epoch is whole. Until then the previous epoch stays intact
+//! on both sides.
 #![allow(unsafe_code)]
 
 mod savings;
@@ -25,10 +25,12 @@ use understudy_formats::events::Kind;
 use understudy_image::capture::{Captured, capture};
 use understudy_numbers::Epoch;
 
-/// What is said when a transfer ends with an error that is not a failure.
+/// Message for a transfer that ends with an error other than a failure.
 const LOST: &str = "a copy cannot be sent to another worker";
 
-/// For tests: damages what this process keeps. In the middle of a transfer that cannot be.
+/// Damages the replicas in this process, for tests.
+///
+/// During a transfer this is impossible, so the process exits.
 pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(mut keep) = copies::try_keep(rt) else {
         sys::say(message::COPIES_IN_USE);
@@ -38,7 +40,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     match victim {
         Victim::Own => keep.own.damage_pages(true, &keep.store),
         Victim::Held => {
-            // Which pages of parity are needed depends on who dies.
+            // The needed pages of parity depend on the failed process.
             let every = world::get(rt).redundancy.is_parity();
             let partners = keep.partners.iter_mut();
             partners.for_each(|copy| copy.damage_pages(every, &keep.store));
@@ -54,7 +56,7 @@ pub fn damage(rt: &Runtime, victim: Victim) {
     }
 }
 
-/// Captures this rank and starts to ship it. All workers are at the same cut.
+/// Captures this rank and starts to ship it; all workers are at this cut.
 pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = copies::next_epoch(rt);
@@ -63,11 +65,11 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     };
     rehearsal::cut(rt, epoch);
     fault::point("capture.begin", epoch);
-    // A partner may be faster.
+    // Another worker may send first.
     let mut transfers = Vec::new();
     recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
-    // Most of what a program allocates for a while, it does while it begins. Later less and less
-    // often is often enough.
+    // A program makes most of its temporary allocations while it starts. Later, freed memory is
+    // returned at growing intervals.
     if epoch > Epoch(1)
         && epoch.0.is_power_of_two()
         && !rehearsal::compares()
@@ -81,7 +83,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     };
     recompute::check(rt, &state.layout);
     step_back::check(rt);
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);
     let live = user::live_stack(state.main_stack(&frame), &state.layout);
@@ -143,7 +145,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     advance(rt)
 }
 
-/// Helps a checkpoint along that is under way. Called at MPI calls.
+/// Advances a checkpoint that is under way; called at MPI calls.
 #[inline]
 pub fn poll(rt: &Runtime) -> Result<(), Rewound> {
     if copies::is_pending() {

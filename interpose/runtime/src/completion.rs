@@ -1,5 +1,7 @@
-//! The end of requests: tests, waits, and what the program is told then. A failure that is met
-//! meanwhile leads to recovery, and every look helps a checkpoint along that is under way.
+//! Completion of requests: tests, waits, and the outcome that the program gets.
+//!
+//! A failure during these calls starts a recovery. Every poll also advances a checkpoint that is
+//! under way.
 #![allow(unsafe_code)]
 
 mod general;
@@ -20,17 +22,17 @@ use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 use understudy_mpi::{self as mpi, call};
 
-/// What it means if receivers of messages cannot be heard.
+/// Message for a failed exchange about synchronous sends.
 const NO_WORD: &str = "receivers cannot tell senders of synchronous sends";
 
-/// Counts a message that has arrived, and lets the journal know.
+/// Counts a message that has arrived, also in the journal.
 #[inline]
 pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
     journal::received(rt, status.bytes);
     requests::count_received(rt, comm, status);
 }
 
-/// Tests an active request once. Afterwards its state is `Done` if it has ended.
+/// Tests an active request once; its state is `Done` afterwards if it has completed.
 fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     let other = get(rt, index).and_then(|request| request.other);
     if let Some(other) = other
@@ -40,7 +42,7 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     }
     match get(rt, index).map(|request| request.state) {
         Some(State::Active) => test_real(rt, index)?,
-        // Nobody calls the library meanwhile, which would tell of a failure.
+        // The library, which would report a failure, is not called for such a request.
         Some(State::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
         Some(State::Open) => {
             if requests::synchronous::are_any() {
@@ -53,7 +55,7 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     Ok(!is_active(rt, index))
 }
 
-/// One that flushes a buffer ends with the messages there.
+/// Completes a flush request if all messages in its buffer have been sent.
 fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     if let Some(messages) = requests::flushed_by(rt, index)
         && test_all(rt, messages)?.is_empty()
@@ -63,8 +65,7 @@ fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Hears which messages of synchronous sends the program has received, if a cut had taken them
-/// before.
+/// Receives notices about synchronous sends whose drained messages the program has received.
 fn hear_of_receives(rt: &Runtime) -> mpi::Result<()> {
     while let Some((from, bytes)) = own_messages::next(world::private(rt), tag::TAKEN)? {
         let number = bytes.try_into().map_err(|_| mpi::Error::INTERN)?;
@@ -86,11 +87,13 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Notes the outcome of a request that has ended in the library. A message is counted as received.
+/// Records the outcome of a request that has completed in the library.
+///
+/// A received message is counted.
 fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
     if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind {
-        // See requests::ends.
+        // See `requests::ends`.
         if envelope.peer != PROC_NULL {
             count_received(rt, envelope.comm(), &status);
         }
@@ -103,7 +106,7 @@ fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     }
 }
 
-/// The outcome of a request that is `Done` (or inactive).
+/// Returns the outcome of a request that is `Done` or inactive.
 fn outcome(rt: &Runtime, index: u32) -> Outcome {
     let general = requests::general(rt, index);
     let Some(request) = get(rt, index) else {
@@ -141,8 +144,9 @@ fn outcome(rt: &Runtime, index: u32) -> Outcome {
     }
 }
 
-/// Takes the outcome of a request that is `Done` (or inactive): a persistent one becomes inactive,
-/// another one is gone.
+/// Takes the outcome of a request that is `Done` or inactive.
+///
+/// A persistent request becomes inactive; another request is removed.
 fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> Outcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
@@ -165,7 +169,7 @@ pub fn wait(rt: &Runtime, handle: &mut VirtRequest) -> Result<Outcome, Rewound> 
     wait_with(rt, handle, || Ok(()))
 }
 
-/// The same, with something to be done between two looks.
+/// Waits for one request, and calls `meanwhile` between two polls.
 #[inline]
 pub fn wait_with(
     rt: &Runtime,
@@ -173,8 +177,7 @@ pub fn wait_with(
     meanwhile: impl Fn() -> Result<(), Rewound>,
 ) -> Result<Outcome, Rewound> {
     loop {
-        // A checkpoint under way wants to be helped along meanwhile, and so does an agreement on
-        // one.
+        // Polling also advances a checkpoint under way, or an agreement on a cut.
         if !attention::is_on()
             && let Some((index, mut request)) = requests::alone(rt, *handle)
         {
@@ -191,7 +194,7 @@ pub fn wait_with(
     }
 }
 
-/// Tests one request (MPI_Test); `None`: not yet.
+/// Tests one request (MPI_Test); `None` if it has not completed.
 #[inline]
 pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
     let Some((index, mut request)) = requests::alone(rt, *handle) else {
@@ -209,7 +212,7 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, R
     Ok(Some(end(rt, (index, request), handle, status, rc)))
 }
 
-/// The outcome of a request that was [`requests::alone`], and what has become of the real one.
+/// Returns the outcome of a request from [`requests::alone`], and updates the record.
 #[inline]
 fn end(
     rt: &Runtime,
@@ -246,7 +249,7 @@ fn end_badly(
     take(rt, index, handle)
 }
 
-/// Of any other request.
+/// Tests a request that needs its record.
 #[inline(never)]
 fn poll_on_record(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, Rewound> {
     let Some(index) = index(rt, *handle) else {
@@ -259,34 +262,35 @@ fn poll_on_record(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outco
     Ok(Some(take(rt, index, handle)))
 }
 
-/// The most requests that one call of the library is asked for.
+/// Largest number of requests in one call of the library.
 pub const TOGETHER: usize = 64;
 
-/// How to ask for many.
+/// Library call for many requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Whether all have ended.
+    /// Test if all have completed.
     Test,
-    /// Until all have ended.
+    /// Wait until all have completed.
     Wait,
 }
 
-/// What has become of many requests.
+/// Result of a call for many requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Together {
-    /// All have ended, and the statuses are there.
+    /// All have completed, and the statuses are written.
     Ended,
-    /// Some have not; nothing has changed.
+    /// At least one has not completed; nothing has changed.
     Pending,
-    /// They are to be asked for one by one.
+    /// The requests must be tested one by one.
     OneByOne,
 }
 
-/// Asks for at most [`TOGETHER`] requests in one call of the library, if there is a short way to
-/// the end of each.
+/// Completes at most [`TOGETHER`] requests in one call of the library.
+///
+/// All of them must allow the fast path.
 ///
 /// # Safety
-/// `statuses` must be null or have room for as many.
+/// `statuses` must be null or have room for as many statuses as there are handles.
 pub unsafe fn end_together(
     rt: &Runtime,
     handles: &mut [VirtRequest],
@@ -307,7 +311,7 @@ pub unsafe fn end_together(
         statuses
     };
     let (count, mut flag) = (reals.len() as c_int, 1);
-    // SAFETY: real requests, which stay where they are, and as many statuses.
+    // SAFETY: real requests, which do not move, and room for their statuses.
     let rc = unsafe {
         match how {
             How::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
@@ -342,7 +346,9 @@ pub unsafe fn end_together(
     Ok(Together::Ended)
 }
 
-/// Some have failed, and others may be under way still: notes what has become of each.
+/// Records the outcome of each request after some have failed.
+///
+/// Other requests may still be active.
 #[cold]
 #[inline(never)]
 fn note_ends(
@@ -352,7 +358,7 @@ fn note_ends(
     statuses: &[Status],
 ) -> Result<(), Rewound> {
     for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
-        // The library may have codes of its own there.
+        // The library may store codes of its own here.
         let rc = if status.error < SUCCESS {
             ERR_OTHER
         } else {
@@ -369,7 +375,7 @@ fn note_ends(
     Ok(())
 }
 
-/// Whether it has ended, leaving it as it is.
+/// Returns true if a request has completed; its record stays.
 pub fn has_come(rt: &Runtime, handle: VirtRequest) -> Result<bool, Rewound> {
     match index(rt, handle) {
         Some(index) if is_active(rt, index) => test(rt, index),
@@ -377,12 +383,12 @@ pub fn has_come(rt: &Runtime, handle: VirtRequest) -> Result<bool, Rewound> {
     }
 }
 
-/// The return code of a request that has ended.
+/// Returns the return code of a request that has completed.
 pub fn code(rt: &Runtime, handle: VirtRequest) -> c_int {
     index(rt, handle).map_or(SUCCESS, |index| outcome(rt, index).rc)
 }
 
-/// The same with its outcome (MPI_Request_get_status).
+/// Returns the outcome of a request, whose record stays (MPI_Request_get_status).
 pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<Outcome>, Rewound> {
     let Some(index) = index(rt, handle) else {
         return Ok(Some(Outcome::NOTHING));
@@ -395,8 +401,10 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<Outcome>, Rewoun
     Ok(Some(outcome))
 }
 
-/// Cancels an active request (MPI_Cancel), with the return code. A receive that could be cancelled
-/// has ended then, which must be on record: it is not to be posted again after a rollback.
+/// Cancels an active request (MPI_Cancel); returns the return code.
+///
+/// A cancelled receive has completed, which is recorded: it must not be posted again after a
+/// rollback.
 pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
@@ -404,8 +412,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     let goes_on = |kind: &Kind| kind.is_send() || matches!(kind, Kind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
     let rc = match goes_on {
-        // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted
-        // as sent must arrive.
+        // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
+        // counted as sent must arrive.
         true => SUCCESS,
         // SAFETY: an active real request.
         false => with_real(rt, index, |request| unsafe { real::PMPI_Cancel(request) }),
@@ -414,8 +422,9 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     Ok(rc)
 }
 
-/// Ends a receive that nobody will wait for, so that nothing is written late; its message, if it
-/// has one already, is lost.
+/// Completes a receive for which the program will not wait.
+///
+/// So its buffer is not written later. A message that has arrived already is lost.
 pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
     if let Some(index) = index(rt, *handle).filter(|&index| is_active(rt, index)) {
         cancel(rt, index)?;
@@ -423,7 +432,7 @@ pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
     wait(rt, handle).map(drop)
 }
 
-/// A request is about to end in which the journal may be interested.
+/// Reports a completing request to the journal.
 #[cold]
 #[inline(never)]
 fn tell_end(rt: &Runtime, index: u32, status: &Status) {
@@ -439,15 +448,17 @@ fn tell_end(rt: &Runtime, index: u32, status: &Status) {
     tell_journal(rt, index, status, stays);
 }
 
-/// What the request has written may be looked at from now on.
+/// Reports to the journal that the data of a request are complete.
 #[inline]
 fn tell_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
     let is_receive = || get(rt, index).is_some_and(|request| request.kind.envelope().is_some());
     journal::ended(rt, index, || is_receive().then_some(status.bytes), stays);
 }
 
-/// Runs a blocking operation as its non-blocking twin: `start` makes the real request; it is tested
-/// until it ends, so that the checkpoint under way goes on meanwhile.
+/// Runs a blocking operation as its non-blocking variant.
+///
+/// `start` makes the real request. It is tested until it completes, so the checkpoint under way
+/// advances meanwhile.
 pub fn run(
     rt: &Runtime,
     comm: VirtComm,
@@ -467,7 +478,7 @@ pub fn run(
     wait(rt, &mut handle)
 }
 
-/// Tests all orphans and removes those that have ended.
+/// Tests all orphans and removes those that have completed.
 pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
     let mut left = 0;
     for index in requests::indices(rt) {
@@ -477,11 +488,12 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Orphans that are not looked for.
+/// Number of orphans below which none is searched for.
 const FEW: u32 = 16;
 
-/// The same of one that may be an orphan now, and of all when there are twice as many as the last
-/// time.
+/// Removes an orphan, if it is one and has completed.
+///
+/// All orphans are tested when their number has doubled since the last time.
 pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     if reap(rt, index)? {
         return Ok(());
@@ -493,7 +505,7 @@ pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Removes an orphan that has ended; false if it has not.
+/// Removes an orphan that has completed; returns false if it has not.
 fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
     if !get(rt, index).is_some_and(|request| request.orphan) {
         return Ok(true);

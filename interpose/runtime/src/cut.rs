@@ -1,8 +1,8 @@
-//! Cuts: moments that all workers agree on.
+//! Cuts: consistent global states on which all workers agree.
 //!
-//! A cut is taken (`take`) at a candidate (`candidate`), or where those are rare, at
-//! any call (`anywhere`). Threads enter collectives (`together`) and constructors
-//! (`assemble`) in an order that all processes agree on.
+//! A cut is taken (`take`) at a candidate (`candidate`), or, if candidates are rare, at any call
+//! (`anywhere`). Threads enter collectives (`together`) and constructors (`assemble`) in an order
+//! that all processes agree on.
 
 mod anywhere;
 mod assemble;

@@ -1,9 +1,9 @@
 //! Messages in flight at a cut.
 //!
-//! At a cut every rank knows how many messages it has sent to and received from every other
-//! (bookmark exchange, as in LAM/MPI's and MANA's checkpoints). Messages that were sent but not
-//! received are taken now: into the buffers of receives that are posted, or, where none matches,
-//! into early messages ([`crate::early`]).
+//! At a cut every rank gets the number of messages that every other rank has sent to it (bookmark
+//! exchange, as in LAM/MPI's and MANA's checkpoints). Messages that were sent but not received are
+//! received at the cut: into the buffers of posted receives, or, if none matches, as drained
+//! messages ([`crate::early`]).
 
 mod bookmarks;
 mod in_flight;

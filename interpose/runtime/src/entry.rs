@@ -1,4 +1,4 @@
-//! Where the program comes in: MPI calls, and what the face tells of its effects on files.
+//! Entries from the program: MPI calls, and reports of the preload library about files.
 
 mod outside;
 mod program;

@@ -1,4 +1,4 @@
-//! The job as the program sees it, from MPI_Init to its end.
+//! Job in the view of the program, from MPI_Init to its end.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -23,8 +23,10 @@ use understudy_numbers::{ProcessNumber, Rank, Worker};
 use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
 
-/// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes
-/// the part of a dead one, and the program's frame has been replaced.
+/// Sets up the world after the real MPI_Init.
+///
+/// If the job is running already, this process replaces a failed one, and the program's frame is
+/// replaced.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin(rt);
     if !renewal::is_first(rt) {
@@ -50,7 +52,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let wish = config
         .buddy_offset
         .unwrap_or_else(|| places.most_per_node());
-    // What a single worker leaves, its process manager keeps.
+    // The replica of a single worker is kept by its process manager.
     let is_single = worker_count == 1;
     let too_few = config.check_workers(worker_count).err();
     let scheme = match too_few {
@@ -102,7 +104,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// From here on this process knows its job.
+/// Enters the world: from here on this process has the state of its job.
 fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
     fault::damages_copies_by(|victim| checkpoint::damage(crate::DOOR.get(), victim));
@@ -111,7 +113,7 @@ fn enter(rt: &Runtime, world: World) {
     listen_for_exit();
 }
 
-/// Opens the disk level. Whether the job goes on from an epoch on disk.
+/// Opens the disk level; returns true if the job resumes from an epoch on disk.
 fn open_disk(rt: &Runtime) -> bool {
     let world = get(rt);
     if !world.protected {
@@ -136,14 +138,16 @@ fn open_disk(rt: &Runtime) -> bool {
     }
 }
 
-/// Why copies cannot be placed.
+/// Returns the reason why replicas cannot be placed.
 fn no_domain(places: &Places) -> Option<String> {
     let rank = places.without_domain()?;
     let file = told::config().domains.clone().unwrap_or_default();
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
-/// Workers that would be lost with their domain, as `N of W`; with several nodes the user is told.
+/// Returns the number of workers whose replicas share their failure domain, as `N of W`.
+///
+/// On several nodes, they are reported to the user.
 fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
     let world = get(rt);
     let (at_home, workers) = (
@@ -175,8 +179,9 @@ fn emit_config(copies_at_home: &str) {
     events::emit(Kind::Config { settings });
 }
 
-/// Whether this process or, in a job that begins, any other one wants several threads to call at
-/// the same time.
+/// Returns true if several threads may call MPI simultaneously.
+///
+/// In a job that begins, the request of any process counts; otherwise only that of this process.
 pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
     if !renewal::is_first(rt) {
         return wanted;
@@ -185,11 +190,12 @@ pub fn is_any_multiple(rt: &Runtime, wanted: bool) -> bool {
     all.unwrap_or_else(|error| ending::failed_in_init(rt, error)) != [0]
 }
 
-/// The first checkpoint, at the end of MPI_Init: from here on any failure is recovered from.
+/// Takes the first checkpoint, at the end of MPI_Init.
+///
+/// From here on any failure is recovered from.
 pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     if !is_protected() {
-        // A death from here on is the end of the job: what has been done so far cannot be done
-        // twice.
+        // From here on a failure ends the job: the work up to now cannot be repeated.
         renewal::is_running();
         return Ok(());
     }
@@ -200,7 +206,7 @@ pub fn first_checkpoint(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// The program ends by exit(3), maybe without MPI_Finalize.
+/// Handles exit(3) of the program, with or without MPI_Finalize.
 unsafe extern "C" fn leaving(status: c_int) {
     if !world::is_playing() {
         return;
@@ -221,19 +227,19 @@ unsafe extern "C" fn leaving(status: c_int) {
     user::release_output(rt);
 }
 
-/// The program ends by _exit(2), maybe in a signal handler and in the middle of anything.
+/// Handles _exit(2) of the program, which a signal handler may call at any point.
 unsafe extern "C" fn leaving_at_once(status: c_int) {
     if world::is_playing() {
         user::leave(status);
     }
 }
 
-/// Lets the runtime know when the program ends.
+/// Registers the functions for the end of the program.
 fn listen_for_exit() {
     let hook: unsafe extern "C" fn(c_int) = leaving;
     let at_once: unsafe extern "C" fn(c_int) = leaving_at_once;
     let calls: unsafe extern "C" fn() -> bool = ends_with_the_program;
-    // SAFETY: registers on the program's stack.
+    // SAFETY: the called function registers the hooks, on the program's stack.
     unsafe {
         arch::call_user(
             told::info().call_at_exit as *const std::ffi::c_void,
@@ -246,8 +252,9 @@ fn listen_for_exit() {
     };
 }
 
-/// Whether the end of the program is that of MPI, which sessions have kept open. Safe in any
-/// thread.
+/// True if MPI, which sessions have kept open, ends with the program.
+///
+/// Can be called in any thread.
 unsafe extern "C" fn ends_with_the_program() -> bool {
     let is_over = match session::world_model() {
         WorldModel::NotYet => !session::are_any(),
@@ -257,28 +264,30 @@ unsafe extern "C" fn ends_with_the_program() -> bool {
     is_over && world::is_playing()
 }
 
-/// The end of MPI where the program ends by exit(3).
+/// Ends MPI when the program ends by exit(3).
 pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
-    // SAFETY: a question.
+    // SAFETY: the function only reads atomics and flags.
     if unsafe { ends_with_the_program() } && arch::top_frame().is_some() {
         finalize(rt)?;
     }
     Ok(())
 }
 
-/// The end (MPI_Finalize): all workers meet, after the delete functions of MPI_COMM_SELF's
-/// attributes, which may still use MPI (MPI 4.1, 11.2.4).
+/// Implements MPI_Finalize: all workers meet.
+///
+/// The delete functions of MPI_COMM_SELF's attributes run first, and may still use MPI (MPI 4.1,
+/// 11.2.4).
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::epoch(rt));
     objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
-    // Others may wait for what this process has sent and the library has not passed on, which it
-    // does in calls only: so until all have come.
+    // Other workers may wait for messages that this process has sent. The library forwards them
+    // only while it is called, so the barrier lasts until all workers have arrived.
     let gather = || world::private(rt).sleeping_barrier();
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::keep(rt).store);
-        // If somebody dies meanwhile, either all go on to the end or all recover.
+        // After a further failure, either all workers complete the end or all recover.
         recovery::check_own(rt, gather(), "the workers do not come to their end")?;
         recovery::check(rt, renewal::meet_at_the_end(rt))?;
     } else if gather().is_err() || renewal::meet_at_the_end(rt) != SUCCESS {
@@ -295,8 +304,8 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     user::release_output(rt);
     user::remove_closed_ledgers(rt, 0..told::process_count());
     renewal::finalise(rt);
-    // They may be used before MPI_Init, and after (MPI 4.1, 11.4.1): the library knows those from
-    // before, as they were.
+    // Info objects may be used before MPI_Init and after the end (MPI 4.1, 11.4.1). The library has
+    // those from before, in their earlier state.
     objects::info::rebuild(rt);
     Ok(SUCCESS)
 }

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! - [`boot`]: start of the runtime;
-//! - [`entry`], [`calls`]: the way in, and one handler per MPI procedure (most are generated);
+//! - [`entry`], [`calls`]: entries, and one handler per MPI procedure (most are generated);
 //! - [`job`], `spare`: `MPI_Init`, `MPI_Finalize`, and processes that wait as spares;
 //! - [`completion`]: tests and waits;
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
 //! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
 //!
-//! State of the job stands in the crates below: docs/ARCHITECTURE.md, "Crates of the runtime".
+//! The crates below have the state of the job: docs/ARCHITECTURE.md, "Crates of the runtime".
 
 pub mod boot;
 pub mod calls;

@@ -1,4 +1,4 @@
-//! Whether the job is protected: what is said when it is not, and what follows.
+//! Reports and consequences of missing protection.
 
 use crate::Runtime;
 use crate::world::{self, get};
@@ -8,17 +8,17 @@ use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
 use understudy_settings::Require;
 
-/// Reasons for which a running job is not protected any more.
+/// Reasons for which a running job loses protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The program has something that cannot be saved.
+    /// The program has state that cannot be saved.
     Unsaved,
-    /// Memory does not suffice for program and copies.
+    /// Memory is not sufficient for the program and replicas.
     Memory,
 }
 
 impl Loss {
-    /// The setting that lets the job stop, if it does.
+    /// Returns the setting that requires the job to stop, if it does.
     fn stops(self) -> Option<&'static str> {
         let is_required = match told::config().require {
             Require::Never => false,
@@ -29,7 +29,7 @@ impl Loss {
     }
 }
 
-/// Says why the job is not protected; stops it if protection is required.
+/// Reports why the job is not protected; stops it if protection is required.
 pub fn refuse(rt: &Runtime, why: &str) {
     if get(rt).process == ProcessNumber(0) {
         tell_refused(why, told::config().strict());
@@ -43,7 +43,7 @@ pub fn refuse(rt: &Runtime, why: &str) {
     }
 }
 
-/// Tells the user why the job is not protected (any more), and what follows.
+/// Reports to the user why the job is not protected, and the consequence.
 pub fn say_refused(why: &str, loss: Loss) {
     tell_refused(why, loss.stops());
 }
@@ -64,8 +64,9 @@ pub fn stops_for_memory() -> bool {
     Loss::Memory.stops().is_some()
 }
 
-/// Ends all checkpoints and recoveries; some rank has said why. All workers do this at the same
-/// cut.
+/// Ends all checkpoints and recoveries, at one cut in all workers.
+///
+/// One worker has reported the reason before.
 pub fn give_up_protection(rt: &Runtime, loss: Loss) {
     if loss.stops().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);

@@ -1,8 +1,8 @@
-//! Errors that the program is to see: what its error handler says happens, and refusals.
+//! Errors that the program gets: calls of its error handlers, and refusals.
 //!
-//! Real communicators always return errors. An error that is not the failure of a process goes to
-//! the error handler that the program has set (MPI 4.1, chapter 9.3); the default one ends the job
-//! with a message, as in the real library.
+//! Real communicators always return errors. An error that is not the failure of a process is passed
+//! to the error handler that the program has set (MPI 4.1, chapter 9.3). The default handler ends
+//! the job with a message, as in the real library.
 
 #![allow(unsafe_code)]
 
@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the
-/// error handler of `comm`, or where there is none to that of [errors without an
-/// object](without_object). Returns what the procedure returns.
+/// Raises an error, as the standard calls it, if `rc` is one.
+///
+/// `rc` is the return code of `procedure`. An error is passed to the error handler of `comm`, or to
+/// that of [errors without an object](without_object). Returns the return code for the program.
 #[inline]
 pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     if rc == SUCCESS {
@@ -34,8 +35,7 @@ pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) 
     }
 }
 
-/// [`finish`] for a procedure on a window: an error goes to the error handler of that, if there is
-/// such a window.
+/// Implements [`finish`] for a window, whose error handler gets the error, if it exists.
 #[inline]
 pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
@@ -47,7 +47,7 @@ pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_i
     }
 }
 
-/// [`finish`] for an error.
+/// Implements [`finish`] for an error.
 #[cold]
 pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     // MPI_COMM_NULL has no error handler.
@@ -59,29 +59,33 @@ pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -
     raise_on(rt, procedure, rc, Object::Comm(comm))
 }
 
-/// Whether the error handler of an object decides: with MPICH not if the program has set none,
-/// there or where the object comes from.
+/// True if the error handler of an object is used.
+///
+/// With MPICH it is not, unless the program has set one for the object or its origin.
 fn is_asked(errhandler: u64) -> bool {
     errhandler != 0 || !is_foreign()
 }
 
-/// The communicator on which errors without an object are raised. MPI 4 has MPI_COMM_SELF there,
-/// earlier versions had MPI_COMM_WORLD: so Open MPI has (unless it is told otherwise), and MPICH up
-/// to 4.1; later ones ask for whichever of both the program has set one of.
+/// Returns the communicator on which errors without an object are raised.
+///
+/// MPI 4 has MPI_COMM_SELF; earlier versions had MPI_COMM_WORLD. Open MPI 5 uses MPI_COMM_SELF,
+/// unless its compatibility with MPI 3 is on. Open MPI 4, and MPICH up to 4.1, use MPI_COMM_WORLD.
+/// Later versions of MPICH use MPI_COMM_SELF if the program has set an error handler for it,
+/// otherwise MPI_COMM_WORLD.
 fn without_object(rt: &Runtime) -> VirtComm {
     let (world, own) = (comm::world_handle(rt), comm::self_handle(rt));
     let is_own = match is_foreign() {
         true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
         false => {
             let is_as_before = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
-            // SAFETY: a variable of the library's, or null.
+            // SAFETY: a variable of the library, or null.
             !is_as_before.is_null() && unsafe { is_as_before.read() } == 0
         }
     };
     if is_own { own } else { world }
 }
 
-/// MPICH from 4.3 on returns MPI_SUCCESS when the program's own error handler has returned.
+/// True if MPI_SUCCESS is returned after the program's error handler: MPICH from 4.3 on.
 fn is_settled_by_handlers() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(|| {
@@ -96,9 +100,9 @@ fn is_settled_by_handlers() -> bool {
     })
 }
 
-/// An error goes to the error handler of this object.
+/// Passes an error to the error handler of this object.
 pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
-    // Whatever was called, it may have been abandoned since another process has died.
+    // Any call may have been abandoned because another process has failed.
     if rc == call::ABANDONED && call::is_over() {
         return match recovery::check(rt, rc) {
             Err(Rewound) => SUCCESS,
@@ -125,7 +129,7 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
     rc
 }
 
-/// The text of an error class or code, the program's own ones included.
+/// Returns the text of an error class or code, including those of the program.
 fn text(rt: &Runtime, rc: c_int) -> String {
     match objects(rt).error_codes.text(rc) {
         Some(text) => String::from_utf8_lossy(text).into_owned(),
@@ -138,7 +142,7 @@ fn fatal(rt: &Runtime, rc: c_int, error: impl Display) -> ! {
     ending::abort(rt, rc)
 }
 
-/// A procedure that cannot be protected: it fails, and says so once.
+/// Refuses a procedure that cannot be protected; logs that once.
 pub fn unsupported(rt: &Runtime, procedure: Proc) -> c_int {
     tell_unsupported(procedure);
     raise(rt, procedure, ERR_UNSUPPORTED_OPERATION, None)
@@ -152,7 +156,7 @@ fn tell_unsupported(procedure: Proc) {
     }
 }
 
-/// An internal symbol of the real library that was called under protection.
+/// Refuses an internal symbol of the real library under protection.
 pub fn refused(slot: u32) -> c_int {
     let name = SLOT_NAMES
         .get(slot as usize)
@@ -161,8 +165,9 @@ pub fn refused(slot: u32) -> c_int {
     ERR_UNSUPPORTED_OPERATION
 }
 
-/// A call from a thread other than the one that initialised MPI: an error code is what few programs
-/// look at, so the job ends.
+/// Ends the job after a call from a thread that may not call MPI.
+///
+/// Few programs check error codes, so returning one is not sufficient.
 pub fn wrong_thread(slot: u32) -> ! {
     let name = SLOT_NAMES
         .get(slot as usize)

@@ -1,9 +1,8 @@
-//! Spares: processes that wait in MPI_Init until they are needed, before the MPI library is
-//! initialised.
+//! Spares: processes that wait in MPI_Init, before the MPI library is initialised.
 //!
-//! They sleep until their process manager has something to say; with UNDERSTUDY_CKPTD they tell the
-//! daemon now and then that they live. A spare that is needed becomes a rank of the next
-//! generation, and learns there what the job is (`recovery::newcomers`).
+//! They sleep until they get a message of their process manager. With UNDERSTUDY_CKPTD they report
+//! to the daemon periodically. A spare that is needed becomes a rank of the next generation, and
+//! gets the state of the job there (`recovery::newcomers`).
 
 use crate::{DOOR, Runtime};
 use crate::{daemon, events, renewal, sys, told, user};
@@ -11,23 +10,23 @@ use std::time::Duration;
 use understudy_formats::events::{EndHow, Kind, Role, Spare, Worker};
 use understudy_relay::RankStage;
 
-/// What this process does until it is needed.
+/// Functions of this process while it waits.
 pub const WAIT: renewal::Spare = renewal::Spare {
     idle: || idle(DOOR.get()),
     leave: || leave(DOOR.get()),
 };
 
-/// How many workers the job has.
+/// Returns the number of workers of the job.
 fn workers() -> u32 {
     told::launcher_size().saturating_sub(told::config().spares)
 }
 
-/// Whether this process was started as a worker.
+/// True if this process was started as a worker.
 pub fn is_worker() -> bool {
     told::process().0 < workers()
 }
 
-/// This process is about to wait, if it was not started as a worker.
+/// Prepares this process for waiting, if it was not started as a worker.
 pub fn begin() {
     if is_worker() {
         return user::set_stage(RankStage::Initialising);
@@ -37,7 +36,7 @@ pub fn begin() {
     tell_start();
 }
 
-/// Writes to the event file what this process is.
+/// Writes the role of this process to the event file.
 pub fn tell_start() {
     let (rank, workers) = (told::process(), workers());
     let role = match rank.0.checked_sub(workers) {
@@ -65,7 +64,7 @@ fn idle(rt: &Runtime) -> Option<Duration> {
     }
 }
 
-/// The job has ended without needing this process.
+/// Ends this process, as the job has ended without needing it.
 fn leave(rt: &Runtime) -> ! {
     daemon::leave(rt);
     events::emit(Kind::End {

@@ -1,7 +1,8 @@
-//! Descriptors of the runtime side: moved to numbers that the user side never uses.
+//! Descriptors of the runtime side: moved to numbers that the program side never uses.
 //!
-//! The user side's descriptors must have the same numbers in an understudy as in the rank whose
-//! part it takes.
+//! A replacement must give the program's descriptors the numbers that they had in the failed
+//! worker. So the runtime and MPI sides must not use any of those numbers. *Lifting* a descriptor
+//! means to move it into the range of its namespace.
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::table::go_below;
@@ -28,7 +29,9 @@ pub const F_DUPFD: c_int = 0;
 const F_GETFD: c_int = 1;
 pub const F_DUPFD_CLOEXEC: c_int = 1030;
 
-/// libc's fcntl(2), for a descriptor that was just made: its number may be 1.
+/// Calls libc's fcntl(2).
+///
+/// Used for new descriptors, whose number may be 1 or 2: the exported `fcntl` redirects these.
 ///
 /// # Safety
 /// As fcntl(2).
@@ -45,28 +48,30 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// First number of this namespace.
 static FIRST: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
-/// Set to which descriptors of this namespace are added.
+/// Set of all descriptors of this namespace.
 static LAYERS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
 
-/// New descriptors of this namespace are moved to `first` or above, and noted.
+/// Sets the lowest number and the set of this namespace's descriptors.
+///
+/// New descriptors are moved to `first` or above, and recorded in `layers`.
 pub fn lift_to(first: c_int, layers: *const LayersDescriptors) {
     FIRST.store(first, Relaxed);
     LAYERS.store(layers.cast_mut(), Relaxed);
 }
 
 fn layers() -> Option<&'static LayersDescriptors> {
-    // SAFETY: null, or the preload library's, which lives as long as the process.
+    // SAFETY: null, or the set of the preload library, which lives as long as the process.
     unsafe { LAYERS.load(Relaxed).as_ref() }
 }
 
-/// Notes a descriptor of this namespace.
+/// Records a descriptor of this namespace.
 pub fn note(fd: c_int) {
     if let Some(layers) = layers() {
         layers.add(fd);
     }
 }
 
-/// close(2), after which the number may be the program's.
+/// close(2); removes the descriptor from the set, because the program may then get its number.
 ///
 /// # Safety
 /// As close(2).
@@ -84,7 +89,9 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     }
 }
 
-/// close_range(2), after which the numbers may be the program's.
+/// close_range(2); removes the descriptors from the set.
+///
+/// The program may then get their numbers.
 ///
 /// # Safety
 /// As close_range(2).
@@ -104,14 +111,16 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
 }
 
-/// Moves a descriptor up; where there is no room it stays where it is.
+/// Moves a descriptor into the namespace's range.
+///
+/// If the move fails, the descriptor keeps its number.
 pub fn lift(fd: c_int) -> c_int {
     let first = FIRST.load(Relaxed);
     if !(0..first).contains(&fd) {
         note(fd);
         return fd;
     }
-    // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
+    // SAFETY: fcntl(2) and close(2) of a descriptor that was just created.
     unsafe {
         let close_on_exec = fcntl(fd, F_GETFD, 0) & 1 != 0;
         let high = fcntl(
@@ -132,7 +141,10 @@ pub fn lift(fd: c_int) -> c_int {
     }
 }
 
-/// So that accept(2), which comes next, does not block.
+/// Blocks until a connection is pending, so that accept(2) does not block afterwards.
+///
+/// A thread that is about to lift a descriptor delays every thread that needs the table
+/// ([`go_below`]).
 fn wait_for_connection(fd: c_int) {
     const F_GETFL: c_int = 3;
     const O_NONBLOCK: c_int = 0o4000;
@@ -149,10 +161,10 @@ fn wait_for_connection(fd: c_int) {
     }
 }
 
-/// `name(arguments) -> descriptor`, lifted.
+/// Defines functions of the form `name(arguments) -> descriptor` that lift the descriptor.
 macro_rules! lifted {
     ($($name:ident($($argument:ident: $kind:ty),*) $(after $wait:ident($on:ident))?;)*) => {$(
-        /// libc's function of this name, its descriptor lifted.
+        /// libc's function of this name; lifts the new descriptor.
         ///
         /// # Safety
         /// As libc's.
@@ -160,13 +172,16 @@ macro_rules! lifted {
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
             static REAL: AtomicUsize = AtomicUsize::new(0);
             const NAME: &core::ffi::CStr =
-                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                match core::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes()
+                ) {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
             unsafe {
-                let real: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next(&REAL, NAME));
+                let real: unsafe extern "C" fn($($kind),*) -> c_int =
+                    core::mem::transmute(next(&REAL, NAME));
                 $($wait($on);)?
                 let _below = go_below();
                 lift(real($($argument),*))
@@ -176,7 +191,7 @@ macro_rules! lifted {
 }
 
 lifted! {
-    // The variadic mode is passed in a register whether it was given or not (System V ABI).
+    // The System V ABI passes the variadic mode in a register, present or not.
     open(path: *const c_char, flags: c_int, mode: u32);
     open64(path: *const c_char, flags: c_int, mode: u32);
     openat(at: c_int, path: *const c_char, flags: c_int, mode: u32);
@@ -184,7 +199,8 @@ lifted! {
     creat(path: *const c_char, mode: u32);
     socket(domain: c_int, kind: c_int, protocol: c_int);
     accept(fd: c_int, address: *mut c_void, length: *mut u32) after wait_for_connection(fd);
-    accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int) after wait_for_connection(fd);
+    accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int)
+        after wait_for_connection(fd);
     epoll_create(size: c_int);
     epoll_create1(flags: c_int);
     eventfd(value: u32, flags: c_int);
@@ -197,10 +213,10 @@ lifted! {
     mkstemp(template: *mut c_char);
 }
 
-/// `name(…, fds: *mut [c_int; 2])`, both lifted.
+/// Defines functions of the form `name(…, fds: *mut [c_int; 2])` that lift both descriptors.
 macro_rules! lifted_pairs {
     ($($name:ident($($argument:ident: $kind:ty),*; fds);)*) => {$(
-        /// libc's function of this name, its descriptors lifted.
+        /// libc's function of this name; lifts both new descriptors.
         ///
         /// # Safety
         /// As libc's.
@@ -208,7 +224,9 @@ macro_rules! lifted_pairs {
         pub unsafe extern "C" fn $name($($argument: $kind,)* fds: *mut [c_int; 2]) -> c_int {
             static REAL: AtomicUsize = AtomicUsize::new(0);
             const NAME: &core::ffi::CStr =
-                match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                match core::ffi::CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes()
+                ) {
                     Ok(name) => name,
                     Err(_) => panic!(),
                 };
@@ -233,7 +251,7 @@ lifted_pairs! {
     socketpair(domain: c_int, kind: c_int, protocol: c_int; fds);
 }
 
-/// pipe2(2), lifted.
+/// pipe2(2); lifts both new descriptors.
 ///
 /// # Safety
 /// As pipe2(2).

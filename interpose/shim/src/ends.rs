@@ -1,8 +1,9 @@
-//! The MPI library does not end its process as long as it may be taken out of there.
+//! Delays exits of the process that the MPI library requests.
 //!
-//! It may give up since the process manager that serves it has died, or since another process has.
-//! In the next generation it is as before MPI_Init: whoever ends the process here waits for that.
-//! The main thread is abandoned in that wait, others are ended.
+//! The MPI library may exit or abort because its process manager or another process has failed. A
+//! recovery resets the MPI library to its state before MPI_Init, so such an exit must not happen. A
+//! thread that calls one of these functions therefore waits for the recovery. The recovery abandons
+//! the main thread in that wait and terminates other threads.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -13,15 +14,17 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// How long nothing may be heard of another generation, in nanoseconds.
+/// Time to wait for the report of a failure, in nanoseconds.
 const TIMEOUT: u64 = 10_000_000_000;
 
-/// Tells whether there is another generation; none in the namespace of the runtime.
+/// Function that returns true while a recovery of the MPI library is pending.
+///
+/// None is set on the runtime side.
 type IsOver = extern "C" fn() -> bool;
 
 static IS_OVER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// From now on ends wait for another generation.
+/// From now on, exits wait for a recovery.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_hold_ends(is_over: IsOver) {
     IS_OVER.store(is_over as *mut c_void, Relaxed);
@@ -40,17 +43,17 @@ fn wait() {
     }
 }
 
-/// libc's functions that end a process, of these names.
+/// Defines the functions of libc that end a process.
 macro_rules! ends {
     ($($name:ident)*) => {$(
-        /// libc's function of this name, when there is nothing to wait for.
+        /// libc's function of this name, called after the wait.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
             static NEXT: AtomicUsize = AtomicUsize::new(0);
             wait();
             let name = concat!(stringify!($name), "\0").as_bytes();
-            // SAFETY: a string that ends with a zero, and libc's function of this type (abort(3)
-            // takes nothing, and does not see what it gets).
+            // SAFETY: the name ends with a zero byte, and libc's function has this type. abort(3)
+            // has no parameter and ignores the argument.
             unsafe {
                 let name = core::ffi::CStr::from_bytes_with_nul_unchecked(name);
                 let next: unsafe extern "C" fn(c_int) -> ! = transmute(next(&NEXT, name));

@@ -1,11 +1,18 @@
-//! The *shim*: the first library of the second namespace.
+//! The *shim*: the first library of the second and of the third namespace.
 //!
-//! The first object of a namespace is its global scope, so what the shim exports stands before libc
-//! for every library that follows: libmpi, its closure, and the runtime. It keeps the runtime
-//! side's descriptors above the user side's, gives its threads stacks of their own, leads what they
-//! print past the relay, keeps broken pipes from raising SIGPIPE and the MPI library from ending
-//! its process, lets long waits sleep, and gives the second libc the environment that the user side
-//! does not see. No std, no heap.
+//! The first object of a namespace is its global scope. The symbols that the shim exports therefore
+//! precede libc's for all other libraries of the namespace: the runtime, or libmpi and its
+//! dependencies. The shim
+//!
+//! - keeps descriptors of the runtime and MPI sides above the program's;
+//! - creates their threads on separate stacks;
+//! - writes the MPI library's output past the relay;
+//! - prevents SIGPIPE for broken pipes;
+//! - delays exits that the MPI library requests;
+//! - lets long waits sleep;
+//! - gives the namespace's libc the launcher's environment, which the program does not see.
+//!
+//! The shim uses neither std nor a heap.
 #![no_std]
 
 mod descriptors;

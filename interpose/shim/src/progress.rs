@@ -1,9 +1,9 @@
-//! MPICH's waits give way.
+//! Lets MPICH's waits yield the processor.
 //!
-//! MPICH looks for messages in a loop and never lets another process run, so ranks that share a
-//! core advance by a scheduler's time slice at a time. It looks by calling UCX; when that has found
-//! nothing for a while, the processor is yielded here ([`crate::waits`]). Without UCX nothing
-//! changes.
+//! MPICH polls for messages in a loop and never yields. Ranks that share a core therefore advance
+//! by one time slice of the scheduler at a time. MPICH polls by calling UCX. After a number of
+//! calls without progress the function below yields ([`crate::waits`]). An MPICH without UCX is not
+//! affected.
 #![allow(unsafe_code)]
 
 use crate::waits::{give_way, look};
@@ -12,23 +12,23 @@ use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// How many looks in a row may find nothing: some microseconds.
+/// Number of consecutive polls without progress before a yield: a few microseconds.
 const IDLE_LIMIT: u32 = 64;
 
 static WORKER_PROGRESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the function that stands behind this one is noted.
+/// Address and name of the library's function that [`ucp_worker_progress`] calls.
 pub static REAL: [(&AtomicUsize, &CStr); 1] = [(&WORKER_PROGRESS, c"ucp_worker_progress")];
 
-/// `ucp_worker_progress`: how much it has found.
+/// `ucp_worker_progress`: returns non-zero if communication has progressed.
 ///
 /// # Safety
-/// As UCX says.
+/// As UCX's documentation requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     static IDLE: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: UCX's function of this type, found when libmpi was loaded, with its caller's
-    // argument.
+    // SAFETY: UCX's function has this type; its address was stored when libmpi was loaded. The
+    // argument is the caller's.
     let found = unsafe {
         let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
             transmute(WORKER_PROGRESS.load(Relaxed));

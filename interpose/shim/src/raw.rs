@@ -1,10 +1,11 @@
-//! System calls that the runtime and MPI sides make by syscall(2).
+//! System calls that the runtime and MPI sides make with syscall(2).
 //!
-//! Mappings are the library's, too, and so is what is written on descriptors 1 and 2.
+//! Some of them have to be treated like libc's functions: mappings, copies of descriptors, and
+//! writes to descriptors 1 and 2.
 //!
-//! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past
-//! libc's mmap, whose instruction is patched. The kernel put them among the program's memory, from
-//! which a recovery removes what the program has not mapped.
+//! UCX 1.13 (Debian 12) maps the arrays of its callback queues with syscall(2) (`ucs_sys_realloc`).
+//! Such a call bypasses libc's mmap, whose instruction is patched. The kernel placed these arrays
+//! among the program's memory, where a recovery unmaps everything that the program has not mapped.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, note};
@@ -17,7 +18,7 @@ const WRITEV: c_long = 20;
 const MMAP: c_long = 9;
 const MREMAP: c_long = 25;
 const FCNTL: c_long = 72;
-/// The greatest number of an error, as system calls give them (negated).
+/// Greatest error number. System calls return errors as negative numbers.
 const LAST_ERROR: c_long = 4095;
 
 unsafe extern "C" {
@@ -39,10 +40,12 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// syscall(2), whose arguments are as many as the call has.
+/// syscall(2).
+///
+/// The caller passes only the arguments of the respective system call.
 ///
 /// # Safety
-/// As the system call says.
+/// As the system call requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -53,7 +56,7 @@ pub unsafe extern "C" fn syscall(
     fifth: usize,
     sixth: usize,
 ) -> c_long {
-    // SAFETY: handed on to the caller; errno of this thread.
+    // SAFETY: guaranteed by the caller; `__errno_location` is this thread's errno.
     unsafe {
         let first = match number {
             WRITE | WRITEV => streams::own(first as c_int) as usize,

@@ -1,7 +1,7 @@
-//! The functions of the MPI library that stand behind those that the shim has put before them.
+//! Functions of the MPI library whose names the shim exports as well.
 //!
-//! libmpi calls its own functions through its linkage table, so the shim's are called. A libmpi
-//! that does not have one of them never calls it here.
+//! libmpi calls its own functions through its procedure linkage table, which resolves to the
+//! shim's. A libmpi without such a function never calls the shim's.
 #![allow(unsafe_code)]
 
 use crate::progress;
@@ -12,7 +12,7 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Finds them.
+/// Looks up the library's functions.
 ///
 /// # Safety
 /// `mpi` must be a handle of dlmopen(3) for the MPI library.

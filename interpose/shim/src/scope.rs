@@ -1,7 +1,8 @@
-//! Libraries that are opened for all to see: in a namespace of dlmopen(3) ld.so has no such scope,
-//! and crashes (glibc's bug 18684).
+//! dlopen(3) without RTLD_GLOBAL.
 //!
-//! Open MPI opens its components so. They name what they need, and find that without.
+//! A namespace of dlmopen(3) has no such scope: ld.so crashes (glibc bug 18684). Open MPI opens its
+//! components with RTLD_GLOBAL. The components name the libraries that they need, and find them
+//! without the flag.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -17,8 +18,8 @@ const RTLD_GLOBAL: c_int = 0x100;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; the rest is handed on to the caller. It opens in the
-    // namespace of its caller, which is this library's.
+    // SAFETY: libc's function has this type; the rest is guaranteed by the caller. The function
+    // opens the library in the namespace of its caller, which is the shim's.
     unsafe {
         let real: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
             core::mem::transmute(next(&REAL, c"dlopen"));

@@ -1,5 +1,7 @@
-//! Writes of the runtime side never raise SIGPIPE: a peer that dies in mid-write must not kill a
-//! survivor, and the signal's disposition is the program's own affair.
+//! Writes of the runtime side, which never raise SIGPIPE.
+//!
+//! A peer that fails during a write must not kill a surviving rank. The disposition of SIGPIPE
+//! belongs to the program and cannot be changed.
 #![allow(unsafe_code)]
 
 use crate::streams::own;
@@ -48,7 +50,7 @@ fn is_not_a_socket() -> bool {
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     let fd = own(fd);
-    // SAFETY: libc's function has this type; the rest is handed on to the caller.
+    // SAFETY: libc's function has this type; the rest is guaranteed by the caller.
     unsafe {
         let sent = sendto(fd, data, length, MSG_NOSIGNAL, core::ptr::null(), 0);
         if sent >= 0 || !is_not_a_socket() {
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -
         control_length: 0,
         flags: 0,
     };
-    // SAFETY: as above; sendmsg(2) takes the same vector.
+    // SAFETY: as in `write`; sendmsg(2) takes the vector of writev(2).
     unsafe {
         let sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if sent >= 0 || !is_not_a_socket() {
@@ -100,6 +102,6 @@ pub unsafe extern "C" fn send(
     length: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { sendto(fd, data, length, flags | MSG_NOSIGNAL, core::ptr::null(), 0) }
 }

@@ -1,4 +1,4 @@
-//! What the face calls once the namespace's libc is there.
+//! Functions that the preload library calls once the namespace's libc is loaded.
 #![allow(unsafe_code)]
 
 use crate::{descriptors, streams, threads};
@@ -12,9 +12,11 @@ unsafe extern "C" {
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
 }
 
-/// UCX, which Open MPI brings along, overwrites the entries of libc's mmap and its like with jumps
-/// to its own code, past the patched instruction. Its libraries read these variables as soon as
-/// they are loaded.
+/// Settings that disable UCX's memory hooks.
+///
+/// UCX, which Open MPI uses, overwrites the entries of libc's mmap and related functions with jumps
+/// to its own code, which bypasses the patched instruction. UCX's libraries read these variables as
+/// soon as they are loaded.
 const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_MMAP_HOOK_MODE", c"none"),
     (c"UCX_MEM_MALLOC_HOOKS", c"n"),
@@ -23,16 +25,18 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
 
 /// Variables that are set unless the user has set them.
 ///
-/// libfabric's caches of registrations watch the MPI side's memory functions only: a buffer that
-/// the program unmaps stays registered, and what a network writes there is seen by no checkpoint.
+/// libfabric's registration caches watch only the memory functions of the MPI side. A buffer that
+/// the program unmaps would stay registered, and a checkpoint would miss what the network writes
+/// there.
 const UNLESS_SET: [(&CStr, &CStr); 2] = [
     (c"FI_MR_CACHE_MONITOR", c"disabled"),
-    // UCX says that a connection is lost in the program's output, unless the user has another
-    // place.
+    // By default UCX reports a lost connection on standard output, among the program's output.
     (c"UCX_LOG_FILE", c"stderr"),
 ];
 
-/// Prepares this namespace's libc, whose mmap is patched already. Returns 0, or an errno.
+/// Prepares this namespace's libc, whose mmap is already patched.
+///
+/// Returns 0, or an errno.
 ///
 /// # Safety
 /// `start` must be valid; its environment must live as long as the process.
@@ -50,7 +54,7 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         for (name, value) in UNLESS_SET {
             setenv(name.as_ptr(), value.as_ptr(), 0);
         }
-        // The keys below belong to others: they are taken here and never used.
+        // The lower keys are reserved for other namespaces: they are allocated here and never used.
         let mut key = 0;
         while key + 1 < start.first_key {
             let error = pthread_key_create(&mut key, core::ptr::null());
@@ -71,8 +75,8 @@ pub unsafe extern "C" fn understudy_shim_iterate(
     callback: *const c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: handed on to the caller. Not a tail call: ld.so tells the namespace by the address
-    // that it returns to.
+    // SAFETY: guaranteed by the caller. The call must not be a tail call, because ld.so derives the
+    // namespace from the return address.
     let result = unsafe { dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)
 }

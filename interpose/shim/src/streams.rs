@@ -1,9 +1,10 @@
-//! Standard output and error of the MPI side, past the relay.
+//! Standard output and error of the MPI side, which bypass the relay.
 //!
-//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a
-//! rollback. Bytes of the MPI library are not part of the program's output: an initialisation in a
-//! replacement prints them again. The functions below replace descriptors 1 and 2 by those of
-//! [`begin`]; `stdout` and `stderr` of this libc are opened on them.
+//! The relay counts the bytes that a rank writes to descriptors 1 and 2, and after a rollback drops
+//! the bytes that it has already forwarded. Output of the MPI library is not part of the program's
+//! output: MPI_Init in a replacement prints it a second time. The functions below replace
+//! descriptors 1 and 2 by the ones passed to [`begin`]. `stdout` and `stderr` of this libc are
+//! opened on them.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, note};
@@ -17,18 +18,19 @@ use core::sync::atomic::{AtomicI32, AtomicUsize};
 
 const STDOUT: c_int = 1;
 const STDERR: c_int = 2;
-/// Modes of setvbuf(3).
+/// Buffering modes of setvbuf(3).
 const LINE_BUFFERED: c_int = 1;
 const UNBUFFERED: c_int = 2;
-/// Size of glibc's buffer of a stream that is a pipe.
+/// Size of glibc's buffer for a stream that is a pipe.
 const BUFFER_SIZE: usize = 4096;
 
-/// Descriptors that stand for 1 and 2.
+/// Descriptors used in place of 1 and 2.
 static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 /// Process that has called [`begin`].
 ///
-/// Its children make descriptors 1 and 2 for programs that they execute.
+/// In its children descriptors 1 and 2 are real: a child sets them up for the program that it
+/// executes.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -38,7 +40,7 @@ unsafe extern "C" {
     fn getpid() -> c_int;
 }
 
-/// Returns the descriptor that stands for `fd` in this namespace.
+/// Returns the descriptor that this namespace uses in place of `fd`.
 pub fn own(fd: c_int) -> c_int {
     match fd {
         STDOUT => OUTPUT.load(Relaxed),
@@ -47,7 +49,7 @@ pub fn own(fd: c_int) -> c_int {
     }
 }
 
-/// Replaces descriptors 1 and 2 by these, if they are others.
+/// Replaces descriptors 1 and 2 by `output` and `errors`, if different.
 ///
 /// # Safety
 /// No thread of this namespace may use `stdout` or `stderr`.
@@ -60,8 +62,8 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
     OUTPUT.store(output, Relaxed);
     ERRORS.store(errors, Relaxed);
-    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed
-    // descriptor.
+    // SAFETY: variables of this libc, which no thread has used yet. fdopen(3) returns null for a
+    // closed descriptor.
     unsafe {
         PROCESS.store(getpid(), Relaxed);
         let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
@@ -80,7 +82,7 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
 }
 
-/// Functions of libc whose first argument is a descriptor, called with [`own`] of it.
+/// Defines functions of libc whose first argument is a descriptor, which [`own`] replaces.
 macro_rules! with_own_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
@@ -91,7 +93,7 @@ macro_rules! with_own_descriptor {
             }
         ),*];
         $(
-            /// libc's function of this name, on this namespace's descriptor.
+            /// libc's function of this name, called with this namespace's descriptor.
             ///
             /// # Safety
             /// As libc's.
@@ -136,16 +138,18 @@ with_own_descriptor! {
     sendfile64 = 10;
 }
 
-/// Functions of libc for fcntl(2), whose last argument is in a register (System V ABI).
+/// Defines fcntl(2) and its variants.
+///
+/// The System V ABI passes the last argument in a register.
 macro_rules! control {
     ($($name:ident)*) => {$(
-        /// fcntl(2) on this namespace's descriptor; a copy is noted.
+        /// fcntl(2) with this namespace's descriptor; records a duplicate.
         ///
         /// # Safety
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
-            // SAFETY: handed on to the caller.
+            // SAFETY: guaranteed by the caller.
             let result = unsafe { descriptors::fcntl(own(fd), command, argument) };
             if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
                 note(result);
@@ -157,7 +161,7 @@ macro_rules! control {
 
 control! { fcntl fcntl64 }
 
-/// dup(2), lifted.
+/// dup(2); lifts the duplicate.
 ///
 /// # Safety
 /// As dup(2).
@@ -172,7 +176,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     }
 }
 
-/// dup2(2), whose new descriptor is this namespace's.
+/// dup2(2), where descriptors 1 and 2 mean this namespace's.
 ///
 /// # Safety
 /// As dup2(2).
@@ -187,7 +191,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     }
 }
 
-/// dup3(2), whose new descriptor is this namespace's.
+/// dup3(2), where descriptors 1 and 2 mean this namespace's.
 ///
 /// # Safety
 /// As dup3(2).
@@ -202,7 +206,9 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     }
 }
 
-/// Returns the descriptor that a copy is made at. Programs that a child executes write on 1 and 2.
+/// Returns the descriptor to which dup2(2) and dup3(2) copy.
+///
+/// In a child it is `fd`: programs that the child executes write to 1 and 2.
 fn new_descriptor(fd: c_int) -> c_int {
     // SAFETY: getpid(2).
     match unsafe { getpid() } == PROCESS.load(Relaxed) {

@@ -1,9 +1,11 @@
-//! While the program's thread looks at the table of descriptors, or changes it, no other thread has
-//! one below.
+//! Lock of the descriptor table.
 //!
-//! A new descriptor has the lowest free number until it is lifted. Taken for the program's
-//! meanwhile, it would be in a checkpoint; and a rollback that puts the program's file under that
-//! number would make a thread of the library write to it.
+//! While the program's thread reads or changes the descriptor table, no other thread has a
+//! descriptor in the program's range.
+//!
+//! A new descriptor has the lowest free number until it is lifted. If it were taken for the
+//! program's in this time, a checkpoint would contain it. A rollback that restores the program's
+//! file at that number would make a thread of the library write to the program's file.
 #![allow(unsafe_code)]
 
 use crate::time::sleep_briefly;
@@ -15,19 +17,19 @@ unsafe extern "C" {
     fn gettid() -> c_int;
 }
 
-/// How many threads are about to lift a descriptor.
+/// Number of threads that are about to lift a descriptor.
 static LIFTING: AtomicI32 = AtomicI32::new(0);
-/// The thread that holds the table; 0 if none does.
+/// Thread that has locked the table; zero if unlocked.
 static HOLDER: AtomicI32 = AtomicI32::new(0);
-/// How often it does.
+/// Nesting depth of the lock.
 static DEPTH: AtomicI32 = AtomicI32::new(0);
-/// How often the holder looks for the others: some call may block (open(2) of a FIFO).
+/// Maximum number of polls for threads that lift. One of them may block (open(2) of a FIFO).
 const MOST_POLLS: u32 = 10_000;
 
-/// From before a descriptor is made until it is lifted.
+/// Guard that exists from before a descriptor is created until it is lifted.
 pub struct Below(());
 
-/// Waits while another thread holds the table.
+/// Blocks while another thread has locked the table.
 pub fn go_below() -> Below {
     loop {
         LIFTING.fetch_add(1, SeqCst);
@@ -47,7 +49,9 @@ impl Drop for Below {
     }
 }
 
-/// From now on the calling thread is the only one that makes descriptors. May be nested.
+/// Locks the table: from now on only the calling thread creates descriptors.
+///
+/// Calls may be nested.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_hold_descriptors() {
     if DEPTH.fetch_add(1, SeqCst) > 0 {
@@ -63,7 +67,7 @@ pub extern "C" fn understudy_shim_hold_descriptors() {
     }
 }
 
-/// Ends [`understudy_shim_hold_descriptors`]; in a child that was forked meanwhile as well.
+/// Unlocks the table; called in a forked child as well.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_release_descriptors() {
     if DEPTH.fetch_sub(1, SeqCst) == 1 {

@@ -1,8 +1,8 @@
-//! Threads of the runtime side: on stacks of their own, and without the program's signals.
+//! Threads of the runtime and MPI sides: on separate stacks and without the program's signals.
 //!
-//! ld.so keeps one cache of thread stacks for all namespaces; a stack that the runtime side leaves
-//! there could become a user-side thread's. A thread whose stack the caller provides is never
-//! cached.
+//! ld.so keeps one cache of thread stacks for all namespaces. A stack of the runtime side that gets
+//! into this cache could become the stack of a program thread. ld.so does not cache a stack that
+//! the caller provides.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -36,12 +36,12 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-/// RTLD_NEXT, looked up once.
+/// Returns libc's function of this name (RTLD_NEXT of dlsym(3)), and stores its address in `place`.
 pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
     let mut real = place.load(Ordering::Relaxed);
     if real == 0 {
         const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-        // SAFETY: dlsym(3) from this library, which stands before libc.
+        // SAFETY: dlsym(3) from this library, which precedes libc in the search order.
         real = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
         place.store(real, Ordering::Relaxed);
     }
@@ -51,8 +51,10 @@ pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
 static CREATE: AtomicUsize = AtomicUsize::new(0);
 const EAGAIN: c_int = 11;
 
-/// pthread_create(3) with an explicit stack. It is not given back when the thread ends: the runtime
-/// side has few threads, and they live as long as the process.
+/// pthread_create(3) with an explicit stack.
+///
+/// The stack is not freed when the thread exits: the runtime side has few threads, and they live as
+/// long as the process.
 ///
 /// # Safety
 /// As pthread_create(3).
@@ -91,7 +93,7 @@ pub unsafe extern "C" fn pthread_create(
             return EAGAIN;
         }
         pthread_attr_setstack(&mut own, stack, size);
-        // The new thread has the mask of its creator.
+        // The new thread inherits the signal mask.
         let before = set_mask(SIG_BLOCK, !OWN_SIGNALS);
         let result = real(thread, &own, start, argument);
         set_mask(SIG_SETMASK, before);
@@ -101,10 +103,10 @@ pub unsafe extern "C" fn pthread_create(
 
 const SIG_BLOCK: c_int = 0;
 const SIG_SETMASK: c_int = 2;
-/// Length of glibc's `sigset_t`, the first word of which is the kernel's set.
+/// Length of glibc's `sigset_t`, whose first word is the kernel's set.
 const SET_WORDS: usize = 16;
 
-/// Changes the signals that this thread blocks, and returns those from before.
+/// Changes the signal mask of this thread, and returns the previous mask.
 fn set_mask(how: c_int, signals: u64) -> u64 {
     let mut set = [0u64; SET_WORDS];
     let mut before = [0u64; SET_WORDS];
@@ -114,24 +116,28 @@ fn set_mask(how: c_int, signals: u64) -> u64 {
     before[0]
 }
 
-/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no
-/// threads.
+/// Function to call after each `pthread_cancel`.
+///
+/// Null on the runtime side, which cancels no threads.
 static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// From now on this function is called after each `pthread_cancel`.
+/// Sets the function to call after each `pthread_cancel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) {
     CANCELLED.store(function as *mut c_void, Ordering::Relaxed);
 }
 
-/// pthread_cancel(3). Its handler of SIGCANCEL does not stay in the place of the runtime's.
+/// pthread_cancel(3).
+///
+/// libc's function installs a handler of SIGCANCEL. The function that is called afterwards restores
+/// the runtime's handler.
 ///
 /// # Safety
 /// As pthread_cancel(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; the other one was set above.
+    // SAFETY: libc's function has this type; `CANCELLED` is null or a function of this type.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> c_int =
             core::mem::transmute(next(&REAL, c"pthread_cancel"));
@@ -148,8 +154,9 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Creates and joins one thread, so that this libc no longer believes the process to be
-/// single-threaded: ld.so's lock is shared with the other libc.
+/// Creates and joins one thread, so that this libc gives up its single-thread optimisations.
+///
+/// ld.so's lock is shared with the other libc, so locking must not be elided.
 pub fn make_libc_multithreaded() -> c_int {
     let mut thread = 0;
     let start: extern "C" fn(*mut c_void) -> *mut c_void = nothing;

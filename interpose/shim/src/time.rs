@@ -1,4 +1,4 @@
-//! Clock, sleep and turns on the processor, of libc.
+//! Clock, sleep and preemption count, from libc.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -12,16 +12,16 @@ struct Time {
     nanoseconds: i64,
 }
 
-/// rusage, of getrusage(2)
+/// rusage of getrusage(2)
 #[repr(C)]
 struct Usage {
     times: [Time; 2],
     figures: [i64; 14],
 }
 
-/// Where [`Usage::figures`] has ru_nivcsw.
+/// Index of ru_nivcsw in [`Usage::figures`].
 const INVOLUNTARY_SWITCHES: usize = 13;
-/// getrusage(2): of the calling thread.
+/// Selects the calling thread in getrusage(2).
 const RUSAGE_THREAD: c_int = 1;
 
 unsafe extern "C" {
@@ -32,7 +32,7 @@ unsafe extern "C" {
 
 const CLOCK_MONOTONIC: c_int = 1;
 
-/// The monotonic clock, in nanoseconds.
+/// Returns the monotonic clock in nanoseconds.
 pub fn now() -> u64 {
     let mut time = Time {
         seconds: 0,
@@ -43,7 +43,9 @@ pub fn now() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
-/// Sleeps for 50 µs; the kernel adds its timer slack, prctl(2), and a signal may end it early.
+/// Sleeps for 50 µs.
+///
+/// The kernel adds its timer slack (prctl(2)); a signal may end the sleep early.
 pub fn sleep_briefly() {
     let time = Time {
         seconds: 0,
@@ -53,8 +55,9 @@ pub fn sleep_briefly() {
     unsafe { nanosleep(&time, null_mut()) };
 }
 
-/// How often the kernel has let another thread run in place of this one, which was ready,
-/// sched_yield(2) included (getrusage(2), ru_nivcsw).
+/// Returns the number of involuntary context switches of this thread.
+///
+/// Source: ru_nivcsw of getrusage(2), which includes sched_yield(2).
 pub fn preemptions() -> u64 {
     let nothing = Time {
         seconds: 0,

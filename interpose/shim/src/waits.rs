@@ -1,19 +1,20 @@
-//! Waits yield, but not at once, and sleep now and then.
+//! Waits in the MPI library: spin first, then yield, and sleep now and then.
 //!
-//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) as long as it waits, after every look
-//! for messages: a yield takes as long as ten looks, and a message between two processes that run
-//! comes meanwhile. So the first looks of a call that blocks are not followed by one. A call that
-//! only tests yields as the library wants it: it may be one of a loop, which would never yield.
+//! With `mpi_yield_when_idle` Open MPI calls sched_yield(2) after every poll for messages while it
+//! waits. A yield takes as long as ten polls, and a message between two running processes arrives
+//! within that time. The first polls of a blocking call are therefore not followed by a yield. A
+//! call that only tests yields as the library intends: it may be part of a loop that would
+//! otherwise never yield.
 //!
-//! On Linux 6.18 a few processes that do nothing else keep a new one from running for ten seconds
-//! and more (measured with two cores, five such processes and `sched_autogroup_enabled`): a relay
-//! is such a new process, and so is a launcher's. A wait within one call of MPI is therefore
-//! interrupted by a short sleep every [`SLEEP_PERIOD`] if the kernel has let another thread run on
-//! its processor meanwhile, and one longer than [`LONG`] only looks between two sleeps.
+//! On Linux 6.18 a few processes that only yield keep a new process from running for ten seconds
+//! and more (measured with two cores, five such processes and `sched_autogroup_enabled`). A relay
+//! or a process of the launcher is such a new process. A wait within one MPI call therefore sleeps
+//! briefly every [`SLEEP_PERIOD`] if the kernel has run another thread on its processor since the
+//! last sleep. A wait longer than [`LONG`] sleeps after every [`TIMED`] polls.
 //!
-//! More sleep would cost too much: a message is only seen after several looks, so that an agreement
-//! of five processes on two cores, which takes 5 ms when they yield, takes 100 to 460 ms when each
-//! look is followed by a sleep.
+//! More sleep would cost too much, because a message is only seen after several polls. An agreement
+//! of five processes on two cores takes 5 ms when they yield, and 100 to 460 ms when a sleep
+//! follows each poll.
 #![allow(unsafe_code)]
 
 use crate::threads::next;
@@ -26,39 +27,50 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use understudy_abi::wait::{BLOCKS, LOOKED, RETURNS};
 
-/// So many looks of a call that waits for memory of others are not followed by a yield: about 1 µs.
+/// Polls without a yield in a call that waits for another process's memory.
+///
+/// The polls take about 1 µs.
 const SPINS: u32 = 16;
-/// So many of a call that blocks: with 64 of them four ranks that shared two processors took 9 %
-/// longer, since nobody comes to answer meanwhile.
+/// Polls without a yield in a call that blocks.
+///
+/// With 64 of them four ranks that shared two processors took 9 % longer: a process that spins
+/// keeps the answering process from running.
 const BLOCKING_SPINS: u32 = 4;
-/// One in so many calls that a program may repeat until something has changed yields at its first
-/// look.
+/// Period of the calls that yield at their first poll.
+///
+/// Counts only calls that a program may repeat until something has changed.
 const IN_A_ROW: u32 = 16;
-/// One look in so many is timed: a look at the clock takes half as long as a look for messages.
+/// Polls per reading of the clock.
+///
+/// A reading takes half as long as a poll for messages.
 const TIMED: u32 = 8;
-/// The first one that is: most waits are over before.
+/// First poll that reads the clock: most waits have ended before it.
 const FIRST_TIMED: u32 = SPINS + TIMED;
-/// A count of looks that never is the first timed one.
+/// Value of the poll counter after an overflow; greater than [`FIRST_TIMED`].
 const RECURRING: u32 = FIRST_TIMED + TIMED;
-/// How long a wait only yields between two sleeps, in nanoseconds.
+/// Time between two sleeps of a wait, in nanoseconds.
 const SLEEP_PERIOD: u64 = 1_000_000;
-/// After so many nanoseconds it sleeps after each look: it has not much to lose any more.
+/// Duration in nanoseconds after which a wait sleeps at each reading of the clock.
+///
+/// A wait of this duration loses little by a sleep.
 const LONG: u64 = 1_000_000_000;
 
-/// What the call of MPI waits for ([`understudy_abi::wait`]).
+/// Kind of wait of the current MPI call ([`understudy_abi::wait`]).
 static CALL: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
-/// How many looks of the call have been in vain. A call that does not block begins behind the first
-/// ones.
+/// Number of unsuccessful polls of the current call, plus an initial value.
+///
+/// A call that does not block starts at [`SPINS`], behind the polls without a yield.
 static LOOKS: AtomicU32 = AtomicU32::new(SPINS);
-/// When the call has looked a few times, in nanoseconds.
+/// Time of the first clock reading of this wait, in nanoseconds.
 static SINCE: AtomicU64 = AtomicU64::new(0);
-/// When it sleeps next.
+/// Time of the next sleep, in nanoseconds.
 static NEXT_SLEEP: AtomicU64 = AtomicU64::new(0);
-/// How often the kernel had let others run in place of the thread that waits, at the last sleep or
-/// at what came instead.
+/// Number of preemptions of the waiting thread when it last slept or could have slept.
 static PREEMPTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Tells the shim where it finds what a call of MPI waits for. Before, everything is one call.
+/// Sets the byte that contains the kind of wait of the current MPI call.
+///
+/// Until it is set, all polls count as one call.
 ///
 /// # Safety
 /// The byte must live as long as the process.
@@ -67,7 +79,7 @@ pub unsafe extern "C" fn understudy_shim_mark_waits(byte: *mut AtomicU8) {
     CALL.store(byte, Relaxed);
 }
 
-/// As how many looks in vain a call begins.
+/// Returns the initial value of the poll counter for a kind of wait.
 fn first_look(call: u8) -> u32 {
     static REPEATED: AtomicU32 = AtomicU32::new(0);
     match call {
@@ -77,8 +89,9 @@ fn first_look(call: u8) -> u32 {
     }
 }
 
-/// How many looks of this call were in vain before this one. Two threads that look at once may
-/// count as one.
+/// Returns the number of previous polls of this call, and counts this one.
+///
+/// Two threads that poll simultaneously may count as one.
 pub fn look() -> u32 {
     // SAFETY: null, or a byte that lives as long as the process.
     let call = unsafe { CALL.load(Relaxed).as_ref() };
@@ -93,7 +106,7 @@ pub fn look() -> u32 {
     looks
 }
 
-/// Whether a wait should sleep instead of yielding that has looked so often.
+/// True if a wait with this number of polls should sleep instead of yield.
 fn is_time_to_sleep(looks: u32) -> bool {
     if looks < FIRST_TIMED || !looks.is_multiple_of(TIMED) {
         return false;
@@ -106,9 +119,11 @@ fn is_time_to_sleep(looks: u32) -> bool {
     now >= NEXT_SLEEP.load(Relaxed)
 }
 
-/// Sleeps if others want the processor or the wait is long, and says when to do so again. A sleep
-/// is paid twice, by the one who sends to this process as well: without others, 1 MiB by
-/// MPI_Accumulate to memory of a program took 1.3 times as long.
+/// Sleeps if another thread wants the processor or the wait is long.
+///
+/// Then sets the time of the next sleep. A sleep costs time twice, because it also delays processes
+/// that send to this one. When no other thread wanted the processor, 1 MiB by MPI_Accumulate to
+/// memory of a program took 1.3 times as long with the sleep.
 fn sleep() {
     let is_long = now() - SINCE.load(Relaxed) >= LONG;
     let preemptions = preemptions();
@@ -118,7 +133,7 @@ fn sleep() {
     NEXT_SLEEP.store(if is_long { 0 } else { now() + SLEEP_PERIOD }, Relaxed);
 }
 
-/// sched_yield(2), or a sleep, by a wait that has looked so often.
+/// Yields with sched_yield(2) or sleeps, depending on the number of previous polls.
 pub fn give_way(looks: u32) -> c_int {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     if is_time_to_sleep(looks) {
@@ -131,13 +146,13 @@ pub fn give_way(looks: u32) -> c_int {
     unsafe { next() }
 }
 
-/// sched_yield(2), which the library calls after a look in vain.
+/// sched_yield(2), which the MPI library calls after an unsuccessful poll.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> c_int {
     match look() {
         0..SPINS => {
-            // Without it, MPI_Put of 8 bytes and a flush took 1.4 times as long: looks in haste are
-            // in the way of the answer.
+            // Without the pause, MPI_Put of 8 bytes and a flush took 1.4 times as long: rapid polls
+            // delay the answer.
             spin_loop();
             0
         }

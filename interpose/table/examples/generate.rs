@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        // A file that stays keeps its time, so that nothing is compiled again.
+        // An unchanged file keeps its time, so that dependent crates are not compiled again.
         if std::fs::read_to_string(&path).ok().as_ref() != Some(&file.text) {
             std::fs::write(path, file.text)?;
         }

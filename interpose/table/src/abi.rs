@@ -1,10 +1,10 @@
-//! The descriptions of ABIs (`data/abis.tbl`): Rust source for `understudy_mpi::abi`.
+//! Generator of the descriptions of ABIs (`data/abis.tbl`) for `understudy_mpi::abi`.
 
 use crate::model::Handle;
 use crate::parse::rows;
 use std::fmt::Write;
 
-/// Kinds of parameters whose values differ between ABIs, and what the generated enum calls them.
+/// Kinds of parameters with values that differ between ABIs, and their variants of the enum.
 const DOMAINS: [(&str, &str); 20] = [
     ("Rank", "Rank"),
     ("Tag", "Tag"),
@@ -24,12 +24,12 @@ const DOMAINS: [(&str, &str); 20] = [
     ("FileMode", "FileMode"),
     ("Whence", "Whence"),
     ("Displacement", "Displacement"),
-    // Values of attributes of windows.
+    // Kinds of the values of windows' attributes.
     ("WinFlavor", "WinFlavor"),
     ("WinModel", "WinModel"),
 ];
 
-/// Kinds of pointers some values of which are constants.
+/// Kinds of pointers that have constants among their values.
 const POINTERS: [(&str, &str); 5] = [
     ("BufIn", "Buffer"),
     ("Status", "Status"),
@@ -38,11 +38,11 @@ const POINTERS: [(&str, &str); 5] = [
     ("ToolPvar", "ToolPvar"),
 ];
 
-/// The columns that describe an ABI other than Open MPI's.
+/// Columns that describe an ABI other than Open MPI's: index, constant, name.
 const OTHERS: [(usize, &str, &str); 2] =
     [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
 
-/// The domain of a kind of parameter.
+/// Returns the domain of a kind of parameter.
 pub(crate) fn domain(kind: &str) -> Option<&'static str> {
     let kind = if matches!(kind, "Root" | "RankArray") {
         "Rank"
@@ -63,7 +63,7 @@ fn number(text: &str) -> i64 {
     parsed.unwrap_or_else(|_| panic!("abis.tbl: `{text}` is no number"))
 }
 
-/// The rows of a kind that this ABI has: name, Open MPI's value, its own.
+/// Returns an ABI's rows of one kind: name, Open MPI's value, the ABI's value.
 fn of_kind<'t>(
     rows: &[Vec<&'t str>],
     kind: &str,
@@ -101,7 +101,7 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
     out.push_str("    ],\n");
 }
 
-/// What the face has to know: handles, other values, and the layout of a status.
+/// Constants for the preload library: handles, other values, and the layout of a status.
 const FOR_THE_FACE: [(&str, &str); 25] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
@@ -130,7 +130,7 @@ const FOR_THE_FACE: [(&str, &str); 25] = [
     ("STATUS_ERROR", "usize"),
 ];
 
-/// These values of an ABI, if the face is compiled for it.
+/// Writes these constants of an ABI, for its preload library.
 pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str) {
     let (column, ..) = OTHERS
         .into_iter()
@@ -155,7 +155,7 @@ pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str
     out.push('\n');
 }
 
-/// One static for each other ABI.
+/// Returns the source, which has one static for each ABI other than Open MPI's.
 pub(crate) fn source(text: &str) -> String {
     let rows: Vec<Vec<&str>> = rows(text).map(|(_, columns)| columns).collect();
     let mut out = String::from("// Generated from the table of ABIs; not to be edited.\n\n");

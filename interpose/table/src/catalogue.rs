@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Columns of a line of a long literal.
+/// Maximum number of columns of a line in a long literal.
 const MAX_COLUMNS: usize = 88;
 
 const HEADER: &str =
@@ -110,7 +110,7 @@ fn placeholder(part: &str) -> Placeholder<'_> {
     (name, format, after)
 }
 
-/// Returns a text's parameters, each once, in the order of the text.
+/// Returns a text's parameters, without repetitions, in the order of the text.
 fn parameters(text: &str) -> Vec<Parameter<'_>> {
     let mut found: Vec<Parameter> = Vec::new();
     for (name, format, _) in placeholders(text).1 {
@@ -128,7 +128,7 @@ fn parameters(text: &str) -> Vec<Parameter<'_>> {
     found
 }
 
-/// Returns a literal, in lines of which all but the first begin with `indent`.
+/// Returns a literal whose lines, except for the first one, begin with `indent`.
 fn literal(text: &str, indent: &str) -> String {
     let mut out = String::from("\"");
     let mut columns = indent.len();

@@ -1,6 +1,6 @@
-//! Handlers of collectives, which all have a template.
+//! Handlers of collectives, which are generated from templates.
 //!
-//! A cut may be taken before a blocking one, and a process may fail in it.
+//! A cut may be made before a blocking collective, and a process may fail in it.
 
 use crate::kind::ParamKind;
 use crate::model::{Class, Flag, Handle, Parameter, Procedure, Rule, Table};
@@ -37,8 +37,9 @@ fn head(out: &mut String, procedure: &Procedure) {
     );
 }
 
-/// The end of a handler: `rc` is an expression of what `recovery::check` makes of the real
-/// procedure's.
+/// Writes the end of a handler.
+///
+/// `rc` is an expression with the result of `recovery::check` for the real procedure.
 fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     let (name, comm) = (&procedure.name, comm(procedure));
     let _ = write!(
@@ -49,7 +50,7 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     );
 }
 
-/// Notes one of those that MPICH counts.
+/// Returns code that records the first call of a procedure that MPICH counts.
 fn note_first(procedure: &Procedure, comm: &str) -> String {
     let name = &procedure.name;
     if !procedure.is(Rule::Counted) {
@@ -74,7 +75,7 @@ fn note_first(procedure: &Procedure, comm: &str) -> String {
 
 const SAFETY: &str = "        // SAFETY: the program's arguments are handed on.\n";
 
-/// The handler of a blocking collective.
+/// Writes the handler of a blocking collective.
 pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     let (comm, arguments) = (comm(procedure), arguments(procedure));
     let call = format!("unsafe {{ real::{}({arguments}) }}", procedure.real_name());
@@ -97,7 +98,7 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     );
 }
 
-/// The handler of a non-blocking collective, whose request is put on record.
+/// Writes the handler of a non-blocking collective, which records the request.
 pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     let (comm, arguments) = (comm(procedure), arguments(procedure));
     let request = procedure
@@ -133,8 +134,10 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     tail(out, procedure, &rc, &after);
 }
 
-/// How many elements of an array of the program's the library may look at; nothing: the standard
-/// lets this process leave it open.
+/// Returns expressions for the length of an array and for the condition of reading it.
+///
+/// The library reads this number of elements. If the condition is false, the standard permits this
+/// process to pass an undefined array.
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
         Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
@@ -154,7 +157,7 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
     (length, condition)
 }
 
-/// The expression that records an argument.
+/// Returns the expression that records an argument.
 fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     let name = types::identifier(parameter);
     let array = |kind: &str| {
@@ -176,14 +179,14 @@ fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     }
 }
 
-/// The parameters but for the request.
+/// Returns the parameters except for the request.
 fn inputs(procedure: &Procedure) -> &[Parameter] {
     let count = procedure.parameters.len();
     assert_eq!(procedure.parameters[count - 1].c_type, "MPI_Request*");
     &procedure.parameters[..count - 1]
 }
 
-/// The handler of a persistent collective: its arguments are put on record.
+/// Writes the handler of a persistent collective, which records the arguments.
 pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
     let (name, comm) = (&procedure.name, comm(procedure));
     head(out, procedure);
@@ -200,7 +203,9 @@ pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
     );
 }
 
-/// The function that makes any request that has a recipe from its arguments, one word each.
+/// Writes the function that creates any request with a recipe.
+///
+/// The arguments of the request are one word each.
 pub(crate) fn initialisers(out: &mut String, table: &Table) {
     let argument = |(index, parameter): (usize, &Parameter)| {
         let real = types::parameter_type(parameter, types::Side::Real);

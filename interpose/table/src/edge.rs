@@ -1,8 +1,9 @@
-//! The edges between ABIs: for each procedure a function that translates its arguments, calls, and
-//! translates back.
+//! Generator of the edges between ABIs.
 //!
-//! It is generic in `E: Edge` (`understudy_mpi::abi`), which says who calls whom: a program the
-//! runtime, or the runtime the real library.
+//! For each procedure, an edge has a function that translates the arguments, calls the procedure,
+//! and translates the results back. The function is generic in `E: Edge` (`understudy_mpi::abi`),
+//! which defines caller and callee: the program and the runtime, or the runtime and the real
+//! library.
 
 use crate::abi::domain;
 use crate::kind::ParamKind;
@@ -12,7 +13,7 @@ use crate::real::{addresses, stack_words};
 use crate::types::identifier;
 use std::fmt::Write;
 
-/// The type of a parameter as it is passed, whoever's ABI it is of.
+/// Returns the Rust type with which a parameter of any ABI is passed.
 fn passed(c_type: &str) -> &'static str {
     match c_type {
         _ if c_type.ends_with('*') => "*mut u8",
@@ -21,12 +22,12 @@ fn passed(c_type: &str) -> &'static str {
         "MPI_Aint" => "isize",
         "MPI_Offset" | "MPI_Count" => "i64",
         _ if Handle::from_c_type(c_type).is_some() => "u64",
-        // Functions, and what the tool interface hands out.
+        // Functions, and objects of the tool interface.
         _ => "*mut u8",
     }
 }
 
-/// The handle that a pointer leads to.
+/// Returns the type of handle to which a pointer parameter points.
 fn pointee(parameter: &Parameter) -> Option<Handle> {
     let c_type = parameter
         .c_type
@@ -35,7 +36,7 @@ fn pointee(parameter: &Parameter) -> Option<Handle> {
     Handle::from_c_type(c_type.strip_suffix('*')?)
 }
 
-/// The number of elements of an array.
+/// Returns an expression for the number of elements of an array.
 fn length(procedure: &Procedure, parameter: &Parameter) -> String {
     let Some(terms) = parameter
         .length
@@ -45,7 +46,7 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
         return "1".to_owned();
     };
     let communicator = || identifier(procedure.communicator().expect("a communicator"));
-    // Elsewhere than at the root the array says nothing, and there need not be one.
+    // Other processes than the root may pass no array, or one with undefined content.
     let at_root = procedure
         .is(Rule::AtRoot)
         .then(|| format!("usize::from(E::rank(v_{}) == v_root)", communicator()));
@@ -86,14 +87,15 @@ fn direction(parameter: &Parameter) -> &'static str {
     }
 }
 
-/// How an argument is translated.
+/// Translation of an argument.
 enum Translation {
-    /// It is the same in all ABIs.
+    /// Equal in all ABIs.
     None,
-    /// The value of this expression.
+    /// Replaced by the value of this expression.
     Value(String),
-    /// An object made by this expression, whose `place` is passed, and which is told of the
-    /// outcome.
+    /// Replaced by the `place` of an object, which this expression creates.
+    ///
+    /// The object receives the outcome of the call.
     Object(String),
 }
 
@@ -153,7 +155,7 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
     }
 }
 
-/// What becomes of the result.
+/// Returns the expression that translates the result, if it needs a translation.
 fn returned(procedure: &Procedure) -> Option<String> {
     if let Some(handle) = Handle::from_c_type(&procedure.returns) {
         return Some(format!(
@@ -169,7 +171,7 @@ fn returned(procedure: &Procedure) -> Option<String> {
 
 /// Returns true if a procedure copies a status from one language to another.
 ///
-/// The layouts of an ABI are alike in C and Fortran, except those of Open MPI.
+/// In all ABIs except Open MPI's, the layouts in C and Fortran are equal.
 fn copies_status(procedure: &Procedure) -> bool {
     let is_status = |parameter: &Parameter| {
         matches!(
@@ -180,7 +182,7 @@ fn copies_status(procedure: &Procedure) -> bool {
     matches!(&procedure.parameters[..], [from, to] if is_status(from) && is_status(to))
 }
 
-/// Whether a procedure is the same in all ABIs.
+/// Returns true if a procedure needs no translation in any ABI.
 fn is_plain(procedure: &Procedure) -> bool {
     let is_same =
         |parameter: &Parameter| matches!(translation(procedure, parameter), Translation::None);
@@ -188,7 +190,7 @@ fn is_plain(procedure: &Procedure) -> bool {
 }
 
 fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure) {
-    // What is refused looks at no argument.
+    // A refused procedure reads no argument.
     let parameters: &[Parameter] = match procedure.source {
         Source::Refused => &[],
         _ => &procedure.parameters,
@@ -215,7 +217,8 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
         );
         return;
     }
-    // Arrays may be as long as a communicator has members, so what has no length comes first.
+    // The length of an array may depend on a communicator, so arguments without a length are
+    // translated first.
     let translations: Vec<(&Parameter, Translation)> = parameters
         .iter()
         .map(|parameter| (parameter, translation(procedure, parameter)))
@@ -298,7 +301,7 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
     out.push_str("        }\n    }\n\n");
 }
 
-/// The same procedures for a library of another ABI, behind the functions that translate.
+/// Writes the calls of a library of another ABI, for the functions of edges.
 fn foreign_calls(out: &mut String, table: &Table) {
     let count = table.procedures.len();
     addresses(
@@ -329,7 +332,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
-/// The functions, and the table of those of an edge.
+/// Returns the functions, and the table of an edge's functions.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
         "/// A function for each procedure that is not the same in all \

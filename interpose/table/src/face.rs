@@ -1,11 +1,13 @@
-//! The face's source: thunks, storage and the lists of both.
+//! Generator of the preload library's source: thunks, storage, and lists of both.
 
 use crate::model::{Data, Flag, Policy, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A thunk has no frame: it changes neither the stack nor a register that an argument is in, so
-/// that the unwinder needs no description of it.
+/// Macro that defines thunks.
+///
+/// A thunk changes neither the stack nor a register with an argument, so the unwinder needs no
+/// description of it.
 const THUNKS_MACRO: &str = r#"
 macro_rules! thunks {
     ($($slot:literal $class:literal $($name:ident)+;)*) => { $($(
@@ -46,7 +48,7 @@ pub(crate) fn source(table: &Table) -> String {
     out
 }
 
-/// How many of each there are.
+/// Writes the numbers of slots, procedures, objects and stack words.
 pub(crate) fn counts(out: &mut String, table: &Table) {
     let _ = write!(
         out,
@@ -61,13 +63,15 @@ pub(crate) fn counts(out: &mut String, table: &Table) {
     );
 }
 
-/// Words of stack arguments that the entries copy: none, those of up to eight arguments, those of
-/// the longest list.
+/// Numbers of words of stack arguments that the entries copy.
+///
+/// The first entry copies none, the second one those of up to eight arguments, the third one those
+/// of the longest list.
 const STACK_WORDS: [usize; 3] = [0, 2, 8];
-/// Arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
+/// Number of arguments that are passed in registers (System V ABI for x86-64, 3.2.3).
 const REGISTER_ARGUMENTS: usize = 6;
 
-/// Which entry copies enough for a procedure.
+/// Returns the index of the entry that copies all arguments of a procedure.
 fn class(procedure: &Procedure) -> usize {
     let words = procedure
         .parameters
@@ -104,8 +108,8 @@ fn thunks(out: &mut String, table: &Table) {
         let _ = writeln!(lists[list], "    {slot} {class} {names};");
     }
     let [all, newer, callbacks] = lists;
-    // A program asks by these names what the library has, and MPICH's bindings for Fortran have
-    // callbacks of their own.
+    // Programs use the names of newer procedures to detect features of the library. MPICH's Fortran
+    // bindings have their own callbacks.
     let _ = writeln!(
         out,
         "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \
@@ -138,7 +142,7 @@ fn storage(out: &mut String, data: &[Data]) {
     out.push_str("}\n}\n");
 }
 
-/// The name lists that face and runtime both have.
+/// Writes the lists of names that the preload library and the runtime share.
 pub(crate) fn names(out: &mut String, table: &Table) {
     out.push_str(
         "\n/// Name of each slot.\npub static SLOT_NAMES: [&core::ffi::CStr; SLOT_COUNT] = [\n",
@@ -154,8 +158,9 @@ pub(crate) fn names(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
-/// Addresses as the dynamic linker binds them, which is in the program's own file where that has a
-/// copy.
+/// Writes the addresses of data symbols as the dynamic linker binds them.
+///
+/// A symbol that has been copied to the program's file is bound to the copy.
 fn addresses(out: &mut String, data: &[Data]) {
     out.push_str(
         "\n/// Where an exported object is for the program.\n#[repr(transparent)]\npub struct \

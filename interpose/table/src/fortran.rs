@@ -1,9 +1,9 @@
-//! Fortran procedures (MPI 4.1, 19.1) that are made of their C bindings.
+//! Fortran procedures (MPI 4.1, 19.1) that are generated from their C bindings.
 //!
-//! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a
-//! procedure has to do with requests, callbacks, attributes or new groups, they look into the
-//! library's objects, for which the program's handles are no addresses. These are stood in for: the
-//! column `fortran` says which, and whether the binding is generated.
+//! Most of Open MPI's own bindings call its C procedures and need no replacement. Bindings with
+//! requests, callbacks, attributes or new groups access the library's objects, and the program's
+//! handles are no addresses of such objects. Understudy replaces these bindings. The column
+//! `fortran` names them, and states whether a binding is generated.
 
 use crate::kind::ParamKind;
 use crate::model::{Direction, Handle, Parameter, Procedure, Table};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// Word of the column `fortran` for a generated binding.
 const GENERATED: &str = "generated";
 
-/// Name in Fortran without `mpi_`.
+/// Returns the name in Fortran without `mpi_`.
 fn short(procedure: &Procedure) -> String {
     procedure.name["MPI_".len()..].to_lowercase()
 }
@@ -43,7 +43,7 @@ pub(crate) fn source(table: &Table) -> String {
     out
 }
 
-/// What compilers call a procedure, and what Open MPI's modules do.
+/// Writes the names that compilers and Open MPI's modules use for a procedure.
 fn write_names(out: &mut String, module: &str, name: &str) {
     let upper = name.to_uppercase();
     let _ = writeln!(
@@ -53,7 +53,7 @@ fn write_names(out: &mut String, module: &str, name: &str) {
     );
 }
 
-/// The type of a parameter of the C binding.
+/// Returns the type of a parameter of the C binding.
 fn c_type(parameter: &Parameter) -> &'static str {
     let plain = parameter.c_type.trim_start_matches("const ");
     match plain {
@@ -67,7 +67,7 @@ fn c_type(parameter: &Parameter) -> &'static str {
     }
 }
 
-/// The type of the same parameter in Fortran's binding, where everything is an address.
+/// Returns the type of a parameter in Fortran's binding, where each parameter is an address.
 fn fortran_type(parameter: &Parameter) -> &'static str {
     match (c_type(parameter), parameter.direction) {
         ("*mut c_void", _) => "*mut c_void",
@@ -77,7 +77,7 @@ fn fortran_type(parameter: &Parameter) -> &'static str {
     }
 }
 
-/// How a handle of this kind is called in the names of the conversions.
+/// Returns the name of a type of handle in the names of the conversions.
 fn conversion(parameter: &Parameter) -> &'static str {
     match parameter.kind {
         ParamKind::Datatype | ParamKind::DatatypeArray => "Type",
@@ -145,7 +145,7 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
         .filter(|it| it.kind == ParamKind::DatatypeArray)
     {
         let (name, length) = (&parameter.name, length(parameter));
-        // With MPI_IN_PLACE there are none.
+        // With MPI_IN_PLACE, there are no datatypes.
         let buffer = if name.starts_with("send") {
             "sendbuf"
         } else {
@@ -171,7 +171,7 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
     out.push_str("            put(ierr, rc);\n        }\n    }\n");
 }
 
-/// The function that knows how many elements an array has.
+/// Returns the function that computes the number of elements of an array.
 fn length(parameter: &Parameter) -> &'static str {
     match parameter.length.as_deref() {
         Some("comm_size") => "others",

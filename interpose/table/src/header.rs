@@ -1,13 +1,13 @@
-//! Rust source that compares the tables with mpi.h of Open MPI.
+//! Generator of a Rust test that compares the tables with mpi.h of Open MPI.
 //!
-//! The crate `mpi-sys` has the header as Rust.
+//! The crate `mpi-sys` contains the header's declarations in Rust.
 
 use crate::model::{Flag, Handle, Parameter, Procedure, Table};
 use crate::parse::rows;
 use crate::types::{CALLBACKS, Side, rust_type};
 use std::fmt::Write;
 
-/// Kinds of constants that mpi.h has as pointers, which bindgen leaves out.
+/// Kinds of constants that are pointers in mpi.h, which bindgen omits.
 const POINTERS: [&str; 6] = [
     "Address",
     "BufIn",
@@ -17,7 +17,7 @@ const POINTERS: [&str; 6] = [
     "ToolPvar",
 ];
 
-/// Constants that the header of Open MPI 5.0 does not have, or only its mpi-ext.h.
+/// Constants that mpi.h of Open MPI 5.0 lacks, or that are only in its mpi-ext.h.
 const ELSEWHERE: [&str; 5] = [
     "MPI_ERR_ABI",
     "MPI_ERR_ERRHANDLER",
@@ -26,7 +26,7 @@ const ELSEWHERE: [&str; 5] = [
     "MPIX_ERR_REVOKED",
 ];
 
-/// Objects of types that Open MPI may lack; the layer has some of its own.
+/// Objects that Open MPI may lack; some are understudy's own.
 const NO_OBJECTS: [&str; 5] = [
     "understudy_logical16",
     "understudy_bfloat16",
@@ -35,10 +35,10 @@ const NO_OBJECTS: [&str; 5] = [
     "ompi_mpi_ub",
 ];
 
-/// Procedures with arguments that the layer does not use, after those in the table.
+/// Procedures with variable arguments after those in the table, which understudy does not use.
 const VARIADIC: [&str; 1] = ["MPI_Pcontrol"];
 
-/// True if mpi.h of Open MPI 5.0 declares this procedure.
+/// Returns true if mpi.h of Open MPI 5.0 declares this procedure.
 fn is_declared(procedure: &Procedure) -> bool {
     let is_extension = procedure.name.starts_with("MPIX_");
     !is_extension && !procedure.has(Flag::Newer) && !procedure.has(Flag::Removed)
@@ -46,7 +46,7 @@ fn is_declared(procedure: &Procedure) -> bool {
 
 /// Returns lists of constants and objects, and a function for each procedure.
 ///
-/// A function whose result has another type than the procedure does not compile.
+/// If the procedure's type differs from the table, the function does not compile.
 pub(crate) fn source(table: &Table, abis: &str) -> String {
     let mut out = String::from("// Generated from the tables; not to be edited.\n");
     constants(&mut out, abis);
@@ -85,13 +85,13 @@ fn constants(out: &mut String, abis: &str) {
     );
 }
 
-/// Returns the Rust type of a parameter as bindgen has it.
+/// Returns bindgen's Rust type of a parameter.
 fn header_type(parameter: &Parameter) -> String {
     of_header(&parameter.c_type)
 }
 
 fn of_header(c_type: &str) -> String {
-    // A pointer to a function is one word for bindgen, which adds it to the type.
+    // bindgen includes the pointer in the type of a pointer to a function.
     if let Some(function) = c_type.strip_suffix('*')
         && (function.ends_with("_function") || function.ends_with("_fn"))
     {
@@ -107,7 +107,7 @@ fn of_header(c_type: &str) -> String {
     shape.replace("c_int", &format!("mpi_sys::{base}"))
 }
 
-/// Writes a function for each callback type, from the layer's to the header's.
+/// Writes a function for each callback type, which converts understudy's type to the header's.
 fn callbacks(out: &mut String, declared: &[&Procedure]) {
     let parameters = || declared.iter().flat_map(|procedure| &procedure.parameters);
     for (kind, handle, signature) in CALLBACKS {

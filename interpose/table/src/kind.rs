@@ -1,9 +1,9 @@
-//! The kinds of parameters, after the bindings of the MPI 4.1 standard (appendix A).
+//! Kinds of parameters, after the bindings of the MPI 4.1 standard (appendix A).
 
 use crate::named::named;
 
 named! {
-    /// What a parameter means.
+    /// Meaning of a parameter.
     ParamKind {
         /// Buffer that is read.
         BufIn = "BufIn",
@@ -11,9 +11,9 @@ named! {
         BufOut = "BufOut",
         /// Buffer that is read and written.
         BufInOut = "BufInOut",
-        /// An address that is not followed.
+        /// Address that is not dereferenced.
         Address = "Address",
-        /// Where an address is stored.
+        /// Location of an address that is written.
         AddressOut = "AddressOut",
         Count = "Count",
         CountArray = "CountArray",
@@ -28,9 +28,9 @@ named! {
         Op = "Op",
         Request = "Request",
         RequestArray = "RequestArray",
-        /// Status object, or the constant that says it is not wanted.
+        /// Status object, or the constant that suppresses it.
         Status = "Status",
-        /// Status objects, or the constant that says they are not wanted.
+        /// Status objects, or the constant that suppresses them.
         StatusArray = "StatusArray",
         Errhandler = "Errhandler",
         Info = "Info",
@@ -42,9 +42,9 @@ named! {
         Session = "Session",
         /// Key of an attribute.
         Keyval = "Keyval",
-        /// Attribute value, or where it is stored.
+        /// Value of an attribute, or location of the value.
         AttrVal = "AttrVal",
-        /// Pointer handed on to callbacks.
+        /// Pointer that is passed to callbacks.
         ExtraState = "ExtraState",
         /// Rank, `MPI_PROC_NULL` and (for a source) `MPI_ANY_SOURCE`.
         Rank = "Rank",
@@ -61,33 +61,33 @@ named! {
         ErrorCode = "ErrorCode",
         /// Level of thread support.
         ThreadLevel = "ThreadLevel",
-        /// Whether a lock of a window is shared or exclusive.
+        /// Type of a lock on a window: shared or exclusive.
         LockType = "LockType",
-        /// What a program asserts of an epoch of a window, as bits.
+        /// Assertions of a program about an access or exposure epoch of a window, as bits.
         Assert = "Assert",
-        /// How a file is opened, as bits.
+        /// Access mode with which a file is opened, as bits.
         FileMode = "FileMode",
-        /// Where an offset in a file counts from.
+        /// Reference position of a file offset.
         Whence = "Whence",
-        /// Where a view begins, or the constant that says where the shared pointer is.
+        /// Start of a file view, or the constant for the shared file pointer.
         Displacement = "Displacement",
-        /// How alike two communicators or groups are.
+        /// Result of a comparison of two communicators or groups.
         Comparison = "Comparison",
         /// Kind of a virtual topology.
         Topology = "Topology",
-        /// How a datatype was made.
+        /// Constructor of a datatype.
         Combiner = "Combiner",
         /// Class of datatypes of a language.
         TypeClass = "TypeClass",
-        /// By what a communicator is split.
+        /// Criterion by which a communicator is split.
         SplitType = "SplitType",
         /// Order of an array's elements.
         Order = "Order",
-        /// How dimensions are distributed.
+        /// Distributions of an array's dimensions.
         DistributionArray = "DistributionArray",
         /// Arguments of these distributions.
         DistributionArgumentArray = "DistributionArgumentArray",
-        /// Weights of edges, or the constants that say there are none.
+        /// Weights of edges, or the constants for no weights.
         WeightArray = "WeightArray",
         /// Address-sized integer.
         Aint = "Aint",
@@ -105,7 +105,7 @@ named! {
         Argc = "Argc",
         /// Arguments of the program.
         Argv = "Argv",
-        /// Fortran integer that stands for a handle.
+        /// Fortran integer that represents a handle.
         Fint = "Fint",
         /// Fortran status, an array of integers.
         FStatus = "FStatus",
@@ -153,7 +153,7 @@ named! {
 }
 
 impl ParamKind {
-    /// Whether it is a buffer for messages.
+    /// Returns true for a message buffer.
     pub const fn is_buffer(self) -> bool {
         matches!(
             self,
@@ -161,12 +161,12 @@ impl ParamKind {
         )
     }
 
-    /// Whether it is an array whose length the table must tell.
+    /// Returns true for an array whose length must be in the table.
     pub fn is_array(self) -> bool {
         self.name().ends_with("Array") || matches!(self, ParamKind::RankRanges | ParamKind::FStatus)
     }
 
-    /// Whether it is a callback.
+    /// Returns true for a callback.
     pub fn is_callback(self) -> bool {
         self.name().ends_with("Fn") || self == ParamKind::UserFunction
     }

@@ -1,11 +1,11 @@
-//! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases,
-//! and refusals.
+//! Generator of the MPICH preload library's exports in addition to thunks (`data/mpich.tbl`).
 //!
-//! A procedure for large counts is its twin for counts that are an int, called on the program's
-//! side of the thunk: the runtime, and all that it saves and brings back, knows only the twin.
-//! Constructors of datatypes, reductions, and other collectives are in the call table instead, with
-//! counts of 64 bits: of more elements than the twin can count they make one. Where that is no way,
-//! a count that is too large is an error, and never cut off.
+//! These are procedures for large counts, aliases, and refusals. A procedure for large counts calls
+//! its twin for `int` counts on the program side of the thunk, so the runtime, with all data that
+//! it saves and restores, implements only the twin. Constructors of datatypes, reductions, and
+//! other collectives are in the call table instead, with counts of 64 bits. If a count exceeds an
+//! int, the elements become one element of a larger datatype. Where this is impossible, the call
+//! returns an error and the count is never truncated.
 
 use crate::abi::constants;
 use crate::model::{Flag, Procedure, Table};
@@ -13,21 +13,21 @@ use crate::parse::rows;
 use crate::types::identifier;
 use std::fmt::Write;
 
-/// How a procedure is served.
+/// Implementation of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How<'t> {
-    /// By its twin, with these parameters narrowed.
+    /// Calls its twin, with these parameters narrowed.
     Narrow(&'t Procedure, &'t str),
-    /// By another procedure that is the same.
+    /// Calls another procedure with an identical effect.
     As(&'t str),
-    /// So, where handles are addresses; where they are integers, they are what is asked for.
+    /// Calls this procedure if handles are addresses; returns an integer handle unchanged.
     Handle(&'t str),
-    /// By a function written by hand.
+    /// Calls a handwritten function.
     ByHand,
     Refused,
 }
 
-/// Each procedure of the list, and how it is served.
+/// Returns each procedure of the list with its implementation.
 pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, How<'t>)> {
     let serve = |(number, columns): (usize, Vec<&'t str>)| {
         let [name, how, what] = columns[..] else {
@@ -50,7 +50,7 @@ pub(crate) fn served<'t>(table: &'t Table, list: &'t str) -> Vec<(&'t str, How<'
     rows(list).map(serve).collect()
 }
 
-/// Functions and names that jump to them.
+/// Macros that define functions, and names that jump to them.
 const MACROS: &str = r#"
 macro_rules! refusals {
     ($($number:literal $name:ident)*) => { $(
@@ -78,7 +78,7 @@ macro_rules! names {
 }
 "#;
 
-/// Procedures that compute with addresses (MPI 4.1, 4.1.5): functions in MPICH, macros in Open MPI.
+/// Address arithmetic (MPI 4.1, 4.1.5): functions in MPICH, macros in Open MPI.
 const ADDRESSES: [(&str, &str); 2] = [
     ("MPI_Aint_add", r#""lea rax, [rdi + rsi]", "ret""#),
     ("MPI_Aint_diff", r#""mov rax, rdi", "sub rax, rsi", "ret""#),
@@ -87,7 +87,7 @@ const ADDRESSES: [(&str, &str); 2] = [
 const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::let_and_return, \
     clippy::missing_safety_doc, clippy::too_many_arguments)]\n";
 
-/// The source; `abis` is the table of ABIs, for the constants that have to be known.
+/// Returns the source; `abis` is the table of ABIs, from which constants are taken.
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     let served = served(table, list);
     let is_refused = |row: &&(&str, How)| row.1 == How::Refused;
@@ -158,7 +158,7 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         };
         let _ = writeln!(out, "    {name} {target};\n    P{name} {target};");
     }
-    // In Open MPI they have no second name.
+    // In Open MPI these procedures have no second name.
     for procedure in table.procedures.iter().filter(|it| it.has(Flag::NoProfile)) {
         let _ = writeln!(out, "    P{0} crate::thunks::thunks::{0};", procedure.name);
     }
@@ -176,19 +176,19 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     out
 }
 
-/// The name of the function behind a procedure's names.
+/// Returns the name of the function that implements a procedure.
 fn function_name(name: &str) -> String {
     name.strip_prefix("MPI_").unwrap_or(name).to_lowercase()
 }
 
-/// What becomes of a parameter.
+/// Translation of a parameter.
 enum Narrowed {
-    /// It is handed on.
+    /// Passed unchanged.
     Not,
     Value,
-    /// How many elements of the next parameter, a datatype, there are.
+    /// Number of elements of the next parameter, a datatype.
     Elements,
-    /// A number that is written.
+    /// Number that the procedure writes.
     Place,
 }
 
@@ -203,14 +203,17 @@ fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
     }
 }
 
-/// The datatype that a number counts elements of, if more than an int can count may be one element
-/// of another one.
+/// Returns the datatype whose elements a parameter counts, if there is one.
+///
+/// A number that exceeds an int can then become one element of a larger datatype.
 fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
     let next = twin.parameters.get(index + 1)?;
     (next.c_type == "MPI_Datatype").then(|| identifier(next))
 }
 
-/// Whether all that is narrowed are numbers of elements, so that any number will do.
+/// Returns true if all narrowed parameters are numbers of elements.
+///
+/// No number is too large then.
 pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
     let all: Vec<&str> = what.split(' ').collect();
     let is_other = |index| {
@@ -222,7 +225,7 @@ pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
     !(0..twin.parameters.len()).any(is_other)
 }
 
-/// The object whose error handler is called.
+/// Returns the expression for the object whose error handler is called.
 fn subject(twin: &Procedure) -> String {
     let of = |c_type: &str| twin.parameters.iter().find(|it| it.c_type == c_type);
     for (c_type, variant) in [

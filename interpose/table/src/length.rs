@@ -1,10 +1,10 @@
-//! The lengths of arrays and buffers.
+//! Lengths of arrays and buffers.
 //!
-//! A length is a product of terms. A term is the name of a parameter (a datatype stands for its
-//! extent, an array of datatypes occurs only in `spanw`), a special word, or a function of
-//! parameters.
+//! A length is a product of terms. A term is the name of a parameter, a special word, or a function
+//! of parameters. The name of a datatype means its extent; an array of datatypes occurs only in
+//! `spanw`.
 
-/// Words in a length that are no parameter.
+/// Words in a length that are not parameters.
 pub const SPECIAL_LENGTHS: [&str; 14] = [
     "comm_size",
     "local_size",
@@ -33,14 +33,15 @@ pub enum LengthTerm {
     Own(String),
     /// `last(array)`: the last entry.
     Last(String),
-    /// `span(counts,displs)`: where the last of the blocks ends.
+    /// `span(counts,displs)`: the end of the last block.
     Span(String, String),
-    /// `spanw(counts,displs,types)`: the same in bytes, a type for each block.
+    /// `spanw(counts,displs,types)`: the end of the last block in bytes, with one datatype per
+    /// block.
     SpanW(String, String, String),
 }
 
 impl LengthTerm {
-    /// The words it is made of.
+    /// Returns the words in the term.
     pub fn words(&self) -> Vec<&str> {
         match self {
             LengthTerm::Word(a) | LengthTerm::Sum(a) | LengthTerm::Own(a) | LengthTerm::Last(a) => {
@@ -75,7 +76,7 @@ fn term(text: &str) -> Option<LengthTerm> {
     })
 }
 
-/// The factors of a length, or nothing if it is malformed.
+/// Returns the factors of a length, or `None` if the length is malformed.
 pub fn length_terms(length: &str) -> Option<Vec<LengthTerm>> {
     length.split('*').map(term).collect()
 }

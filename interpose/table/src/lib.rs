@@ -1,14 +1,14 @@
-//! The call table, and the files that are generated from the tables of the workspace.
+//! Call table, and generators of files from the tables of the workspace.
 //!
-//! The call table has every procedure and every other symbol that libmpi exports.
-//! The catalogue of messages is a table of `ckptd/catalogue`.
+//! The call table contains every procedure and every other symbol that libmpi exports. The
+//! catalogue of messages is a table of `ckptd/catalogue`.
 //!
-//! The generated files are checked in, in folders `generated` of the crates that use them;
-//! `make generate` writes them, and a test asserts that they agree with the tables.
-//! Face and runtime come from the same rows, so that both number the slots alike.
+//! The generated files are checked in, in folders `generated` of the crates that use them.
+//! `make generate` writes them, and a test compares them with the tables. The preload library and
+//! the runtime are generated from the same rows, so both number the slots alike.
 //!
-//! The procedures' meaning is that of the MPI 4.1 standard.
-//! The set of symbols is that of Open MPI 5.0.11.
+//! The meaning of the procedures is that of the MPI 4.1 standard. The set of symbols is that of
+//! Open MPI 5.0.11.
 
 mod abi;
 mod catalogue;
@@ -43,21 +43,21 @@ pub use parse::{TableError, parse, parse_procedures};
 
 use std::sync::OnceLock;
 
-/// The text of `procedures.tbl`.
+/// Text of `procedures.tbl`.
 pub const PROCEDURES: &str = include_str!("../data/procedures.tbl");
-/// The text of `exports.tbl`.
+/// Text of `exports.tbl`.
 pub const EXPORTS: &str = include_str!("../data/exports.tbl");
 
-/// The text of `abis.tbl`.
+/// Text of `abis.tbl`.
 pub const ABIS: &str = include_str!("../data/abis.tbl");
 
-/// The text of `mpich.tbl`.
+/// Text of `mpich.tbl`.
 pub const MPICH: &str = include_str!("../data/mpich.tbl");
 
-/// The catalogue of messages.
+/// Text of the catalogue of messages.
 const MESSAGES: &str = include_str!("../../../ckptd/catalogue/data/messages.toml");
 
-/// The table, read once.
+/// Returns the call table, which is parsed once.
 ///
 /// # Panics
 /// Panics if the tables that this crate was built with are malformed.
@@ -131,10 +131,10 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
         .collect()
 }
 
-/// Returns all generated files, those of the catalogue of messages and documents included.
+/// Returns all generated files, including the catalogue of messages and documents.
 ///
 /// # Panics
-/// As [`generated_sources`].
+/// As for [`generated_sources`].
 pub fn generated_files() -> Vec<GeneratedFile> {
     let mut files = generated_sources();
     let others = [

@@ -1,4 +1,4 @@
-//! docs/calls.md: the MPI procedures, and what becomes of each of them.
+//! Generator of docs/calls.md: the MPI procedures and their handlers.
 
 use crate::large::{How, counts_elements_only, served};
 use crate::model::{Class, Procedure, Source, Table};
@@ -52,7 +52,7 @@ fn word(source: Source) -> &'static str {
     }
 }
 
-/// Returns docs/calls.md; `list` has the procedures that only MPICH has.
+/// Returns docs/calls.md; `list` contains the procedures that only MPICH has.
 pub(crate) fn page(table: &Table, list: &str) -> String {
     format!("{HEAD}{}{MPICH}{}", procedures(table), mpich(table, list))
 }
@@ -90,7 +90,7 @@ fn procedures(table: &Table) -> String {
     out
 }
 
-/// Procedures that only MPICH has.
+/// Returns the table of procedures that only MPICH has.
 fn mpich(table: &Table, list: &str) -> String {
     let mut out = String::from("| procedure | now |\n|---|---|\n");
     for (name, how) in served(table, list) {

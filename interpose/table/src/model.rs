@@ -1,20 +1,20 @@
-//! What the table says about a procedure and about the other symbols of libmpi.
+//! Contents of the call table: procedures and the other symbols of libmpi.
 //!
-//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its
-//! language-independent bindings (appendix A), as far as a layer between program and library must
-//! tell them apart.
+//! The classes follow the chapters of the MPI 4.1 standard. The kinds of parameters follow its
+//! language-independent bindings (appendix A), as far as a library between program and MPI library
+//! must distinguish them.
 
 use crate::kind::ParamKind;
 use crate::named::named;
 
 named! {
-    /// What a procedure is about.
+    /// Subject of a procedure.
     Class {
         /// Start, end, versions, time and error classes (chapters 9 and 11).
         Environment = "Environment",
         /// Memory and addresses: allocation, attached buffers, `MPI_Get_address`.
         Memory = "Memory",
-        /// Sends and receives, blocking or not, and starts of persistent ones (chapter 3).
+        /// Blocking and non-blocking sends and receives, and starts of persistent ones (chapter 3).
         PointToPoint = "PointToPoint",
         /// Persistent sends and receives.
         PersistentInit = "PersistentInit",
@@ -22,22 +22,22 @@ named! {
         Partitioned = "Partitioned",
         /// Waits, tests, cancel and generalized requests.
         Completion = "Completion",
-        /// Probes, matched or not.
+        /// Probes, including matched ones.
         Probe = "Probe",
-        /// Queries and changes of a status object, which hold no handle.
+        /// Queries and changes of a status object; they have no handle.
         Status = "Status",
         Pack = "Pack",
-        /// Blocking collectives, also those on neighbourhoods (chapters 6 and 8).
+        /// Blocking collectives, including those on neighbourhoods (chapters 6 and 8).
         Collective = "Collective",
         NonblockingCollective = "NonblockingCollective",
         PersistentCollective = "PersistentCollective",
-        /// Make a communicator (chapters 7 and 8).
+        /// Constructors of communicators (chapters 7 and 8).
         CommConstructor = "CommConstructor",
         /// Name, size, info of a communicator.
         Comm = "Comm",
         /// Queries of virtual topologies.
         Topology = "Topology",
-        /// Groups but for their destructor.
+        /// Groups, except for their destructor.
         Group = "Group",
         /// Datatypes: constructors and queries (chapter 5).
         Datatype = "Datatype",
@@ -49,7 +49,7 @@ named! {
         /// Attribute caching of communicators and datatypes.
         Attribute = "Attribute",
         Destructor = "Destructor",
-        /// Between C and Fortran handles and statuses (chapter 19).
+        /// Conversion between C and Fortran handles and statuses (chapter 19).
         Conversion = "Conversion",
         /// Windows and one-sided communication (chapter 12).
         Rma = "Rma",
@@ -74,15 +74,15 @@ named! {
         Collective = "collective",
         /// Generated: non-blocking collective, whose request is recorded.
         Nonblocking = "nonblocking",
-        /// Generated: persistent collective, whose request is made again from its arguments.
+        /// Generated: persistent collective, whose request is recreated from its arguments.
         Persistent = "persistent",
         /// Generated: one call of a function of the runtime's `calls`.
         ///
-        /// The function gets the further words of the column and all arguments.
+        /// The function gets the remaining words of the column and all arguments.
         Call = "call",
-        /// Generated: a function of `calls` stores the handle that the library makes.
+        /// Generated: a function of `calls` stores the handle that the library creates.
         Construct = "construct",
-        /// Generated: a function of `calls` stores the datatype that is made of another one.
+        /// Generated: a function of `calls` stores a datatype that is derived from another one.
         Derive = "derive",
         /// Generated: a function of `calls` queries the tool interface.
         Tool = "tool",
@@ -98,25 +98,25 @@ named! {
 }
 
 named! {
-    /// Property of a procedure for which generated code or the runtime has a rule.
+    /// Property of a procedure that generated code or the runtime handles specially.
     Rule {
         /// May wait for other programs without polling for a cut.
         ///
-        /// Handlers that report such waits themselves do not have the rule.
+        /// The property is absent if the handler reports such waits itself.
         Waits = "waits",
-        /// Waits for no process, and leaves alone what other processes know of.
+        /// Waits for no process, and changes no state that other processes can observe.
         Local = "local",
-        /// Counted by MPICH, whose first calls on a communicator are remembered.
+        /// Counted by MPICH; the first calls on a communicator are recorded.
         Counted = "counted",
-        /// Fills its receive buffer at the root only.
+        /// Writes its receive buffer at the root only.
         ToRoot = "to_root",
         /// Reads its arrays at the root only.
         AtRoot = "at_root",
-        /// Writes integers that describe a datatype, whose meaning its combiner decides.
+        /// Writes integers that describe a datatype; the combiner determines their meaning.
         Contents = "contents",
-        /// Exported as `MPIX_…`, too, by libraries older than MPI 4.0.
+        /// Also exported as `MPIX_…` by libraries older than MPI 4.0.
         Older = "older",
-        /// Called again by a replay of the journal, since it gives out memory.
+        /// Executed by a replay of the journal, because it returns memory.
         Executed = "executed",
         /// Receives a message before it returns.
         Receives = "receives",
@@ -124,7 +124,7 @@ named! {
 }
 
 named! {
-    /// Which way a parameter's value goes.
+    /// Direction in which a parameter's value is passed.
     Direction {
         In = "In",
         Out = "Out",
@@ -133,13 +133,13 @@ named! {
 }
 
 named! {
-    /// Peculiarities of a procedure.
+    /// Special properties of a procedure.
     Flag {
         /// Deprecated in MPI 4.1 or before.
         Deprecated = "deprecated",
-        /// No longer in the standard.
+        /// Removed from the standard.
         Removed = "removed",
-        /// Not in Open MPI 5.0.
+        /// Missing in Open MPI 5.0.
         Newer = "newer",
         /// Has a twin with numbers of 64 bits.
         Large = "large",
@@ -149,13 +149,13 @@ named! {
         NoProfile = "no_profile",
         /// Returns before its work is done.
         Nonblocking = "nonblocking",
-        /// Makes an inactive persistent request.
+        /// Creates an inactive persistent request.
         Persistent = "persistent",
     }
 }
 
 named! {
-    /// The kinds of MPI handles.
+    /// Types of MPI handles.
     Handle {
         Comm = "Comm",
         Group = "Group",
@@ -172,7 +172,7 @@ named! {
 }
 
 impl Handle {
-    /// The handle of that C type.
+    /// Returns the type of handle of a C type.
     pub fn from_c_type(c_type: &str) -> Option<Handle> {
         Handle::from_name(c_type.strip_prefix("MPI_")?)
     }
@@ -180,50 +180,50 @@ impl Handle {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Name as in the standard.
+    /// Name in the standard.
     pub name: String,
-    /// C type, arrays written as pointers; `int[3]*` is an array of triples.
+    /// C type, with arrays written as pointers; `int[3]*` is an array of triples.
     pub c_type: String,
     pub kind: ParamKind,
-    /// Which way it goes.
+    /// Direction of the value.
     pub direction: Direction,
-    /// Number of elements (of bytes for a buffer, a datatype standing for its extent).
+    /// Number of elements; for a buffer, number of bytes, where a datatype means its extent.
     pub length: Option<String>,
 }
 
-/// A row of `procedures.tbl`. Its index in the table is its slot.
+/// Row of `procedures.tbl`; its index in the table is its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
     pub name: String,
-    /// What it is about.
+    /// Subject of the procedure.
     pub class: Class,
     /// Origin of its handler.
     pub source: Source,
-    /// Words after the source: the function of `calls`, and what the function gets besides.
+    /// Words after the source: the function of `calls`, and further arguments of it.
     pub arguments: Vec<String>,
-    /// Properties for which there are rules.
+    /// Special properties.
     pub rules: Vec<Rule>,
     /// Module of its Fortran binding; `generated` for a generated one.
     pub fortran: Option<String>,
     /// C type of the result.
     pub returns: String,
     pub flags: Vec<Flag>,
-    /// Parameters without the dots of variable arguments.
+    /// Parameters, without variable arguments.
     pub parameters: Vec<Parameter>,
 }
 
 impl Procedure {
-    /// Whether the row has this flag.
+    /// Returns true if the row has this flag.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
 
-    /// Returns true if a rule applies to the procedure.
+    /// Returns true if the procedure has this property.
     pub fn is(&self, rule: Rule) -> bool {
         self.rules.contains(&rule)
     }
 
-    /// The name under which the real library always has it.
+    /// Returns the name that the real library always exports.
     pub fn real_name(&self) -> String {
         if self.has(Flag::NoProfile) {
             self.name.clone()
@@ -232,7 +232,7 @@ impl Procedure {
         }
     }
 
-    /// Every name the library exports it under.
+    /// Returns all names under which the library exports the procedure.
     pub fn exported_names(&self) -> Vec<String> {
         let mut names = vec![self.name.clone()];
         if !self.has(Flag::NoProfile) {
@@ -241,8 +241,9 @@ impl Procedure {
         names
     }
 
-    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its
-    /// Fortran bindings call them.
+    /// Returns the procedure's names in Open MPI 4.
+    ///
+    /// They precede the persistent collectives of MPI 4.0; Open MPI 4's Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
         match self.name.strip_prefix("MPI_") {
             Some(rest) if self.is(Rule::Older) => {
@@ -252,7 +253,7 @@ impl Procedure {
         }
     }
 
-    /// The first communicator handed in, whose error handler an error belongs to.
+    /// Returns the first communicator parameter, whose error handler is called for an error.
     pub fn communicator(&self) -> Option<&Parameter> {
         self.parameters
             .iter()
@@ -261,15 +262,16 @@ impl Procedure {
 }
 
 named! {
-    /// What happens to a call of a function that is no MPI procedure.
+    /// Treatment of a call of a function that is no MPI procedure.
     Policy {
-        /// It always reaches the real library: it looks into no handle.
+        /// Always passed to the real library, because the function accesses no handle.
         Forward = "forward",
-        /// Predefined callback of Fortran (MPI 4.1, 7.7): as `forward`; MPICH's libmpi has none.
+        /// Predefined callback of Fortran (MPI 4.1, 7.7): like `forward`, but missing in MPICH's
+        /// libmpi.
         Callback = "callback",
-        /// It reaches the real library only without protection.
+        /// Passed to the real library only without protection.
         Refuse = "refuse",
-        /// The runtime has a handler of its name.
+        /// Served by a handler of the same name in the runtime.
         Serve = "serve",
     }
 }
@@ -278,44 +280,44 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     pub name: String,
-    /// `T` strong, `W` weak.
+    /// `T` for a strong, `W` for a weak symbol.
     pub binding: char,
-    /// What a call of it leads to.
+    /// Treatment of a call.
     pub policy: Policy,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
     pub name: String,
-    /// `D` data, `B` zeroed, `R` read-only.
+    /// `D` for data, `B` for zeroed data, `R` for read-only data.
     pub section: char,
     /// Size in bytes.
     pub size: usize,
     /// Alignment in bytes, a power of two that divides the size.
     pub alignment: usize,
-    /// Which predefined handle it is the target of.
+    /// Type of the predefined handle that points to the object.
     pub predefined: Option<Handle>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Rows of `procedures.tbl`: the first slots.
+    /// Rows of `procedures.tbl`, which have the first slots.
     pub procedures: Vec<Procedure>,
-    /// Function rows of `exports.tbl`: the slots after them.
+    /// Function rows of `exports.tbl`, which have the remaining slots.
     pub functions: Vec<Function>,
     /// Data rows of `exports.tbl`.
     pub data: Vec<Data>,
-    /// Names of thread-local objects, which cannot be stood in for.
+    /// Names of thread-local objects, which cannot be replaced.
     pub thread_locals: Vec<String>,
 }
 
 impl Table {
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub fn slot_count(&self) -> usize {
         self.procedures.len() + self.functions.len()
     }
 
-    /// The name each slot is known by.
+    /// Returns the name of each slot.
     pub fn slot_names(&self) -> impl Iterator<Item = &str> {
         let procedures = self
             .procedures
@@ -324,7 +326,7 @@ impl Table {
         procedures.chain(self.functions.iter().map(|function| function.name.as_str()))
     }
 
-    /// The row of that name.
+    /// Returns the row of this name.
     pub fn procedure(&self, name: &str) -> Option<&Procedure> {
         self.procedures
             .iter()

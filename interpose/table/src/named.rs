@@ -1,6 +1,6 @@
-//! Enums of words of the tables.
+//! Enums of words in the tables.
 
-/// Defines an enum whose variants stand in the table by their names.
+/// Defines an enum with a name in the tables for each variant.
 macro_rules! named {
     ($(#[$doc:meta])* $enum:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -8,15 +8,15 @@ macro_rules! named {
         pub enum $enum { $($(#[$vdoc])* $variant,)+ }
 
         impl $enum {
-            /// Every variant, in order.
+            /// All variants, in order.
             pub const ALL: &'static [$enum] = &[$($enum::$variant,)+];
 
-            /// The name that the table uses.
+            /// Returns the variant's name in the tables.
             pub const fn name(self) -> &'static str {
                 match self { $($enum::$variant => $text,)+ }
             }
 
-            /// The variant of that name.
+            /// Returns the variant of this name.
             pub fn from_name(name: &str) -> Option<$enum> {
                 match name { $($text => Some($enum::$variant),)+ _ => None }
             }

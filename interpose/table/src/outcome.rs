@@ -1,11 +1,11 @@
-//! What each procedure writes on the user side: the outcome that a journal records.
+//! Outputs of each procedure on the program side, which a journal records.
 
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
 use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Rule, Table};
 use std::fmt::Write;
 
-/// Values of the words in a length that stand for a number (`mpi.h` of Open MPI 5.0).
+/// Values of the words in a length that are constants (`mpi.h` of Open MPI 5.0).
 const NUMBERS: &[(&str, u32)] = &[
     ("MPI_MAX_DATAREP_STRING", 128),
     ("MPI_MAX_ERROR_STRING", 256),
@@ -17,7 +17,7 @@ const NUMBERS: &[(&str, u32)] = &[
     ("MPI_F_STATUS_SIZE", 6),
 ];
 
-/// Bytes of a C type that is a number.
+/// Returns the size in bytes of a numeric C type.
 fn number_size(c_type: &str) -> Option<usize> {
     Some(match c_type {
         "int" | "MPI_Fint" => 4,
@@ -26,7 +26,7 @@ fn number_size(c_type: &str) -> Option<usize> {
     })
 }
 
-/// Bytes of what a C pointer type points to; nothing for a buffer.
+/// Returns the size in bytes of a pointer's target, or `None` for a buffer.
 fn item_size(c_type: &str) -> Option<usize> {
     let name = c_type.strip_suffix('*')?;
     number_size(name).or_else(|| match name {
@@ -39,7 +39,9 @@ fn is_buffer(parameter: &Parameter) -> bool {
     matches!(parameter.kind, ParamKind::BufOut | ParamKind::BufInOut)
 }
 
-/// Who has an output: of a collective with a root, only some have its buffer.
+/// Returns the processes that have an output.
+///
+/// In a collective with a root, only some processes have the root's buffer.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
@@ -52,7 +54,7 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     }
 }
 
-/// A number or an array of numbers, as the runtime knows arguments.
+/// Returns the runtime's expression for a number or an array of numbers.
 fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
     let base = procedure.parameters[index]
         .c_type
@@ -61,8 +63,9 @@ fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
     Some(format!("Numbers({index}, {bytes})"))
 }
 
-/// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there
-/// may be in all.
+/// Returns the unit of a buffer that is filled in pieces (`MPI_Pack`).
+///
+/// The length of such a buffer is its capacity.
 fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
     let index = |name: &str| {
         procedure
@@ -79,10 +82,10 @@ fn is_new_window(parameter: &Parameter) -> bool {
     parameter.c_type == "MPI_Win*" && parameter.direction == Direction::Out
 }
 
-/// The unit and the amounts of a length; nothing if it is not known here.
+/// Returns the unit and amounts of a length, or `None` if it is unknown.
 fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<String>)> {
-    // Names and values of the tool interface have lengths of many kinds, or none. What others write
-    // into a window is not recorded.
+    // Names and values of the tool interface have various lengths, or none. Data that other
+    // processes write into a window is not recorded.
     if procedure.class == Class::Tool || is_new_window(parameter) {
         return None;
     }
@@ -165,7 +168,7 @@ fn is_output(parameter: &Parameter) -> bool {
         && !matches!(parameter.kind, ParamKind::Argc | ParamKind::Argv)
 }
 
-/// The row of a procedure.
+/// Returns the row of a procedure.
 fn row(procedure: &Procedure) -> String {
     let parameters = &procedure.parameters;
     let outputs: Vec<String> = parameters
@@ -196,7 +199,7 @@ fn row(procedure: &Procedure) -> String {
     )
 }
 
-/// The table of what each procedure writes, by slot.
+/// Returns the table of the outputs of each procedure, by slot.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
         "/// What each procedure writes on the user side, by slot.\n\
@@ -215,7 +218,7 @@ mod tests {
     use crate::model::Source;
     use crate::table;
 
-    /// Outputs of procedures that are not refused, as they are generated.
+    /// Returns the generated outputs of procedures that are not refused.
     fn outputs() -> Vec<(&'static str, &'static Parameter, String)> {
         let procedures = table().procedures.iter();
         let procedures = procedures.filter(|procedure| procedure.source != Source::Refused);
@@ -233,7 +236,7 @@ mod tests {
         all.collect()
     }
 
-    /// A procedure stands for its twin for large counts.
+    /// Returns the procedures whose outputs contain `unit`, without their twins for large counts.
     fn procedures_with(unit: &str) -> Vec<&'static str> {
         let found = outputs()
             .into_iter()
@@ -268,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A call of one of these, or of the tool interface, ends the recording.
+    /// Calls of these procedures, and of the tool interface, end the recording.
     #[test]
     fn outputs_of_unknown_length_are_those_with_a_datatype_for_each_block() {
         let unknown = [
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(others, unknown);
     }
 
-    /// A buffer that the program hands over for later use is no output, however long.
+    /// A buffer that the program provides for later use is not an output.
     #[test]
     fn no_output_is_a_whole_buffer_of_bytes() {
         assert_eq!(
@@ -336,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Every process has the handle of its request, also where only the root has data.
+    /// Every process has the handle of its request, even if only the root has data.
     #[test]
     fn only_buffers_are_the_roots_alone() {
         for (name, parameter, output) in outputs() {

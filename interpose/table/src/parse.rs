@@ -1,4 +1,4 @@
-//! Reading the two table files, and writing a procedure's row again.
+//! Parser of the two table files, and printer of a procedure's row.
 
 use crate::kind::ParamKind;
 use crate::model::{
@@ -8,10 +8,10 @@ use crate::model::{
 use std::collections::HashSet;
 use std::fmt;
 
-/// What is wrong with a table, and where.
+/// Error in a table, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
-    /// Line, counted from 1.
+    /// Number of the line, from 1.
     pub line: usize,
     pub message: String,
 }
@@ -24,10 +24,10 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// A row's message before the line number is known.
+/// Result whose error message lacks the line number.
 type RowResult<T> = Result<T, String>;
 
-/// The rows of a table with their line numbers, split into trimmed columns.
+/// Returns the rows of a table with line numbers, split into trimmed columns.
 pub(crate) fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let lines = text
         .lines()
@@ -54,7 +54,7 @@ fn single_char(text: &str, allowed: &str) -> RowResult<char> {
     }
 }
 
-/// Reads `name: C-type Kind Direction [length]`.
+/// Parses `name: C-type Kind Direction [length]`.
 fn parameter(text: &str) -> RowResult<Parameter> {
     let malformed = || format!("malformed parameter `{text}`");
     let (name, rest) = text.split_once(':').ok_or_else(malformed)?;
@@ -188,7 +188,7 @@ fn export(table: &mut Table, columns: &[&str]) -> RowResult<()> {
     Ok(())
 }
 
-/// The same procedure for large counts (MPI 4.1, 2.5.8), if it has a row.
+/// Returns the twin for large counts (MPI 4.1, 2.5.8), if the row has one.
 pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
     let is_of_packed = procedure.class == Class::Pack;
     let widened = |parameter: &Parameter| {
@@ -226,7 +226,7 @@ pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
     })
 }
 
-/// Reads both files; no symbol may occur twice.
+/// Parses both files; no symbol may occur twice.
 pub fn parse(procedures: &str, exports: &str) -> Result<Table, TableError> {
     let mut all = Vec::new();
     for procedure in parse_procedures(procedures)? {
@@ -266,7 +266,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// Joins the columns' parts; an empty column is a dash.
+/// Joins the parts of a column; an empty column is a dash.
 fn column(parts: impl Iterator<Item = String>, separator: &str) -> String {
     let parts: Vec<String> = parts.collect();
     if parts.is_empty() {

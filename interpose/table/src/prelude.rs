@@ -1,4 +1,4 @@
-//! The handle types that the generated code expects.
+//! Generator of the handle types that generated code uses.
 
 use crate::model::Handle;
 use std::fmt::Write;
@@ -22,8 +22,10 @@ pub(crate) fn virt_types() -> String {
     out
 }
 
-/// The status' layout: three fields of the standard, then a cancelled flag and a byte count (Open
-/// MPI's `mpi.h`).
+/// Layout of a status.
+///
+/// It has three fields of the standard, then a cancelled flag and a byte count (Open MPI's
+/// `mpi.h`).
 const STATUS: &str = "\
 /// `MPI_Status`; the same on either side.
 #[repr(C)]

@@ -1,12 +1,13 @@
-//! How handlers reach the real library's procedures: `real::PMPI_NAME(…)`, through a table of
-//! addresses.
+//! Generator of the calls of the real library's procedures.
+//!
+//! Handlers call `real::PMPI_NAME(…)`, which uses a table of addresses.
 
 use crate::model::{Handle, Procedure, Table};
 use crate::types::{self, Side};
 use crate::types::{ALLOW, CALLBACKS};
 use std::fmt::Write;
 
-/// The callback types, the table of addresses, and a function for each of its rows.
+/// Returns the callback types, the table of addresses, and its functions.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::new();
     callbacks(&mut out);
@@ -15,7 +16,7 @@ pub(crate) fn source(table: &Table) -> String {
     out
 }
 
-/// Where the addresses of these procedures stand.
+/// Writes the table of the addresses of these procedures.
 pub(crate) fn addresses(out: &mut String, table: &Table, of: &str, name: &str) {
     let count = table.procedures.len();
     let _ = writeln!(
@@ -33,7 +34,9 @@ pub(crate) fn addresses(out: &mut String, table: &Table, of: &str, name: &str) {
     out.push_str("];\n");
 }
 
-/// Words of arguments on the stack: six go in registers (System V ABI, 3.2.3).
+/// Returns the number of arguments on the stack.
+///
+/// Six arguments are in registers (System V ABI, 3.2.3).
 pub(crate) fn stack_words(procedure: &Procedure) -> usize {
     procedure.parameters.len().saturating_sub(6)
 }

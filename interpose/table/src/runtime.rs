@@ -1,4 +1,4 @@
-//! The runtime's source: declarations, generated handlers and the table of handlers.
+//! Generator of the runtime's source: declarations, handlers, and the table of handlers.
 
 use crate::collective;
 use crate::face;
@@ -7,7 +7,7 @@ use crate::template;
 use crate::types::{self, ALLOW, Side};
 use std::fmt::Write;
 
-/// Returns the declarations that all modules may use.
+/// Returns the declarations for all modules.
 pub(crate) fn procedure_source(table: &Table) -> String {
     let mut out = String::new();
     face::counts(&mut out, table);
@@ -29,7 +29,7 @@ pub(crate) fn handler_source(table: &Table) -> String {
     out
 }
 
-/// The methods of the enum of procedures.
+/// Methods of the enum of procedures.
 const PROC_METHODS: &str = r#"
 impl Proc {
     /// The procedure of a slot, if it is that of a procedure.
@@ -130,7 +130,7 @@ fn slots(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Proced
     out.push_str("];\n");
 }
 
-/// Writes a table that says for each slot whether `has` selects its procedure.
+/// Writes a table with an entry for each slot: true if `has` selects the procedure.
 fn flags(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Procedure) -> bool) {
     let _ = writeln!(
         out,
@@ -142,7 +142,7 @@ fn flags(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Proced
     out.push_str("];\n");
 }
 
-/// Which exported objects are the targets of predefined handles.
+/// Writes the table of exported objects to which predefined handles point.
 fn predefined(out: &mut String, table: &Table) {
     out.push_str("\npub use understudy_mpi::real_types::HandleKind;\n");
     let rows: Vec<_> = table
@@ -168,7 +168,7 @@ fn predefined(out: &mut String, table: &Table) {
     out.push_str("];\n");
 }
 
-/// The types that signatures are made of.
+/// Writes the imports of the types in signatures.
 pub(crate) fn imports(out: &mut String) {
     let names = |prefix: &str| {
         let one = |handle: &Handle| format!("{prefix}{}", handle.name());
@@ -196,7 +196,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         out,
         "    pub unsafe extern \"C\" fn h_{name}({parameters}) -> {result} {{"
     );
-    // One that returns no code translates no handle either.
+    // A procedure that returns no error code has no handle either.
     if result == "c_int" {
         out.push_str("        let rt = crate::calls::runtime();\n");
         let communicator = match procedure.communicator() {
@@ -244,7 +244,7 @@ fn generic_handlers(out: &mut String, table: &Table) {
     out.push_str("}\n");
 }
 
-/// A hand-written handler of another signature than the table's does not compile.
+/// Writes checks of signatures: a handwritten handler with another signature does not compile.
 fn checks(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
@@ -263,7 +263,7 @@ fn checks(out: &mut String, table: &Table) {
     out.push_str("}\n");
 }
 
-/// The table's element and the handlers that refuse.
+/// Type of the table's elements, and handlers that refuse.
 const STUBS: &str = r#"
 /// Address of a handler, whatever its signature.
 #[derive(Clone, Copy)]
@@ -304,7 +304,7 @@ mod stubs {
 }
 "#;
 
-/// The expression of a procedure's handler.
+/// Returns the expression of a procedure's handler.
 fn handler(slot: usize, procedure: &Procedure) -> String {
     let name = &procedure.name;
     match procedure.source {

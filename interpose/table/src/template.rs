@@ -1,6 +1,6 @@
-//! Handlers that a function of the runtime's `calls` serves for several procedures.
+//! Handlers that call a function of the runtime's `calls`, which serves several procedures.
 //!
-//! The column `source` names the function, by its path in `calls`, and what it gets besides.
+//! The column `source` contains the path of the function in `calls`, and further arguments of it.
 
 use crate::kind::ParamKind;
 use crate::model::{Direction, Handle, Parameter, Procedure, Source, Table};
@@ -8,7 +8,7 @@ use crate::types::{self, Side, identifier, translated};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Returns the sources that are served by a function of `calls`.
+/// Returns true for sources that are served by a function of `calls`.
 pub(crate) fn is_shared(source: Source) -> bool {
     matches!(
         source,
@@ -39,14 +39,14 @@ fn function(procedure: &Procedure) -> &str {
     first.unwrap_or_else(|| panic!("`{}` has no function", procedure.name))
 }
 
-/// Returns the last parameter, where a constructor stores the handle.
+/// Returns the last parameter, in which a constructor stores the handle.
 fn place(procedure: &Procedure) -> &Parameter {
     let last = procedure.parameters.last();
     let place = last.filter(|parameter| parameter.direction != Direction::In);
     place.unwrap_or_else(|| panic!("`{}` makes no handle", procedure.name))
 }
 
-/// Returns the call of the library's procedure; `argument` gives what a parameter becomes.
+/// Returns the call of the library's procedure; `argument` translates a parameter.
 fn library_call(procedure: &Procedure, argument: impl Fn(&Parameter) -> String) -> String {
     let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
     format!("real::{}({})", procedure.real_name(), arguments.join(", "))
@@ -61,7 +61,7 @@ fn constructor_call(procedure: &Procedure) -> String {
     })
 }
 
-/// Calls the function with the further words of the column and with all arguments.
+/// Returns a call with the remaining words of the column and all arguments.
 fn call(procedure: &Procedure) -> String {
     let arguments: Vec<String> = ["rt".to_owned(), format!("Proc::{}", procedure.name)]
         .into_iter()
@@ -71,7 +71,7 @@ fn call(procedure: &Procedure) -> String {
     format!("{}({})", function(procedure), arguments.join(", "))
 }
 
-/// Calls the function with the communicator, if any, the place, and the library's constructor.
+/// Returns a call with the communicator, if any, the place, and the library's constructor.
 fn construct(procedure: &Procedure) -> String {
     let parent = procedure
         .parameters
@@ -87,9 +87,9 @@ fn construct(procedure: &Procedure) -> String {
     )
 }
 
-/// Calls the function with the old datatype, the place, and the library's constructor.
+/// Returns a call with the old datatype, the place, and the library's constructor.
 ///
-/// The constructor may be that of another procedure, which the column names.
+/// The column may name the constructor of another procedure.
 fn derive(procedure: &Procedure) -> String {
     let mut parameters = procedure.parameters.iter();
     let old = parameters.find(|parameter| parameter.kind == ParamKind::Datatype);
@@ -116,7 +116,7 @@ fn derive(procedure: &Procedure) -> String {
     )
 }
 
-/// Calls the function with a call of the library.
+/// Returns a call with a closure that calls the library.
 fn query(procedure: &Procedure) -> String {
     format!(
         "{}(rt, || {})",
@@ -125,7 +125,7 @@ fn query(procedure: &Procedure) -> String {
     )
 }
 
-/// Returns the kind of the handle that a conversion takes or returns.
+/// Returns the type of the handle that a conversion takes or returns.
 fn converted(procedure: &Procedure) -> Handle {
     let types = procedure.parameters.iter().map(|it| it.c_type.as_str());
     let mut handles = types
@@ -134,7 +134,9 @@ fn converted(procedure: &Procedure) -> Handle {
     handles.next().expect("a conversion has a handle")
 }
 
-/// Converts a handle to Fortran's number; the library knows those of predefined handles.
+/// Returns a conversion of a handle to Fortran's number.
+///
+/// The library converts predefined handles.
 fn to_fortran(procedure: &Procedure) -> String {
     format!(
         "to_fortran(HandleKind::{}, {}.0, || {})",
@@ -144,7 +146,9 @@ fn to_fortran(procedure: &Procedure) -> String {
     )
 }
 
-/// Converts Fortran's number to a handle; the library knows those of predefined handles.
+/// Returns a conversion of Fortran's number to a handle.
+///
+/// The library converts the numbers of predefined handles.
 fn from_fortran(procedure: &Procedure) -> String {
     let kind = format!("HandleKind::{}", converted(procedure).name());
     format!(
@@ -156,7 +160,7 @@ fn from_fortran(procedure: &Procedure) -> String {
     )
 }
 
-/// Writes a handler that is one call of a function.
+/// Writes a handler that consists of one call of a function.
 pub(crate) fn handler(out: &mut String, procedure: &Procedure) {
     let expression = match procedure.source {
         Source::Call => call(procedure),

@@ -1,14 +1,14 @@
-//! The Rust types of C parameters and results, on either side of the layer.
+//! Rust types of C parameters and results, for the program's and the library's handles.
 
 use crate::kind::ParamKind;
 use crate::model::{Handle, Parameter, Procedure};
 
-/// Whose handles a signature has.
+/// Owner of the handles in a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Those the program holds.
+    /// Virtual handles of the program.
     Virt,
-    /// Those of the real library.
+    /// Handles of the real library.
     Real,
 }
 
@@ -25,8 +25,10 @@ impl Side {
     }
 }
 
-/// The callback types: name, handle it gets (its type parameter), Rust type. An error callback has
-/// variable arguments in C, of which none is ever used, and it is called as such a function.
+/// Callback types: name, type of the handle that is passed (the type parameter), Rust type.
+///
+/// An error callback has variable arguments in C. They are never used, but it is called as a
+/// function with variable arguments.
 pub(crate) const CALLBACKS: &[(ParamKind, Option<Handle>, &str)] = &[
     (
         ParamKind::UserFunction,
@@ -71,7 +73,7 @@ const DELETE: &str = "(H, c_int, *mut c_void, *mut c_void) -> c_int";
 const ERROR: &str = "(*mut H, *mut c_int, ...)";
 const CONVERSION: &str = "(*mut c_void, H, c_int, *mut c_void, i64, *mut c_void) -> c_int";
 
-/// Rust type of a C type that is neither a handle nor a pointer.
+/// Returns the Rust type of a C type that is no handle or pointer.
 fn plain(c_type: &str) -> Option<&'static str> {
     Some(match c_type {
         "void" | "MPI_F08_status" => "c_void",
@@ -89,7 +91,7 @@ fn plain(c_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Rust type of a C type, or nothing if the table has one that is not known here.
+/// Returns the Rust type of a C type, or `None` if it is unknown.
 pub(crate) fn rust_type(c_type: &str, side: Side) -> Option<String> {
     let (core, pointer) = match c_type.strip_prefix("const ") {
         Some(core) => (core, "*const "),
@@ -101,7 +103,7 @@ pub(crate) fn rust_type(c_type: &str, side: Side) -> Option<String> {
         None => plain(base)?.to_owned(),
     };
     let depth = core.len() - base.len();
-    // `const` belongs to what the innermost pointer points to.
+    // `const` qualifies the target of the innermost pointer.
     let pointers = if depth == 0 {
         String::new()
     } else {
@@ -110,7 +112,7 @@ pub(crate) fn rust_type(c_type: &str, side: Side) -> Option<String> {
     Some(pointers + &inner)
 }
 
-/// Rust type of a parameter.
+/// Returns the Rust type of a parameter.
 pub(crate) fn parameter_type(parameter: &Parameter, side: Side) -> String {
     if let Some((kind, handle, _)) = CALLBACKS.iter().find(|(kind, ..)| *kind == parameter.kind) {
         let argument = handle.map_or(String::new(), |handle| format!("<{}>", side.handle(handle)));
@@ -120,13 +122,13 @@ pub(crate) fn parameter_type(parameter: &Parameter, side: Side) -> String {
         .unwrap_or_else(|| panic!("no Rust type for `{}`", parameter.c_type))
 }
 
-/// Rust type of a procedure's result.
+/// Returns the Rust type of a procedure's result.
 pub(crate) fn return_type(procedure: &Procedure, side: Side) -> String {
     rust_type(&procedure.returns, side)
         .unwrap_or_else(|| panic!("no Rust type for `{}`", procedure.returns))
 }
 
-/// The parameter's name, made safe as a Rust identifier.
+/// Returns the parameter's name as a valid Rust identifier.
 pub(crate) fn identifier(parameter: &Parameter) -> String {
     const KEYWORDS: [&str; 8] = ["type", "in", "ref", "move", "match", "mod", "use", "where"];
     let name = &parameter.name;
@@ -137,7 +139,7 @@ pub(crate) fn identifier(parameter: &Parameter) -> String {
     }
 }
 
-/// `a: T, b: U`
+/// Returns the parameters as `a: T, b: U`.
 pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
     let one = |parameter: &Parameter| {
         format!(
@@ -154,7 +156,7 @@ pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
         .join(", ")
 }
 
-/// `unsafe extern "C" fn(T, U) -> R`
+/// Returns the type `unsafe extern "C" fn(T, U) -> R`.
 pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
     let types: Vec<String> = procedure
         .parameters
@@ -168,11 +170,11 @@ pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
     )
 }
 
-/// Before modules of generated procedures.
+/// Attribute in front of modules of generated procedures.
 pub(crate) const ALLOW: &str = "#[allow(dead_code, unused_imports, non_snake_case, \
     clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
 
-/// The argument for the real procedure.
+/// Returns the argument for the real procedure.
 pub(crate) fn translated(parameter: &Parameter) -> String {
     let name = identifier(parameter);
     match Handle::from_c_type(&parameter.c_type) {

@@ -1,20 +1,20 @@
-//! Rules about the sources of the whole workspace that the compiler does not check. They are
-//! described in docs/ARCHITECTURE.md.
+//! Rules about the sources of the whole workspace that the compiler does not check.
+//!
+//! docs/ARCHITECTURE.md describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A crate of this workspace: its directory and name, and the crates of this workspace that it may
-/// use.
+/// A crate of this workspace, with its directory and the crates that it may use.
 struct Rule {
     directory: &'static str,
     name: &'static str,
     uses: &'static [&'static str],
-    /// Whether it may use crates from elsewhere.
+    /// True if it may use crates from outside of the workspace.
     others: bool,
 }
 
-/// What [`Rule`] says, in its order.
+/// Creates a [`Rule`] from its fields in order.
 const fn rule(
     directory: &'static str,
     name: &'static str,
@@ -29,7 +29,7 @@ const fn rule(
     }
 }
 
-/// The face for the programs of one library.
+/// Returns the rule of a preload library for programs of one MPI library.
 const fn face(directory: &'static str, name: &'static str) -> Rule {
     rule(
         directory,
@@ -417,8 +417,9 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`,
-/// `dev-dependencies`).
+/// Returns the dependencies of a manifest by section.
+///
+/// The sections are `dependencies`, `build-dependencies` and `dev-dependencies`.
 fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut section = String::new();
@@ -435,7 +436,7 @@ fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
     sections
 }
 
-/// Crates of command lines, screens, pages and JSON.
+/// Crates for command lines, screens, pages and JSON.
 const OF_TOOLS: [&str; 4] = ["clap", "maud", "ratatui", "serde"];
 
 #[test]
@@ -544,7 +545,7 @@ fn sources_of(rule: &Rule) -> Vec<(PathBuf, String)> {
             .components()
             .any(|part| part.as_os_str() == "generated")
     });
-    // The faces have the same sources.
+    // The preload libraries for other ABIs have no sources of their own.
     assert!(
         !found.is_empty() || rule.name.starts_with("understudy-face-"),
         "{}",
@@ -557,7 +558,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     RULES.iter().flat_map(sources_of).collect()
 }
 
-/// The code of a file: without comments, and without the text of strings that stand on one line.
+/// Returns the code of a file without comments and one-line strings.
 fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     let quoted =
         |line: &str| -> String { line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") };
@@ -573,8 +574,9 @@ fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     })
 }
 
-/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions
-/// are not.
+/// Returns true if the lint `unsafe_code` applies to a line of code.
+///
+/// Types of functions are excluded.
 fn is_unsafe(code: &str) -> bool {
     let starts = [
         "unsafe {",
@@ -608,12 +610,13 @@ fn attributes_of_several_lines_are_read() {
     assert_eq!(allowances(text, "#[allow("), [0; 0]);
 }
 
-/// A module that contains unsafe code says so at its top, so that a look at the first lines tells;
-/// crate roots, where that would hold for the whole crate, and modules with one small unsafe
-/// function say so at the item.
+/// Unsafe code is announced at the top of its module.
+///
+/// Readers then see it in the first lines. In crate roots, the attribute would apply to the whole
+/// crate, so it is at the item; so it is in modules with one small unsafe function.
 #[test]
 fn unsafe_code_is_announced() {
-    // The table only writes unsafe code down, as text.
+    // The table contains unsafe code only as text.
     for rule in RULES.iter().filter(|rule| rule.name != "understudy-table") {
         for (path, text) in sources_of(rule) {
             let inner = allowances(&text, "#![allow(").first().copied();
@@ -659,8 +662,10 @@ fn is_of_the_standard(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are
-/// in capitals.
+/// Returns true if a name is in capitals.
+///
+/// Such names are constants of the standard that are objects or functions, and Fortran's names of
+/// procedures.
 fn is_in_capitals(name: &str) -> bool {
     !name.contains(|character: char| character.is_ascii_lowercase())
 }
@@ -688,7 +693,7 @@ fn only_procedures_are_exported_under_names_of_the_standard() {
     }
 }
 
-/// The name of the function that a line of code defines.
+/// Returns the name of the function that a line of code defines.
 fn function(code: &str) -> Option<&str> {
     let (_, rest) = code.split_once("fn ")?;
     let end =
@@ -699,7 +704,7 @@ fn function(code: &str) -> Option<&str> {
 #[test]
 fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
-    // The Fortran procedures declare those that they call.
+    // The Fortran procedures declare the C procedures that they call.
     let declares = root().join("interpose/fortran");
     let is_product = |path: &Path| {
         !path.starts_with(&declares)

@@ -1,7 +1,8 @@
-//! No circle of imports: of two files of a crate at most one uses the other, directly or through
-//! others. A module and its submodules count like other files. Binaries are not checked.
+//! Imports within a crate are free of circles.
 //!
-//! A name that a module exports again counts for the file that defines it.
+//! At most one of two files uses the other, directly or through further files. A module and its
+//! submodules count like other files. Binaries are not checked. A name that a module re-exports
+//! counts for the file that defines it.
 
 #[allow(dead_code, reason = "the test `style` uses all of it")]
 #[path = "style/lexer.rs"]
@@ -13,17 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The path of a module in its crate, such as `["recovery", "plan"]`; that of the crate itself is
-/// empty.
+/// Path of a module in its crate, such as `["recovery", "plan"]`; the crate's own is empty.
 type Module = Vec<String>;
-/// Files of one crate, each with the files that it uses.
+/// Files of one crate, with the files that each of them uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All source files below a directory, and the modules that they are.
+/// Collects all source files below a directory, with their modules.
 fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf)>) {
     for entry in fs::read_dir(directory).expect("a directory of sources") {
         let path = entry.expect("an entry").path();
@@ -34,7 +34,7 @@ fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf
             .into_owned();
         let module = [inside, std::slice::from_ref(&name)].concat();
         if name == "generated" {
-            // Its files belong to the modules that include them.
+            // These files belong to the modules that include them.
         } else if path.is_dir() {
             modules(&path, &module, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
@@ -59,7 +59,7 @@ fn product(text: &str) -> String {
     lexer::split(product).code
 }
 
-/// The paths that a tree of imports stands for, such as `a::{b, c::{d, e}}`.
+/// Collects the paths of a tree of imports, such as `a::{b, c::{d, e}}`.
 fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
     if tree.trim().is_empty() {
         return;
@@ -92,13 +92,13 @@ fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
     }
 }
 
-/// Imports of a source: those that it exports again, and all other paths that it names.
+/// Paths in a source: those that it re-exports, and all others.
 struct Paths {
     exported: Vec<Module>,
     used: Vec<Module>,
 }
 
-/// Returns true if a word of a path starts there.
+/// Returns true if a word of a path starts at this offset.
 fn is_start(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     before.is_none_or(|it| !(it.is_alphanumeric() || "_:".contains(it)))
@@ -142,7 +142,7 @@ fn paths(text: &str, roots: &[&str]) -> Paths {
     found
 }
 
-/// The files of a crate, with what each exports of others.
+/// Files of a crate, with the paths that each of them re-exports.
 struct Files {
     exports: BTreeMap<Module, Vec<Module>>,
 }
@@ -159,7 +159,7 @@ impl Files {
         }
     }
 
-    /// Returns the file that defines what a path from the root names.
+    /// Returns the file that defines the item of a path from the root.
     fn target(&self, path: &[String], depth: usize) -> Module {
         let mut file = path.to_vec();
         while !file.is_empty() && !self.exports.contains_key(&file) {
@@ -208,8 +208,9 @@ fn uses(sources: &[(Module, String)]) -> Uses {
     found.iter().map(of).collect()
 }
 
-/// Modules that are in circles, or lead from one to another: what is left when all that uses
-/// nothing, or is not used, is taken away.
+/// Returns the modules that are in circles, or on a path between circles.
+///
+/// Modules that use no other, or that no other uses, are removed repeatedly.
 fn circles(mut uses: Uses) -> Uses {
     loop {
         let used: BTreeSet<Module> = uses.values().flatten().cloned().collect();

@@ -1,4 +1,4 @@
-//! The generated files that are checked in agree with the tables.
+//! The checked-in generated files agree with the tables.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn generated_files_are_up_to_date() {
     }
 }
 
-/// Rules for handwritten sources do not apply to these folders, so that no other file may be there.
+/// Rules for handwritten sources exclude these folders, so they must contain no other file.
 #[test]
 fn folders_of_generated_files_contain_nothing_else() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

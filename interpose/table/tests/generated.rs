@@ -1,4 +1,4 @@
-//! What the generated sources contain.
+//! Contents of the generated sources.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,8 +11,7 @@ fn text(path: &str) -> String {
     found.next().expect("a generated file").text
 }
 
-/// The lines between the line that starts with `start` and the next that starts with `end`,
-/// trimmed.
+/// Returns the trimmed lines between a line that starts with `start` and one with `end`.
 fn section<'s>(source: &'s str, start: &str, end: &str) -> Vec<&'s str> {
     let from = source
         .lines()
@@ -40,8 +39,8 @@ fn generated_files_say_so() {
 #[test]
 fn the_face_has_a_thunk_for_every_name() {
     let source = text("thunks.rs");
-    // The second list has the names that Open MPI 5.0 does not have, the third those that it has
-    // and MPICH's libmpi has not.
+    // The second list has the names that Open MPI 5.0 lacks, the third one those that Open MPI has
+    // and MPICH's libmpi lacks.
     let (all, others) = source
         .split_once("#[cfg(feature = \"mpich\")]\n")
         .expect("lists");
@@ -91,7 +90,7 @@ fn the_face_has_a_thunk_for_every_name() {
             "{row}"
         );
     }
-    // Twice 110 newer ones, and two older names of each persistent collective.
+    // 220 newer names (110 with and without P), and two older names of each persistent collective.
     assert_eq!(names.len(), 2945 + 2 * 110 + 2 * 22);
     assert!(
         names.contains("MPI_Send")
@@ -152,7 +151,7 @@ fn every_slot_has_a_handler() {
     }
 }
 
-/// Reads the sources in a directory and below.
+/// Reads the sources in a directory and its subdirectories.
 fn read(directory: &Path, texts: &mut Vec<String>) {
     for entry in std::fs::read_dir(directory).expect("a directory of sources") {
         let path = entry.expect("a readable directory").path();
@@ -164,7 +163,7 @@ fn read(directory: &Path, texts: &mut Vec<String>) {
     }
 }
 
-/// The compiler finds manual rows without a handler, but not the opposite.
+/// The compiler finds manual rows without a handler, but not handlers without a manual row.
 #[test]
 fn handlers_by_hand_have_manual_rows() {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");

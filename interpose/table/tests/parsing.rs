@@ -1,4 +1,4 @@
-//! Reading and writing rows.
+//! Parsing and printing of rows.
 
 use understudy_table::{
     Direction, EXPORTS, Flag, LengthTerm, PROCEDURES, ParamKind, TableError, length_terms, parse,
@@ -32,7 +32,7 @@ fn a_row_is_read() {
 
 #[test]
 fn the_table_is_written_as_it_is_read() {
-    // But for those that rows are made of.
+    // Twins for large counts are derived from other rows.
     let is_made = |name: &str| {
         let of = name
             .strip_suffix("_c")

@@ -1,4 +1,4 @@
-//! What must hold for the table as it is checked in.
+//! Conditions on the checked-in table.
 
 use std::collections::{BTreeMap, HashSet};
 use understudy_table::{
@@ -14,7 +14,7 @@ fn count(test: impl Fn(&Procedure) -> bool) -> usize {
         .count()
 }
 
-/// Every parameter with its procedure.
+/// Returns every parameter with its procedure.
 fn parameters() -> impl Iterator<Item = (&'static Procedure, &'static Parameter)> {
     let procedures = table().procedures.iter();
     procedures.flat_map(|procedure| {
@@ -142,7 +142,7 @@ fn what_mends_failures_is_refused() {
     }
 }
 
-/// Generated templates exist for collectives; other transfers and new handles have none.
+/// Collectives have generated templates; other transfers and new handles have none.
 #[test]
 fn sources_agree_with_classes() {
     for procedure in &table().procedures {
@@ -169,7 +169,7 @@ fn generated_collectives_have_no_arrays_of_datatypes() {
     }
 }
 
-/// A generated handler can hand a handle in, and nothing else about handles.
+/// A generic handler passes handles in, and cannot treat them in any other way.
 #[test]
 fn generic_rows_have_handles_in_only() {
     for (procedure, parameter) in
@@ -268,8 +268,8 @@ fn lengths_are_made_of_parameters() {
 fn arrays_and_buffers_have_lengths() {
     for (procedure, parameter) in parameters() {
         let what = format!("{}: {parameter}", procedure.name);
-        // The tool interface's values and the ends of split collectives on files have theirs
-        // elsewhere.
+        // The tool interface's values, and the ends of split collectives on files, have no length
+        // in their rows.
         let elsewhere = procedure.class == Class::Tool || procedure.name.ends_with("_end");
         if parameter.kind.is_array() || (parameter.kind.is_buffer() && !elsewhere) {
             assert!(parameter.length.is_some(), "{what}");

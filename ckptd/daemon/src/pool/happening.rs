@@ -7,21 +7,20 @@ use understudy_numbers::{ProcessNumber, Worker};
 pub enum Happening {
     /// A spare has registered.
     Registered { rank: ProcessNumber },
-    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in
-    /// order.
+    /// A spare has left alive: the job has ended, or the client was closed normally.
     Left { rank: ProcessNumber },
-    /// A spare is dead: it was silent for too long, or its connection has broken.
+    /// A spare is dead: it was silent for too long, or its connection was lost.
     Died { rank: ProcessNumber, silent: bool },
-    /// A spare is leased to the part of a worker.
+    /// A spare is leased for a worker.
     Leased {
         rank: ProcessNumber,
         worker: Worker,
         round: u64,
     },
-    /// A lease has come to nothing, and its spare is idle again.
+    /// A lease was not used, and its spare is idle again.
     Returned { rank: ProcessNumber, worker: Worker },
-    /// A spare plays the part of a worker.
+    /// A spare has taken over from a worker.
     Playing { rank: ProcessNumber, worker: Worker },
-    /// Spares are missing.
+    /// The job has too few spares.
     Wanted { count: u32 },
 }

@@ -1,14 +1,17 @@
-//! Which spare takes which part: a pure function.
+//! Choice of spares for failed workers, as a pure function.
 
 use std::collections::BTreeMap;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::spares::{Need, Spare};
 
-/// How good a spare is for a part; less is better.
+/// Rating of a spare for a worker; lower is better.
 type Rating = (bool, u8, u32, ProcessNumber);
 
-/// A domain in which a worker has died comes last; then what is near the first copy: its host, its
-/// domain, others; then the host with the least load; then the lowest rank.
+/// Rates a spare.
+///
+/// Spares in a failure domain in which a worker has died are used last. The further criteria are
+/// the distance to the first replica (its host, its domain, others), the load of the host, and the
+/// rank.
 fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
     let distance = match need.copies.first() {
         Some(copy) if copy.domain != spare.domain => 2,
@@ -24,8 +27,9 @@ fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
     )
 }
 
-/// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with
-/// every part given out.
+/// Chooses a spare for each need, as far as there are spares.
+///
+/// `load` is the load of the hosts; each choice adds to the load of its host.
 pub(super) fn choose(
     idle: &[&Spare],
     needs: &[Need],
@@ -107,9 +111,9 @@ mod tests {
             chosen(&spares[..2], std::slice::from_ref(&part), &[]),
             [(0, 9)]
         );
-        // There is no other.
+        // No other spare exists.
         assert_eq!(chosen(&spares[..1], &[part], &[]), [(0, 8)]);
-        // A copy in the domain that has failed does not draw a spare there.
+        // A replica in the failed domain does not attract a spare to that domain.
         let part = need(0, place("a1", "a"), place("a2", "a"));
         assert_eq!(chosen(&spares, &[part], &[("b2", 1), ("b1", 2)]), [(0, 11)]);
     }

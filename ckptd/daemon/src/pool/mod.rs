@@ -1,20 +1,20 @@
-//! The pools of spares of the jobs on a node, as a state machine: no sockets, no clock, no threads.
+//! Pools of spares: a state machine without sockets, clock and threads.
 //!
-//! A *job* has one pool. Spares come into it ([`Pools::register`]), say from time to time that they
-//! live ([`Pools::beat`]), and are *leased* to the parts of dead workers ([`Pools::lease`]). A
-//! lease is confirmed when its spare says that it plays the part ([`Pools::playing`]), which takes
-//! it out of the pool; one that is not confirmed goes back, be it that the next round of leases
-//! begins, that its time is up, or that it is given back.
+//! Each *job* of the node has one pool. Spares register ([`Pools::register`]), send beats
+//! ([`Pools::beat`]), and are *leased* for failed workers ([`Pools::lease`]). A lease is confirmed
+//! when its spare reports that it has taken over ([`Pools::playing`]), which removes the spare from
+//! the pool. An unconfirmed lease ends with the next round of leases, at its time limit, or when it
+//! is given back.
 //!
-//! Every round of leases of a job has a number, which grows. The same round gets the same answer
-//! again, however often it asks, and an earlier one is refused; every ticket and lease has a token
-//! that is never given out twice. So requests that come late, doubled or out of order cannot lease
-//! a spare twice.
+//! The rounds of leases of a job have increasing numbers. A repeated request of a round receives
+//! the same answer, and one of an earlier round is refused. Every ticket and lease has a token that
+//! is never used twice. So late, repeated or reordered requests cannot lease a spare twice.
 //!
-//! Time is passed in: `now` is the time since some moment, and never goes back. Nothing happens by
-//! itself; [`Pools::tick`] does what is due. What has happened is told as [`Happening`]s.
+//! Time is passed in: `now` is the time since a fixed moment and never decreases. Nothing happens
+//! by itself; [`Pools::tick`] performs the actions that are due. Changes are returned as
+//! [`Happening`]s.
 //!
-//! Nothing here assumes how ranks were started, or that there is one launcher.
+//! The module makes no assumptions about the start of ranks or the number of launchers.
 
 mod happening;
 mod lease;

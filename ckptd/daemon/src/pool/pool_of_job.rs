@@ -1,4 +1,4 @@
-//! One job's pool.
+//! The pool of one job.
 
 use super::happening::Happening;
 use super::lease;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
 
-/// What a spare in the pool does.
+/// State of a spare in the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Idle,
@@ -24,17 +24,17 @@ enum State {
 pub(super) struct Member {
     spare: Spare,
     ticket: Ticket,
-    /// It is dead if it has not been heard of by then.
+    /// Time at which the spare counts as dead if it sends no beat.
     pub(super) deadline: Duration,
     state: State,
 }
 
-/// A spare as others see it.
+/// A spare, as reported to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpareView<'a> {
-    /// What it says of itself.
+    /// Description that the spare has sent.
     pub spare: &'a Spare,
-    /// The worker whose part it is leased to.
+    /// Worker for which the spare is leased.
     pub leased: Option<Worker>,
 }
 
@@ -49,15 +49,15 @@ struct Round {
 #[derive(Debug)]
 pub struct Job {
     limits: Limits,
-    /// The process that has started its ranks, if that is on the same node; else 0.
+    /// Process that has started the job's ranks, if it is on this node; otherwise 0.
     launcher: u32,
     members: BTreeMap<ProcessNumber, Member>,
     round: Option<Round>,
-    /// Hosts of the spares that play parts.
+    /// Hosts of the spares that have taken over from workers.
     players: BTreeMap<ProcessNumber, String>,
-    /// Spares that were asked for and have not come yet, and until when they may.
+    /// Number of spares that were requested and have not registered, and their time limit.
     wanted: (u32, Duration),
-    /// Until when nobody is asked for.
+    /// Time before which no spares are requested.
     quiet: Duration,
 }
 
@@ -78,7 +78,9 @@ impl Job {
         self.limits
     }
 
-    /// The process that has started its ranks, as the last spare has told; 0: unknown.
+    /// Returns the process that has started the job's ranks; 0 if unknown.
+    ///
+    /// The last spare that has registered has reported it.
     pub fn launcher(&self) -> u32 {
         self.launcher
     }
@@ -93,17 +95,17 @@ impl Job {
         })
     }
 
-    /// Ranks of former spares that play parts.
+    /// Returns the ranks of spares that have taken over from workers.
     pub fn players(&self) -> impl Iterator<Item = ProcessNumber> + '_ {
         self.players.keys().copied()
     }
 
-    /// Spares that were asked for and have not come yet.
+    /// Returns the number of spares that were requested and have not registered.
     pub fn wanted(&self) -> u32 {
         self.wanted.0
     }
 
-    /// The member of a ticket that is in force.
+    /// Returns the member with a ticket that is in force.
     pub(super) fn member(&mut self, ticket: Ticket) -> Result<&mut Member, Refusal> {
         let mut members = self.members.values_mut();
         members
@@ -171,7 +173,8 @@ impl Job {
     ) -> Result<Vec<Happening>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
-        // Who goes in order goes because the job ends: nobody is asked for in its place so soon.
+        // A spare that leaves normally does so because the job ends, so that no replacement is
+        // requested for a while.
         self.quiet = now + rules.replenish;
         Ok(vec![Happening::Left { rank }])
     }
@@ -209,7 +212,7 @@ impl Job {
             Some(round) if number == round.number => return Ok((round.leases.clone(), Vec::new())),
             _ => {}
         }
-        // Whoever asks anew has given the earlier attempt up.
+        // A new round means that the earlier attempt was given up.
         let mut happened = self.take_back(|_| true);
         let idle: Vec<&Spare> = self.members.values().map(|member| &member.spare).collect();
         let mut leases = Vec::new();
@@ -289,7 +292,7 @@ impl Job {
         happened
     }
 
-    /// Asks for spares if there are too few, counting those that are still expected.
+    /// Requests spares if there are too few, including those that are expected.
     fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<Happening> {
         if self.wanted.1 <= now {
             self.wanted.0 = 0;
@@ -304,7 +307,7 @@ impl Job {
         Some(Happening::Wanted { count })
     }
 
-    /// How many spares are neither there nor expected.
+    /// Returns the number of spares that are neither registered nor expected.
     fn missing(&self) -> u32 {
         let there = self.members.len() as u32 + self.wanted.0;
         self.limits.minimum.saturating_sub(there)
@@ -326,8 +329,10 @@ impl Job {
         members.chain([wanted]).flatten().min()
     }
 
-    /// Workers of each host that the spares there have told of, and parts that were given out
-    /// there.
+    /// Returns the load of each host.
+    ///
+    /// It is the number of workers that the host's spares have reported, plus the spares on the
+    /// host that are leased or have taken over.
     pub(super) fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::<String, u32>::new();
         for member in self.members.values() {

@@ -17,8 +17,9 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// No jobs yet. Tokens count from `first_token`, which should differ from one daemon to the
-    /// next.
+    /// Returns pools without jobs.
+    ///
+    /// Tokens count from `first_token`, which should differ between daemons.
     pub fn new(rules: Rules, first_token: u64) -> Self {
         Self {
             rules,
@@ -35,8 +36,10 @@ impl Pools {
         self.jobs.get(key)
     }
 
-    /// A spare comes into the pool of its job; the first one makes the job. Coming again with the
-    /// same process id replaces the old ticket: the connection was lost, not the spare.
+    /// Adds a spare to the pool of its job, which is created if necessary.
+    ///
+    /// A repeated registration with the same process id replaces the ticket, because only the
+    /// connection was lost.
     pub fn register(
         &mut self,
         now: Duration,
@@ -57,14 +60,14 @@ impl Pools {
         Ok((Ticket { token }, happened))
     }
 
-    /// A spare lives and is idle.
+    /// Extends the time limit of an idle spare.
     pub fn beat(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<(), Refusal> {
         let deadline = now + self.rules.silence;
         self.known(key)?.member(ticket)?.deadline = deadline;
         Ok(())
     }
 
-    /// A spare says that it plays a part; it belongs to the workers from now on.
+    /// Removes a spare that has taken over from a worker.
     pub fn playing(
         &mut self,
         now: Duration,
@@ -76,7 +79,7 @@ impl Pools {
         self.known(key)?.playing(now, &rules, ticket, worker)
     }
 
-    /// A spare goes by itself.
+    /// Removes a spare that leaves by itself.
     pub fn leave(
         &mut self,
         now: Duration,
@@ -87,8 +90,9 @@ impl Pools {
         self.known(key)?.leave(now, &rules, ticket)
     }
 
-    /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is
-    /// nobody's.
+    /// Removes a spare that is dead, as its connection or node shows.
+    ///
+    /// A ticket that was replaced is refused.
     pub fn lost(
         &mut self,
         now: Duration,
@@ -99,8 +103,9 @@ impl Pools {
         self.known(key)?.lost(now, &rules, ticket)
     }
 
-    /// Spares for the parts of dead workers, in the order of `needs`, as far as there are any.
-    /// Rounds of a job grow.
+    /// Leases the available spares for failed workers, in the order of `needs`.
+    ///
+    /// The numbers of a job's rounds increase.
     pub fn lease(
         &mut self,
         now: Duration,
@@ -124,7 +129,7 @@ impl Pools {
         answer
     }
 
-    /// Whoever has asked does not use a lease. One that is not in force any more is refused.
+    /// Ends an unused lease; one that is not in force any more is refused.
     pub fn give_back(&mut self, key: &JobKey, token: Token) -> Result<Vec<Happening>, Refusal> {
         self.known(key)?.give_back(token)
     }
@@ -144,13 +149,14 @@ impl Pools {
         aim.saturating_sub(spares).min(room)
     }
 
-    /// The job has ended.
+    /// Removes the pool of a job that has ended.
     pub fn close(&mut self, key: &JobKey) -> bool {
         self.jobs.remove(key).is_some()
     }
 
-    /// Does what is due: marks the silent as dead, takes leases back that nobody has confirmed, and
-    /// asks for spares where there are too few.
+    /// Performs all actions that are due.
+    ///
+    /// Silent spares become dead, unconfirmed leases end, and missing spares are requested.
     pub fn tick(&mut self, now: Duration) -> Vec<(JobKey, Vec<Happening>)> {
         let rules = self.rules;
         let due = self
@@ -160,14 +166,14 @@ impl Pools {
         due.filter(|(_, happened)| !happened.is_empty()).collect()
     }
 
-    /// When [`Pools::tick`] has something to do at the latest.
+    /// Returns the time at which [`Pools::tick`] must be called at the latest.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.jobs.values().filter_map(Job::next_deadline).min()
     }
 
     /// Returns the load of each host, over all jobs.
     ///
-    /// Workers that spares have reported, and workers that spares have been leased for.
+    /// The load counts workers that spares have reported, and workers for which spares are leased.
     fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::new();
         for job in self.jobs.values() {

@@ -2,31 +2,33 @@
 
 use std::time::Duration;
 
-/// A job, as the daemon tells jobs apart.
+/// Identification of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Owner of the job: 0 for the user of the daemon on this node, else the number of a token.
+    /// Owner of the job.
+    ///
+    /// 0 is the user of the daemon on this node; other numbers are those of tokens.
     ///
     /// Jobs of different realms are invisible to each other.
     pub realm: u32,
-    /// The launcher's name of it.
+    /// Name of the job, as given by the launcher.
     pub name: String,
 }
 
-/// The timeouts of a daemon, and how much it takes.
+/// Timeouts and limits of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// A spare that has been silent for so long is dead.
+    /// Time after which a silent spare is dead.
     pub silence: Duration,
-    /// A lease that is not confirmed within this time goes back.
+    /// Time after which an unconfirmed lease ends.
     pub lease: Duration,
-    /// Spares that were asked for and have not come within this time are asked for again.
+    /// Time after which missing spares that were requested are requested again.
     pub replenish: Duration,
-    /// How many jobs there may be.
+    /// Limit of jobs.
     pub jobs: usize,
-    /// How many parts may be asked for at once.
+    /// Limit of needs in one request.
     pub needs: usize,
-    /// How many idle spares there may be, of all jobs together, if new ones are started.
+    /// Limit of idle spares of all jobs together, for the start of new spares.
     pub spares: u32,
 }
 

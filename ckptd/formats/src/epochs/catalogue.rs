@@ -1,36 +1,37 @@
-//! Which epochs a directory holds: pure functions of file names.
+//! Selection of epochs in a directory by file names, without file access.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use understudy_numbers::{Epoch, Worker};
 
-/// An epoch on disk. The order is that of time.
+/// Identification of an epoch on disk, ordered by time.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode,
 )]
 pub struct Key {
-    /// When the job was first started, in nanoseconds since 1970: the same for all of its restarts.
+    /// Time of the job's first start in nanoseconds since 1970; all restarts share it.
     pub lineage: u64,
-    /// Recoveries and restarts so far. What is computed again after one of them must not be taken
-    /// for a part of what was written before.
+    /// Number of recoveries and restarts so far.
+    ///
+    /// It distinguishes the epochs computed after a recovery or restart from earlier ones.
     pub generation: u64,
     /// Number of the epoch.
     pub epoch: Epoch,
 }
 
-/// A worker's file of an epoch.
+/// Name of a worker's file of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     pub key: Key,
     pub worker: Worker,
 }
 
-/// What is behind the name of a file that is being written.
+/// Suffix of the name of a file that is being written.
 pub const PART: &str = ".part";
-/// What the names of all files begin with.
+/// Prefix of the names of all files.
 pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
-/// What the names of files of static data end with.
+/// Suffix of the names of files with static data.
 pub const STATIC: &str = ".static";
 
 impl fmt::Display for Name {
@@ -52,7 +53,7 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// Reads a file's name; `None` if it is not one of ours.
+    /// Parses a file's name; `None` for other files.
     pub fn parse(text: &str) -> Option<Name> {
         let mut parts = text.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split('-');
         let name = Name {
@@ -67,7 +68,7 @@ impl Name {
     }
 }
 
-/// The epochs of which there is a file of `worker`, the oldest first.
+/// Returns the epochs of which `worker` has a file, the oldest first.
 pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<Key> {
     let names = listing.into_iter().filter_map(Name::parse);
     let keys: BTreeSet<Key> = names
@@ -77,7 +78,7 @@ pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker)
     keys.into_iter().collect()
 }
 
-/// Files of `worker` whose writing was never completed.
+/// Returns the incomplete files of `worker`.
 pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<&'a str> {
     let is_torn = |file: &&str| {
         let name = file.strip_suffix(PART).and_then(Name::parse);
@@ -86,8 +87,9 @@ pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> V
     listing.into_iter().filter(is_torn).collect()
 }
 
-/// Epochs and static data of all workers of a job, those whose writing was never completed, too.
-/// (Its undo logs are other processes' matter.)
+/// Returns the files of all epochs and static data of a job, including incomplete ones.
+///
+/// Undo logs are not included; other processes are responsible for them.
 pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
     let prefix = format!("{PREFIX}{lineage:016x}-");
     let is_of_job = |name: &&str| {
@@ -96,15 +98,18 @@ pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> V
     listing.into_iter().filter(is_of_job).collect()
 }
 
-/// What can be tried, given what each worker has: the newest first. Epochs that not everybody has
-/// are among them, so that it can be said which file is missing.
+/// Returns the epochs that can be tried, the newest first, from each worker's epochs.
+///
+/// Epochs that only some workers have are included, so that the missing file can be reported.
 pub fn candidates(of_workers: &[Vec<Key>]) -> Vec<Key> {
     let all: BTreeSet<Key> = of_workers.iter().flatten().copied().collect();
     all.into_iter().rev().collect()
 }
 
-/// Which of a worker's `files` are not needed any more, when all workers have whole files of the
-/// epochs `complete`: those of the same job that are older than the last two of these.
+/// Returns a worker's epochs that are not needed any more.
+///
+/// `complete` are the epochs of which all workers have complete files. Epochs of that job older
+/// than the last two of these are not needed.
 pub fn expendable(files: &[Key], complete: &BTreeSet<Key>) -> Vec<Key> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();
@@ -169,8 +174,8 @@ mod tests {
 
     #[test]
     fn epochs_come_in_the_order_of_time() {
-        // After the recovery that begins generation 1, epoch 3 is older than epoch 2 of that
-        // generation.
+        // Generation 1 begins with a recovery, so epoch 3 of generation 0 is older than epoch 2 of
+        // generation 1.
         let files = [
             file(0, 3, 1),
             file(1, 2, 1),

@@ -1,4 +1,4 @@
-//! The file of one worker and one epoch.
+//! File with one worker's part of one epoch.
 //!
 //! ```text
 //!   magic, version u32, length u32 of the head │ head │ checksum
@@ -7,8 +7,8 @@
 //!   end mark
 //! ```
 //!
-//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change
-//! places. The head tells how long everything is, so a file that was cut short is recognised, too.
+//! Checksums are XXH3. That of a section also covers its number, so that exchanged sections are
+//! detected. The head contains the length of all parts, so truncated files are detected, too.
 //! Numbers are little-endian.
 
 use super::catalogue::Key;
@@ -20,67 +20,69 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const MAGIC: &[u8; 8] = b"USTDYEPO";
+/// Version of the format.
+///
 /// Bumped with any change of this format, or of a type in [`Head`].
 pub const VERSION: u32 = 1;
 const END: &[u8; 8] = b"USTDYEND";
 
-/// Pages in a section.
+/// Number of pages in a section.
 pub const SECTION_PAGES: usize = 256;
 const MAP_BYTES: usize = SECTION_PAGES / 8;
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
-/// A longer head is taken for damage.
+/// Maximum length of a head; a longer one counts as damaged.
 const LONGEST_HEAD: u32 = 256 << 20;
 
-/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads
-/// it.
+/// Identification of the job and its environment.
+///
+/// All fields except the epoch and the worker must be equal in the process that loads a file.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Identity {
-    /// Checksum of this layer's own libraries.
+    /// Checksum of understudy's own libraries.
     pub build: u64,
     pub mpi: String,
-    /// Workers of the job.
+    /// Number of workers of the job.
     pub workers: u32,
     /// Path of the program.
     pub program: String,
     pub arguments: Vec<Vec<u8>>,
-    /// What must be equal in all ranks of a job: addresses, libraries, the processor.
+    /// Properties that must be equal in all ranks of a job: addresses, libraries, the processor.
     pub layout: Vec<(String, u64)>,
 }
 
-/// The head of a file.
+/// Head of a file.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Head {
     pub key: Key,
     pub worker: Worker,
-    /// Whose epoch it is.
     pub identity: Identity,
     /// Checksum of the environment.
     pub environment: u64,
     /// Length of the encoded state.
     pub state: u64,
-    /// The pages that follow.
+    /// Pages that follow.
     pub runs: Vec<PageRun>,
 }
 
-/// Why a file cannot be used.
+/// Reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}", message::epoch_unreadable(.0))]
     Read(io::Error),
-    /// It is not there.
+    /// The file does not exist.
     #[error("{}", message::EPOCH_MISSING)]
     Missing,
-    /// It ends too early.
+    /// The file is truncated.
     #[error("{}", message::EPOCH_TRUNCATED)]
     Short,
-    /// Something follows its end.
+    /// The file contains data behind its end mark.
     #[error("{}", message::EPOCH_TOO_LONG)]
     Long,
-    /// It is something else.
+    /// The file has another type.
     #[error("{}", message::NOT_AN_EPOCH)]
     Magic,
-    /// It was written by another version.
+    /// The file was written by another version.
     #[error(
         "{}", message::epoch_version(.0, VERSION))]
     Version(u32),
@@ -89,10 +91,10 @@ pub enum Damage {
     Checksum(String),
     #[error("{}", message::EPOCH_INCONSISTENT)]
     Head,
-    /// It belongs to something else.
+    /// The file belongs to another job or program.
     #[error("{0}")]
     Foreign(String),
-    /// There is no memory for it.
+    /// No memory for the content.
     #[error("{}", message::no_memory_for_epoch(.0))]
     Memory(String),
 }
@@ -111,8 +113,9 @@ impl From<io::Error> for Damage {
     }
 }
 
-/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what
-/// is there.
+/// Decodes a consistent head.
+///
+/// Lists with excessive length fields do not cause allocations of more than 32 times the input.
 fn decode_head(bytes: &[u8]) -> Option<Head> {
     let (head, used) = match bytes.len() {
         0..0x1_0000 => limited::<0x20_0000>(bytes),
@@ -130,7 +133,7 @@ fn checksum(bytes: &[u8], section: u64) -> [u8; 8] {
     xxh3_64_with_seed(bytes, section).to_le_bytes()
 }
 
-/// Writes a file, piece by piece.
+/// Writer of a file, piece by piece.
 pub struct Encoder<W: Write> {
     out: W,
     section: u64,
@@ -160,7 +163,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Writes a page. Whether that has completed a section.
+    /// Writes a page; returns true if a section is complete.
     pub fn page(&mut self, page: &[u8]) -> io::Result<bool> {
         if self.filled == 0 {
             self.buffer.clear();
@@ -196,7 +199,7 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-/// Reads a file, piece by piece.
+/// Reader of a file, piece by piece.
 pub struct Decoder<R: Read> {
     from: R,
     pub head: Head,
@@ -251,7 +254,7 @@ impl<R: Read> Decoder<R> {
         Ok(bytes)
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     pub fn page_count(&self) -> u64 {
         pages::total(&self.head.runs)
     }
@@ -308,7 +311,9 @@ impl<R: Read> Decoder<R> {
 }
 
 impl Identity {
-    /// What is different in a file of `theirs`, for the user; `None` if it belongs to this job.
+    /// Describes for the user how a file of `theirs` differs.
+    ///
+    /// `None` if the file belongs to this job.
     pub fn difference(&self, theirs: &Identity) -> Option<String> {
         if self.build != theirs.build {
             return Some(message::EPOCH_OF_OTHER_BUILD.into());

@@ -27,7 +27,7 @@ fn head(pages: u64) -> Head {
     }
 }
 
-/// 300 pages, of which every third is zero.
+/// Returns 300 pages, of which every third is zero.
 fn content() -> Vec<u8> {
     let page = |index: usize| {
         vec![
@@ -134,7 +134,7 @@ fn another_version_is_named() {
     ));
 }
 
-/// A file whose first bytes are right, with this head.
+/// Creates a file with this head and valid first bytes.
 fn with_head(head: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -144,7 +144,7 @@ fn with_head(head: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `make fuzz` has found that such a file ended the program that read it.
+/// Regression test: such a file, found by `make fuzz`, ended the program that read it.
 #[test]
 fn lists_that_only_claim_to_be_long_take_no_memory() {
     let good = bincode::encode_to_vec(head(1), standard()).unwrap();

@@ -1,5 +1,6 @@
-//! Epochs on disk: what their files are called, and what is in them. Writing and loading them is
-//! the runtime's.
+//! Epochs on disk: names and content of their files.
+//!
+//! The runtime writes and loads them.
 
 pub mod catalogue;
 pub mod format;

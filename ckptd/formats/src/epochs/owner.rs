@@ -1,9 +1,9 @@
 //! Owner of a directory of epochs.
 //!
-//! Two running jobs in one directory would undo each other's files. So each process of a job holds
-//! a shared lock on a file there (fcntl(2), POSIX record locks), which has the job's name. Another
-//! job needs the exclusive lock, and proof that the owner has ended: the kernel drops the locks of
-//! a process that ends, but those of another host may not be seen here.
+//! Two running jobs in one directory would overwrite each other's files. So each process of a job
+//! has a shared lock (fcntl(2), POSIX record locks) on a file there, which contains the job's name.
+//! Another job needs the exclusive lock, and proof that the owner has ended: the kernel drops the
+//! locks of a process that exits, but locks of another host may be invisible here.
 
 use crate::proc_stat;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
@@ -20,26 +20,26 @@ use understudy_catalogue::message;
 /// Name of the file.
 pub const OWNER: &str = "understudy-owner";
 
-/// Time that another process of the job has to write the file.
+/// Time limit within which another process of the job writes the file.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between two attempts to get a lock.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// A job, as the file describes it.
+/// Description of a job, as in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Name of the job; different jobs have different ones.
+    /// Name of the job, unique among jobs.
     pub job: String,
     pub host: String,
     /// `/proc/sys/kernel/random/boot_id` of that host.
     pub boot: String,
     /// Process that has written the file.
     pub pid: u32,
-    /// Start of that process, in clock ticks since that of the host (proc(5), `stat`).
+    /// Start of that process, in clock ticks since the boot of the host (proc(5), `stat`).
     pub start: u64,
     /// Number of jobs that have owned the directory, this one included.
     pub term: u64,
-    /// Job of the batch system, and how often that has started it; empty without one.
+    /// Job of the batch system, and the number of its restarts; empty without one.
     pub batch: String,
     pub restarts: u64,
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Owner {
 }
 
 impl Owner {
-    /// Returns this process's job of that name.
+    /// Returns the description of this process's job with that name.
     pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> Owner {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let number = |name| variable(name).and_then(|value| value.parse().ok());
@@ -74,7 +74,7 @@ impl Owner {
 
     /// Parses the content of the file.
     ///
-    /// `None` if it is not complete.
+    /// `None` if the content is incomplete.
     fn parse(text: &str) -> Option<Owner> {
         let text = text.strip_suffix("\nend\n")?;
         let lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -112,7 +112,7 @@ impl Owner {
         )
     }
 
-    /// Returns true if this owner, of which no lock is seen here, has certainly ended.
+    /// True if this owner, whose locks are not visible here, has certainly ended.
     ///
     /// `sees_locks` is false if the file system has no locks.
     fn has_ended(&self, own: &Owner, sees_locks: bool) -> bool {
@@ -134,7 +134,7 @@ pub struct Ownership {
 /// Failure to own a directory.
 #[derive(Debug)]
 pub enum ClaimError {
-    /// Another job owns it, and may live.
+    /// Another job owns the directory, and may be running.
     Owned {
         owner: Box<Owner>,
         path: PathBuf,
@@ -161,11 +161,12 @@ impl From<io::Error> for ClaimError {
 
 /// Makes the job of this process the owner of a directory.
 ///
-/// Each process of the job calls this. The directory is owned until all have ended. `lift` may give
-/// the file another descriptor, before it has a lock: closing any descriptor ends the lock.
+/// Each process of the job calls this. The directory is owned until all of them have exited. `lift`
+/// may change the file's descriptor before it has a lock: closing any descriptor would end the
+/// lock.
 ///
 /// # Errors
-/// [`ClaimError::Owned`] if another job owns it; those of open(2), write(2).
+/// [`ClaimError::Owned`] if another job owns the directory, or an error of open(2) or write(2).
 pub fn claim(
     directory: &Path,
     own: &Owner,
@@ -210,7 +211,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Ownership {
-    /// Returns true if the file has not been removed since it was opened.
+    /// True if the file has not been removed since it was opened.
     fn is_in_place(&self) -> bool {
         let id = |about: std::fs::Metadata| (about.dev(), about.ino());
         let own = self.file.metadata().map(id);
@@ -218,7 +219,7 @@ impl Ownership {
         matches!((own, there), (Ok(own), Ok(there)) if own == there)
     }
 
-    /// Returns the owner, if the file has all of it.
+    /// Reads the owner; `None` if the content is incomplete.
     fn read(&mut self) -> io::Result<Option<Owner>> {
         let mut text = String::new();
         self.file.rewind()?;
@@ -226,7 +227,7 @@ impl Ownership {
         Ok(Owner::parse(&text))
     }
 
-    /// Writes the owner, with the exclusive lock, and keeps the shared one.
+    /// Writes the owner under the exclusive lock, and keeps the shared lock.
     fn take(
         &mut self,
         found: Option<Owner>,
@@ -266,7 +267,7 @@ impl Ownership {
         )?)
     }
 
-    /// Gives the directory up: the job has ended well.
+    /// Releases the directory after a successful end of the job.
     pub fn remove(self) {
         if self.is_in_place() {
             let _ = std::fs::remove_file(&self.path);
@@ -287,7 +288,7 @@ mod tests {
         claim(directory, own, File::from)
     }
 
-    /// Lets another process have a shared lock on the file until the returned child ends.
+    /// Makes another process take a shared lock on the file until the returned child exits.
     fn other_process(path: &Path) -> std::process::Child {
         let script = "import fcntl, sys\nfile = open(sys.argv[1])\n\
                       fcntl.lockf(file, fcntl.LOCK_SH)\nprint(flush=True)\nsys.stdin.read()";

@@ -17,12 +17,12 @@ impl ClockPair {
     }
 }
 
-/// `CLOCK_REALTIME` in nanoseconds: since 1970.
+/// Returns `CLOCK_REALTIME` in nanoseconds since 1970.
 pub fn realtime_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

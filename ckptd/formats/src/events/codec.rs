@@ -1,22 +1,22 @@
-//! Header and frames as bytes.
+//! Encoding of the header and of frames.
 
 use super::clock::ClockPair;
 use super::record::{MAGIC, Record, VERSION};
 use understudy_numbers::ProcessNumber;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of the file header.
+/// Length of the file header in bytes.
 pub const HEADER_LEN: usize = 36;
-/// Bytes in front of every payload.
+/// Number of bytes in front of every payload.
 pub(super) const FRAME_HEAD: usize = 8;
-/// Longest payload a reader believes in and a writer produces.
+/// Maximum length of a payload, for readers and writers.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
-/// The file header without magic, version and check.
+/// File header without magic, version and check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub rank: ProcessNumber,
-    /// When the file was begun; every record's `t` counts from here.
+    /// Time of the file's begin, from which the `t` of every record counts.
     pub clocks: ClockPair,
 }
 
@@ -33,7 +33,7 @@ impl Header {
         out
     }
 
-    /// The fields behind magic and version; `None` when the check does not hold.
+    /// Decodes the fields behind magic and version; `None` if the check is wrong.
     pub(super) fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
         (u32_at(bytes, 32) == low32(xxh3_64(&bytes[..32]))).then(|| Self {
             rank: ProcessNumber(u32_at(bytes, 12)),
@@ -45,8 +45,9 @@ impl Header {
     }
 }
 
-/// A record as one frame; `None` if it is longer than [`MAX_PAYLOAD`] (a rank with absurd
-/// settings).
+/// Encodes a record as one frame; `None` if it is longer than [`MAX_PAYLOAD`].
+///
+/// Only extremely long settings of a rank cause such a length.
 pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
     let payload =
@@ -60,7 +61,7 @@ pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// The payload as a record: it must be used up exactly.
+/// Decodes a payload, which must contain exactly one record.
 pub(super) fn decode_payload(payload: &[u8]) -> Option<Record> {
     let config = bincode::config::standard().with_limit::<{ 16 * MAX_PAYLOAD }>();
     match bincode::decode_from_slice(payload, config) {
@@ -69,7 +70,9 @@ pub(super) fn decode_payload(payload: &[u8]) -> Option<Record> {
     }
 }
 
-/// The check of a frame covers its length too, so a damaged length is not taken for a valid frame.
+/// Computes the check of a frame.
+///
+/// It also covers the length, so that a damaged length does not lead to a valid frame.
 pub(super) fn frame_check(len: u32, payload: &[u8]) -> u32 {
     low32(xxhash_rust::xxh3::xxh3_64_with_seed(
         payload,

@@ -1,4 +1,4 @@
-//! Reading an event file while it is being written.
+//! Reader of an event file that is still being written.
 
 use super::codec::Header;
 use super::stream::ReadError;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads the records of a file as they are written. Damage ends it for good.
+/// Reader of records as they are written; damage ends the reading for good.
 pub struct Follower {
     stream: RecordStream<File>,
     is_damaged: bool,
@@ -23,9 +23,9 @@ impl Follower {
         })
     }
 
-    /// Returns true if the path names another file by now.
+    /// True if the path names another file now.
     ///
-    /// A process that executes another program begins one.
+    /// A process that executes another program begins a new file.
     pub fn is_replaced(&self, path: &Path) -> bool {
         let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
         let [own, now] = [self.stream.source().metadata(), std::fs::metadata(path)]
@@ -33,15 +33,15 @@ impl Follower {
         now.is_some() && now != own
     }
 
-    /// The header, once it has been read.
+    /// Returns the header once it has been read.
     pub fn header(&self) -> Option<Header> {
         self.stream.known_header()
     }
 
-    /// The next record, or `None` if the file holds no further whole record yet.
+    /// Returns the next record; `None` if the file contains no further complete record yet.
     ///
     /// # Errors
-    /// The damage behind the last good record, once.
+    /// The damage behind the last good record, returned once.
     pub fn poll(&mut self) -> Result<Option<Framed>, ReadError> {
         if self.is_damaged {
             return Ok(None);

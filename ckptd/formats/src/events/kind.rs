@@ -1,4 +1,4 @@
-//! Kinds of records. Any change here is a new [`super::VERSION`].
+//! Kinds of records. Any change here requires a new [`super::VERSION`].
 
 use super::tables::{JournalCalls, MarkSaving, Traffic};
 use crate::describe::{Describe, Value, described};
@@ -31,11 +31,11 @@ impl fmt::Display for Role {
     }
 }
 
-/// Through what a failure became known: the outcome of an MPI call.
+/// Event by which a failure was detected: the result of an MPI call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum ErrorClass {
     Abandoned,
-    /// An error class, by its number.
+    /// Error class, by its number.
     Other(i32),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// The stages of a recovery, in their order.
+/// Stages of a recovery, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum RecoveryStage {
     Detect,
@@ -74,7 +74,7 @@ pub enum RecoveryStage {
 }
 
 impl RecoveryStage {
-    /// All stages in their order.
+    /// All stages in order.
     pub const ALL: [Self; 11] = [
         Self::Detect,
         Self::Reset,
@@ -118,7 +118,7 @@ impl fmt::Display for RecoveryStage {
     }
 }
 
-/// End of a rank, as the rank itself has recorded it.
+/// End of a rank, as recorded by the rank itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum EndHow {
     Finalized,
@@ -126,7 +126,7 @@ pub enum EndHow {
     Exited(i32),
     /// `MPI_Abort` with this code.
     Aborted(i32),
-    /// A spare that was never needed was released.
+    /// Release of a spare that was never needed.
     Released,
 }
 
@@ -209,7 +209,7 @@ kinds! {
     /// Durations are nanoseconds; `recovery` counts the job's recoveries from 1.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub enum Kind {
-        /// The rank is up. `job` tells apart jobs that wrote to the same directory.
+        /// The rank has started. `job` distinguishes jobs that wrote to one directory.
         Start = "start" {
             pid: u32,
             world_rank: ProcessNumber,
@@ -222,9 +222,9 @@ kinds! {
             version: String,
             job: String,
         },
-        /// The settings in force.
+        /// Settings in force.
         Config = "config" { settings: Vec<(String, String)> },
-        /// A consistent cut was taken at the `at_call`-th candidate call out of `candidates` seen.
+        /// A consistent cut was taken at cut point `at_call`, the last of `candidates`.
         Cut = "cut" {
             epoch: Epoch,
             at_call: u64,
@@ -243,130 +243,129 @@ kinds! {
             epoch: Epoch,
             /// Pages that would have been in the capture.
             pages: u64,
-            /// The marks that have left out the most.
+            /// Annotations that have saved the most.
             marks: Vec<MarkSaving>,
         },
-        /// The capture was handed to the buddy.
+        /// The capture was sent to the buddy.
         Ship = "ship" {
             epoch: Epoch,
             to: ProcessNumber,
             bytes: u64,
-            /// Pages that were not sent, since the buddy has them itself.
+            /// Pages that were not sent, because the buddy has equal ones.
             alike: u64,
             ns: u64,
         },
-        /// A buddy's capture arrived here.
+        /// The capture of another worker was received.
         Received = "received" {
             epoch: Epoch,
             from: ProcessNumber,
             bytes: u64,
             ns: u64,
         },
-        /// The epoch counts; `ns` since its cut.
+        /// The epoch was committed, `ns` after its cut.
         Commit = "commit" { epoch: Epoch, ns: u64 },
-        /// The rank is about to kill itself on purpose (fault injection).
+        /// The rank is about to kill itself (fault injection).
         Kill = "kill" { signal: i32 },
         /// Counts of passed fault points and of the program's MPI calls (`UNDERSTUDY_FAULT=count`).
         Passed = "passed" {
             calls: u64,
             points: Vec<(String, u64)>,
         },
-        /// An idle spare has replayed the initialisation phase of a worker in a child process.
+        /// An idle spare has replayed a worker's set-up phase in a child process.
         Rehearsal = "rehearsal" {
             worker: Worker,
             /// Bytes of the journal.
             journal: u64,
-            /// Pages compared.
+            /// Compared pages.
             pages: u64,
-            /// Pages that did not come out equal.
+            /// Pages that differ from the worker's.
             different: u64,
-            /// The mappings they are in, with how many there are in each.
+            /// Mappings with such pages, and the number of pages in each.
             places: Vec<String>,
-            /// Why the replay did not come to its end.
+            /// Reason why the replay did not finish.
             failure: Option<String>,
-            /// Time of the replay.
+            /// Duration of the replay.
             replay_ns: u64,
-            /// Time of the phase.
+            /// Duration of the phase.
             phase_ns: u64,
         },
-        /// The copy of a worker is without pages that can be rebuilt.
+        /// Pages that can be rebuilt were elided from the replica of a worker.
         Thinned = "thinned" {
             worker: Worker,
-            /// Pages that are gone.
+            /// Elided pages.
             pages: u64,
-            /// Pages that are left.
+            /// Remaining pages.
             left: u64,
-            /// Bytes of the journal that is kept instead.
+            /// Bytes of the journal that is stored instead.
             journal: u64,
         },
-        /// The rank keeps no copy itself of pages that it can have made again.
+        /// The rank has elided pages that can be rebuilt from its own replica.
         OwnThinned = "own_thinned" {
-            /// Pages that are gone.
+            /// Elided pages.
             pages: u64,
-            /// Pages that are left.
+            /// Remaining pages.
             left: u64,
         },
-        /// Decision on the way in which static data are restored.
+        /// Decision about the source of static data in a recovery.
         StaticData = "static_data" {
             worker: Worker,
             /// `replay` or `image`.
             way: String,
             reason: String,
         },
-        /// Static data of the part that this process plays have been rebuilt.
+        /// Static data of the worker that this process runs have been rebuilt.
         Rebuilt = "rebuilt" {
             worker: Worker,
-            /// Pages.
             pages: u64,
             /// Duration of the rebuild.
             ns: u64,
         },
-        /// Functions of the program have made memory again that copies do without.
+        /// Functions of the program have recomputed memory that replicas omit.
         Recomputed = "recomputed" { regions: u64, bytes: u64, ns: u64 },
-        /// A survivor has had functions of the program undo steps.
+        /// Functions of the program have undone steps in a survivor.
         Reversed = "reversed" {
             /// Pages that equal those of the checkpoint, and pages that were fetched instead.
             pages: u64,
             wrong: u64,
-            /// Steps, but for one that was not complete.
+            /// Complete steps.
             steps: u64,
             ns: u64,
         },
-        /// The rank learned of failures.
+        /// The rank has detected failures.
         FailureDetected = "failure_detected" {
             recovery: u32,
             failed: Vec<ProcessNumber>,
             by: ErrorClass,
         },
-        /// A process has died, as those who go on know; every one of them tells of it.
+        /// A process has died; recorded by every process that continues.
         Death = "death" {
             recovery: u32,
             rank: ProcessNumber,
-            /// The part that it played.
+            /// Worker that the process ran.
             worker: Worker,
-            /// A signal, with the place if the process has noted it; `unknown` if nobody saw it.
+            /// Signal, with the address if the process has recorded it; `unknown` if not observed.
             cause: String,
         },
-        /// Spares were chosen for failed workers; recorded by the process that has asked ckptd.
+        /// Spares were chosen for failed workers; recorded by the process that has queried ckptd.
         SparesChosen = "spares_chosen" {
             recovery: u32,
             choices: Vec<SpareChoice>,
-            /// Why the built-in rule has chosen, if it has.
+            /// Reason why the built-in rule was used, if it was.
             reason: Option<String>,
         },
-        /// A stage of a recovery ended; it took `ns` on this rank.
+        /// A stage of a recovery has ended after `ns` on this rank.
         Stage = "stage" {
             recovery: u32,
             stage: RecoveryStage,
             ns: u64,
         },
-        /// This process, so far the spare `from`, goes on as the worker `as_worker`.
+        /// This process, formerly the spare `from`, continues as the worker `as_worker`.
         Takeover = "takeover" {
             recovery: u32,
             from: Spare,
             as_worker: Worker,
         },
-        /// The rank is back in the program at `epoch`, `total_ns` after the failure.
+        /// The rank has resumed the program at `epoch`, `total_ns` after the failure.
         Resume = "resume" {
             recovery: u32,
             epoch: Epoch,
@@ -381,15 +380,15 @@ kinds! {
             mtbf_ns: u64,
             interval_ns: u64,
         },
-        /// Traffic counts that earlier builds wrote; decoded, and not reported.
+        /// Traffic counts, written by earlier builds; decoded but not reported.
         Traffic = "traffic" flat { traffic: Traffic },
-        /// Calls of a set-up log that has ended, or was given up.
+        /// Calls of a set-up log that has ended or was discarded.
         JournalCalls = "journal_calls" flat { calls: JournalCalls },
         /// Protection or recovery was refused.
         Refused = "refused" { reason: String },
         /// No worker can continue: the job ends with this status.
         Lost = "lost" { reason: String, status: i32 },
-        /// The rank's last word.
+        /// Last record of the rank.
         End = "end" { how: EndHow },
     }
 }

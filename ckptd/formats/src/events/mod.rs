@@ -6,9 +6,9 @@
 //! ```
 //!
 //! All integers are little-endian. `payload` is a [`Record`] in bincode 2's standard configuration;
-//! `check` is the low half of XXH3-64 over what precedes it (header) or over the payload with `len`
-//! as the seed (records). Every record is one `write(2)` on an `O_APPEND` descriptor, so a rank
-//! killed at any moment leaves a file that is readable up to its last whole record.
+//! `check` is the low half of XXH3-64 over the preceding bytes (header) or over the payload with
+//! `len` as the seed (records). Every record is one `write(2)` on an `O_APPEND` descriptor, so a
+//! rank killed at any moment leaves a file that is readable up to its last complete record.
 
 mod clock;
 mod codec;

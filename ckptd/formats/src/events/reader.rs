@@ -1,4 +1,4 @@
-//! Reading an event file, however it ends.
+//! Reader of a finished event file, including truncated ones.
 
 use super::codec::Header;
 use super::record::Record;
@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-/// Iterates over the records of one file and ends after the first error.
+/// Iterator over the records of one file; it ends after the first error.
 ///
-/// Memory is bounded by the longest record, whatever the length of the file.
+/// The longest record bounds the memory, regardless of the length of the file.
 pub struct EventReader<R = File> {
     header: Header,
     stream: RecordStream<R>,
@@ -48,7 +48,7 @@ impl<R: Read> EventReader<R> {
         self.stream.source()
     }
 
-    /// The next record with its length in the file.
+    /// Returns the next record and its length in the file.
     pub fn next_framed(&mut self) -> Option<Result<Framed, ReadError>> {
         if self.done {
             return None;

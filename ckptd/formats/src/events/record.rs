@@ -1,4 +1,4 @@
-//! A record of an event file, and the version of the format.
+//! Record of an event file, and the version of the format.
 
 use super::kind::Kind;
 use crate::describe::described;
@@ -10,18 +10,18 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 
 /// Version of header, frame and payload together.
 ///
-/// Bump rule: payloads are positional, so *any* change to [`Record`], [`Kind`] or a type inside it
-/// (a field added, removed, reordered or retyped; a variant inserted anywhere) is a new version. A
-/// reader accepts exactly its own version and names the other one when it refuses.
+/// Payloads are positional. So *any* change to [`Record`], [`Kind`] or a type inside of them (a
+/// field added, removed, reordered or retyped; a variant inserted anywhere) requires a new version.
+/// A reader accepts exactly its own version and reports the other one.
 pub const VERSION: u32 = 13;
 
 described! {
     /// Entry of an event file.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct Record {
-        /// Nanoseconds of `CLOCK_MONOTONIC` since the moment in the file's [`super::Header`].
+        /// Nanoseconds of `CLOCK_MONOTONIC` since the time in the file's [`super::Header`].
         pub t: u64,
-        /// The epoch the rank was in.
+        /// Epoch of the rank at that time.
         pub epoch: Epoch,
         pub kind: Kind,
     }

@@ -6,7 +6,7 @@ use super::codec::{
 use super::record::{MAGIC, Record, VERSION};
 use std::io::{self, Read};
 
-/// Reason for which an event file gives no more records.
+/// Reason for which an event file yields no more records.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("cannot be read: {0}")]
@@ -15,7 +15,7 @@ pub enum ReadError {
     NotAnEventFile,
     #[error("foreign version: it has format version {found}, this program reads version {VERSION}")]
     ForeignVersion { found: u32 },
-    /// The usual end of a killed rank's file: a note rather than an error.
+    /// Normal end of a killed rank's file, reported as a note rather than an error.
     #[error("truncated at byte {at}: the last record is incomplete")]
     Truncated { at: u64 },
     #[error("checksum: the bytes from {at} on are damaged")]
@@ -27,25 +27,24 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns true for damage that the sudden end of a rank leaves behind.
+    /// True for damage that the sudden end of a rank causes.
     pub fn is_torn_tail(&self) -> bool {
         matches!(self, Self::Truncated { .. })
     }
 }
 
-/// Bytes that are read at a time, unless told otherwise.
+/// Default number of bytes per read.
 pub(super) const CHUNK: usize = 64 << 10;
 
-/// A record and the bytes of its frame.
+/// Record and the length of its frame.
 pub struct Framed {
     pub record: Record,
     pub bytes: usize,
 }
 
-/// Decodes records from `source` as far as it reaches.
+/// Decoder of the records in `source`.
 ///
-/// An incomplete record is [`ReadError::Truncated`], and may be tried again once `source` has
-/// grown.
+/// An incomplete record is [`ReadError::Truncated`] and can be retried once `source` has grown.
 pub(super) struct RecordStream<R> {
     source: R,
     chunk: usize,
@@ -73,7 +72,7 @@ impl<R: Read> RecordStream<R> {
         &self.source
     }
 
-    /// The file header; reads the header at the first call.
+    /// Returns the file header, which the first call reads.
     pub fn header(&mut self) -> Result<Header, ReadError> {
         if let Some(header) = self.header {
             return Ok(header);
@@ -83,12 +82,12 @@ impl<R: Read> RecordStream<R> {
         Ok(*self.header.insert(header))
     }
 
-    /// The header, if it has been read.
+    /// Returns the header if it has been read.
     pub fn known_header(&self) -> Option<Header> {
         self.header
     }
 
-    /// The next record; `None` where the source ends between two records.
+    /// Returns the next record; `None` if the source ends between two records.
     pub fn next(&mut self) -> Result<Option<Framed>, ReadError> {
         self.header()?;
         let at = self.at;
@@ -117,20 +116,20 @@ impl<R: Read> RecordStream<R> {
         Ok(Some(Framed { record, bytes }))
     }
 
-    /// The error of a source that ends inside a record.
+    /// Returns the error of a source that ends inside a record.
     fn torn(&self) -> ReadError {
         ReadError::Truncated {
             at: self.at + (self.buffer.len() - self.begin) as u64,
         }
     }
 
-    /// At most the next `wanted` bytes: fewer only where the source ends.
+    /// Returns the next `wanted` bytes, or fewer if the source ends.
     fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
         let there = self.buffer.len() - self.begin;
         if there < wanted {
             self.buffer.drain(..self.begin);
             self.begin = 0;
-            // A single long record must not keep its memory for the rest of the file.
+            // A single long record must not occupy memory for the rest of the file.
             self.buffer.shrink_to(self.chunk.max(wanted));
             let more = (wanted - there).max(self.chunk) as u64;
             (&mut self.source)

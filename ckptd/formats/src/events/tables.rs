@@ -1,6 +1,6 @@
-//! Records that are tables: calls of a set-up log, savings of annotations.
+//! Records with tables: calls of a set-up log, savings of annotations.
 //!
-//! Part of the format, like [`super::kind`].
+//! They are part of the format, like [`super::kind`].
 
 use crate::describe::{Describe, Value, described};
 use bincode::{Decode, Encode};
@@ -25,9 +25,9 @@ impl AddAssign for Amount {
 }
 
 described! {
-    /// Traffic counts of a worker, as event files of earlier builds have them.
+    /// Traffic counts of a worker, in event files of earlier builds.
     ///
-    /// No process writes the record any more. Files that hold it stay readable.
+    /// No process writes this record any more. Files with it remain readable.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct Traffic {
         pub worker: Worker,
@@ -45,23 +45,23 @@ described! {
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct JournalRow {
         pub procedure: String,
-        /// Function and offset, or offset, and the file they are in.
+        /// Function and offset, or only the offset, and the file.
         pub place: String,
-        /// Calls, and bytes of the journal before it is compressed.
+        /// Calls, and bytes of the uncompressed journal.
         pub calls: Amount,
     }
 }
 
 described! {
-    /// Calls that a set-up log consists of.
+    /// Calls in a set-up log.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct JournalCalls {
         pub worker: Worker,
-        /// All calls, and the length of the journal before it is compressed.
+        /// All calls, and the length of the uncompressed journal.
         pub journal: Amount,
-        /// Bytes of the journal as it is kept, compressed; `None` if it is not.
+        /// Bytes of the stored, compressed journal; `None` if it is not stored.
         pub kept: Option<u64>,
-        /// The places with the most bytes, those first.
+        /// Call sites with the most bytes, in descending order.
         pub rows: Vec<JournalRow>,
         /// Number of call sites that are not listed, and their amounts.
         pub other_places: u64,
@@ -104,15 +104,17 @@ described! {
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct MarkSaving {
         pub way: MarkWay,
-        /// Function and offset of the call, or offset, and the file they are in.
+        /// Function and offset of the call, or only the offset, and the file.
         pub place: String,
         pub start: u64,
         pub bytes: u64,
-        /// Pages that lie inside.
+        /// Whole pages inside of the range.
         pub whole_pages: u64,
-        /// True if the annotation counted at the capture; a discarded range counts at the next one.
+        /// True if the annotation applied to the capture.
+        ///
+        /// A discarded range applies to the next capture.
         pub counts: bool,
-        /// Pages with content that the copy does not hold.
+        /// Pages with content that the replica omits.
         pub held_pages: u64,
         /// Pages that would have been captured and sent.
         pub saved_pages: u64,

@@ -1,4 +1,4 @@
-//! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
+//! Writer of a rank's event file, whose errors never affect the program.
 
 use super::clock::{ClockPair, monotonic_ns};
 use super::codec::{Header, encode_record};
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use understudy_catalogue::message;
 use understudy_numbers::{Epoch, ProcessNumber};
 
-/// Writes one rank's event file; shareable between threads.
+/// Writer of one rank's event file; threads can share it.
 ///
-/// The first error is reported once, with cause and remedy, and turns the writer off for good.
+/// The first error is reported once, with cause and remedy, and disables the writer.
 pub struct EventWriter {
     file: Option<File>,
     path: PathBuf,
@@ -25,13 +25,14 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file
-    /// of that name. Errors are reported on standard error.
+    /// Begins `rank-N.events` in `dir` and replaces an older file of that name.
+    ///
+    /// Creates the directory if necessary. Errors are reported on standard error.
     pub fn create(dir: &Path, rank: ProcessNumber) -> Self {
         Self::create_reporting(dir, rank, |message| eprintln!("{message}"))
     }
 
-    /// As [`create`](Self::create), with `report` for the one message about an error.
+    /// Acts like [`create`](Self::create), with `report` for the one error message.
     pub fn create_reporting(dir: &Path, rank: ProcessNumber, report: fn(&str)) -> Self {
         let header = Header {
             rank,
@@ -55,7 +56,7 @@ impl EventWriter {
         writer
     }
 
-    /// A writer that writes nothing.
+    /// Returns a writer that writes nothing.
     pub fn disabled() -> Self {
         Self {
             file: None,
@@ -66,12 +67,12 @@ impl EventWriter {
         }
     }
 
-    /// Appends a record of this moment.
+    /// Appends a record with the current time.
     pub fn emit(&self, epoch: Epoch, kind: Kind) {
         self.emit_at(monotonic_ns(), epoch, kind);
     }
 
-    /// Appends a record of an earlier moment, given as `CLOCK_MONOTONIC` in nanoseconds.
+    /// Appends a record with an earlier time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub fn emit_at(&self, monotonic_ns: u64, epoch: Epoch, kind: Kind) {
         if !self.is_on() {
             return;
@@ -90,12 +91,12 @@ impl EventWriter {
         }
     }
 
-    /// False once the writer has turned itself off.
+    /// False once an error has disabled the writer.
     pub fn is_on(&self) -> bool {
         !self.off.load(Relaxed)
     }
 
-    /// The file written to.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -107,7 +108,7 @@ impl EventWriter {
         loop {
             match file.write(bytes) {
                 Ok(n) if n == bytes.len() => return,
-                // The frame is torn, and so must be the last one: the reader stops at it.
+                // The frame is incomplete and must be the last one: readers stop there.
                 Ok(_) => return self.turn_off(&io::Error::from_raw_os_error(libc::ENOSPC)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return self.turn_off(&error),
@@ -126,8 +127,8 @@ impl EventWriter {
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file rather than a truncated one: whoever still writes to the old one does not disturb
-    // this one.
+    // A new file instead of a truncated one: a process that still writes to the old file does not
+    // affect this one.
     create_anew(path)
 }
 

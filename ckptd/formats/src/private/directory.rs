@@ -1,4 +1,4 @@
-//! A directory of one user alone, and files in it.
+//! Directory that only one user can access, and files in it.
 #![allow(unsafe_code)]
 
 use super::refused::Refused;
@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// openat(2) for this process alone; by libc, whose function the layer replaces in a rank.
+/// Calls openat(2) of libc, which is replaced in a rank, for this process alone.
 fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
@@ -30,24 +30,26 @@ fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<Fil
     }
 }
 
-/// Whether something belongs to this user.
+/// True if a file belongs to this user.
 pub fn is_own(about: &Metadata) -> bool {
     about.uid() == geteuid().as_raw()
 }
 
-/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting
-/// for the other end of a FIFO. What is made has mode 0600.
+/// Opens a regular file of this user with flags of open(2).
+///
+/// The call never follows a link, and never waits for the other end of a FIFO. A created file has
+/// mode 0600.
 ///
 /// # Errors
-/// Those of open(2); `PermissionDenied` for anything else than a regular file of this user.
+/// Errors of open(2); `PermissionDenied` if it is not a regular file of this user.
 pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
     open_own_at(libc::AT_FDCWD, path.as_os_str(), flags)
 }
 
-/// Reads a regular file of this user, opened as [`open_own`] does; nothing if there is none.
+/// Reads a regular file of this user like [`open_own`]; a missing file counts as empty.
 ///
 /// # Errors
-/// As [`open_own`], and those of read(2).
+/// As [`open_own`], and errors of read(2).
 pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match open_own(path, libc::O_RDONLY) {
@@ -57,10 +59,10 @@ pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a regular file of whatever user for reading, never waiting for the other end of a FIFO.
+/// Opens a regular file of any user for reading, and never waits for a FIFO.
 ///
 /// # Errors
-/// Those of open(2); `InvalidInput` for anything else than a regular file.
+/// Errors of open(2); `InvalidInput` if it is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = open_at(
         libc::AT_FDCWD,
@@ -79,7 +81,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let file = open_at(directory, name, flags | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
     let about = file.metadata()?;
-    // A file server may take root for somebody else, but what was made just now is this process's.
+    // A file server may map root to another user, but a file created just now is this process's.
     let is_new = flags & libc::O_EXCL != 0;
     if !about.is_file() || !(is_new || is_own(&about)) {
         let why = "not a regular file of this user";
@@ -88,11 +90,12 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
     Ok(file)
 }
 
-/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has
-/// this name.
+/// Creates a file (mode 0600) for writing that no other process has open.
+///
+/// It replaces any file of this name.
 ///
 /// # Errors
-/// Those of unlink(2) and open(2).
+/// Errors of unlink(2) and open(2).
 pub fn create_anew(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -101,7 +104,7 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
     open_own(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL)
 }
 
-/// A directory, whatever its name leads to by now.
+/// Open directory, independent of later changes of its name.
 #[derive(Debug)]
 pub struct Directory {
     file: File,
@@ -109,10 +112,10 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory of anybody.
+    /// Opens a directory of any user.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// Errors of open(2).
     pub fn of_anybody(path: &Path) -> io::Result<Directory> {
         let file = open_at(
             libc::AT_FDCWD,
@@ -125,23 +128,23 @@ impl Directory {
         })
     }
 
-    /// Opens a directory of this user alone; `None` if there is none.
+    /// Opens a directory that only this user can access; `None` if it does not exist.
     ///
     /// # Errors
-    /// If it is not this user's alone, or somewhere else.
+    /// If other users have access, or if the path is a link or not a directory.
     pub fn open(path: &Path) -> Result<Option<Directory>, Refused> {
         Self::open_at(libc::AT_FDCWD, path.as_os_str(), path)
     }
 
-    /// As [`open`](Self::open), and makes it, with mode 0700, if it is missing.
+    /// Acts like [`open`](Self::open), and creates a missing directory with mode 0700.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and those of mkdir(2).
+    /// As [`open`](Self::open), and errors of mkdir(2).
     pub fn make(path: &Path) -> Result<Directory, Refused> {
         Self::make_at(rustix::fs::CWD, path.as_os_str(), path)
     }
 
-    /// The directory of that name in this one; `None` if there is none.
+    /// Opens the directory of that name in this one; `None` if it does not exist.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -149,7 +152,7 @@ impl Directory {
         Self::open_at(self.file.as_raw_fd(), name, &self.path.join(name))
     }
 
-    /// As [`below`](Self::below), and makes it if it is missing.
+    /// Acts like [`below`](Self::below), and creates a missing directory.
     ///
     /// # Errors
     /// As [`make`](Self::make).
@@ -169,7 +172,7 @@ impl Directory {
 
     fn open_at(above: RawFd, name: &OsStr, path: &Path) -> Result<Option<Directory>, Refused> {
         let system = |error| Refused::System(path.into(), error);
-        // First without any right, so that it can be told whose it is.
+        // First without any access, so that its owner can be reported.
         let found = match open_at(above, name, libc::O_PATH | libc::O_NOFOLLOW) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(system)?,
@@ -195,17 +198,19 @@ impl Directory {
         }))
     }
 
-    /// Its descriptor.
+    /// Returns the descriptor.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The name by which it was opened.
+    /// Returns the name by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is in it. Not for ranks, as its descriptors are not kept from the program's numbers.
+    /// Returns the names in the directory.
+    ///
+    /// Not for ranks, because the descriptor is not moved out of the program's range.
     pub fn names(&self) -> Vec<OsString> {
         let entries = rustix::fs::Dir::read_from(&self.file)
             .into_iter()
@@ -217,7 +222,7 @@ impl Directory {
             .collect()
     }
 
-    /// Opens a regular file in it as [`open_own`] does.
+    /// Opens a regular file in the directory like [`open_own`].
     ///
     /// # Errors
     /// As [`open_own`].
@@ -225,11 +230,12 @@ impl Directory {
         open_own_at(self.file.as_raw_fd(), name, flags)
     }
 
-    /// Removes what has this name there: a file, or a directory of this user with all that is in
-    /// it. It may be gone already.
+    /// Removes a file, or a directory of this user with all its content.
+    ///
+    /// A missing name is no error.
     ///
     /// # Errors
-    /// Those of unlink(2) and rmdir(2); `PermissionDenied` for a directory of somebody else.
+    /// Errors of unlink(2) and rmdir(2); `PermissionDenied` for a directory of another user.
     pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
         match self.try_remove(name) {
             Err(Errno::NOENT) => Ok(()),
@@ -318,7 +324,7 @@ mod tests {
         assert_eq!(fs::read(&precious).expect("there"), b"precious");
     }
 
-    /// A directory in which something was found is another one's link when that is removed.
+    /// Exchanges the directory for a link to another one before a found name is removed.
     #[test]
     fn nothing_is_removed_through_a_directory_that_was_exchanged() {
         let top = top();
@@ -338,7 +344,7 @@ mod tests {
         assert_eq!(fs::read(victim.join("x/file")).expect("there"), b"precious");
         assert!(!link.join("x").exists(), "what was found is still there");
 
-        // Below: a link to a directory is removed as a link, and a directory with what is in it.
+        // Below: a link to a directory is removed as a link, and a directory with its content.
         fs::create_dir_all(link.join("y/deep")).expect("made");
         fs::write(link.join("y/deep/file"), "").expect("made");
         symlink(victim.join("x"), link.join("y/z")).expect("made");

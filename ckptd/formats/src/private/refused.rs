@@ -7,34 +7,35 @@ use understudy_catalogue::message;
 /// Variable that names another place for the directory of this user.
 pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
-/// Why a directory is not used.
+/// Reason why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It could lead anywhere.
+    /// The path is a link, which could lead anywhere.
     #[error("{}", message::directory_is_link(.0.display()))]
     Link(PathBuf),
     #[error("{}", message::not_a_directory(.0.display()))]
     NotADirectory(PathBuf),
-    /// Somebody else has made it.
+    /// Another user has created it.
     #[error("{}", message::directory_of_another_user(.0.display(), .1))]
     Foreign(PathBuf, u32),
-    /// Others have rights there.
+    /// Other users have access.
     #[error("{}", message::directory_open_to_others(.0.display(), .1))]
     Open(PathBuf, u32),
-    /// Names in the directory above can be changed by others.
+    /// Other users can change names in the directory above.
     #[error("{}", message::directory_exchangeable(.0.display(), .1))]
     Exchangeable(PathBuf, u32),
-    /// The user has named this place, and it cannot be used.
+    /// The place that the user has named cannot be used.
     #[error("{}", message::runtime_directory_unusable(.0.display(), .1))]
     Named(PathBuf, String),
-    /// The system does not give it.
+    /// A system call has failed.
     #[error("{0}: {1}")]
     System(PathBuf, #[source] io::Error),
 }
 
 impl Refused {
-    /// Whether somebody has put something in the way; otherwise the file system is full, read-only,
-    /// not there …
+    /// True if another user may have placed an obstacle.
+    ///
+    /// Otherwise the file system is full, read-only, missing or the like.
     pub fn is_planted(&self) -> bool {
         !matches!(self, Refused::System(..))
     }

@@ -1,19 +1,19 @@
-//! The place of the user's directory for what outlives a process.
+//! Place of the user's directory for data that outlive a process.
 //!
 //! ```text
-//!   UNDERSTUDY_RUNTIME_DIR             if set: this place or none
-//!   /dev/shm                           unless the name is taken there, or /dev/shm cannot be used
+//!   UNDERSTUDY_RUNTIME_DIR             if set: only this place
+//!   /dev/shm                           unless the name is taken there, or /dev/shm is unusable
 //!   /run/user/UID, XDG_RUNTIME_DIR     the directory of the user's sessions
 //! ```
 //!
 //! The directory is called `understudy-UID` in each of these places. A session's directory is the
-//! last choice: logind removes it with the last session, although jobs may run on, and limits it
-//! to a tenth of the memory.
+//! last choice: logind removes it with the last session, although jobs may still be running, and
+//! limits it to a tenth of the memory.
 //!
-//! All processes of a node must find the same place, whatever other users make and remove in
+//! All processes of a node must select one place, even if other users create and remove files in
 //! `/dev/shm` meanwhile. So the decision is made under a lock on the session's directory, which
-//! only this user can enter. A directory made there is used from then on, and one in `/dev/shm`
-//! cannot be removed by others.
+//! only this user can enter. A directory created there is used from then on, and other users cannot
+//! remove one in `/dev/shm`.
 
 use super::directory::Directory;
 use super::refused::{RUNTIME_DIR, Refused};
@@ -25,17 +25,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Memory that outlives a process (shm_overview(7)); everybody may write there.
+/// Memory that outlives a process (shm_overview(7)); all users can write there.
 pub const MEMORY: &str = "/dev/shm";
 
-/// The directory that this process has made or found.
+/// Directory that this process has created or found.
 static MADE: OnceLock<PathBuf> = OnceLock::new();
-/// The place that the user has named.
+/// Place that the user has named.
 static NAMED: OnceLock<Option<PathBuf>> = OnceLock::new();
 
 /// File systems that hosts share (statfs(2)).
 ///
-/// Two nodes of a job would mix up their files there.
+/// There two nodes of a job would confuse their files.
 const SHARED_SYSTEMS: [u32; 9] = [
     0x6969,      // NFS
     0xfe53_4d42, // SMB2
@@ -54,10 +54,10 @@ pub fn in_memory() -> PathBuf {
     MADE.get().cloned().unwrap_or_else(found)
 }
 
-/// Makes that directory if it is missing.
+/// Creates that directory if it is missing.
 ///
 /// # Errors
-/// If something of somebody else, or for others, has its name in every place.
+/// If in every place its name is used by another user, or accessible for others.
 pub fn make_in_memory() -> Result<Directory, Refused> {
     let made = match MADE.get() {
         Some(path) => Directory::make(path),
@@ -90,12 +90,12 @@ fn named() -> Option<PathBuf> {
 
 /// Places for the directory.
 struct Candidates {
-    /// The place that the user has named.
+    /// Place that the user has named.
     named: Option<PathBuf>,
     memory: PathBuf,
-    /// Directories of sessions; the first one that exists counts.
+    /// Directories of sessions; the first existing one is used.
     sessions: Vec<PathBuf>,
-    /// The name of the directory.
+    /// Name of the directory.
     name: String,
 }
 
@@ -119,7 +119,7 @@ impl Candidates {
         sessions.find_map(|path| Directory::open(path).ok().flatten())
     }
 
-    /// Returns the directory's path without making it.
+    /// Returns the directory's path without creating it.
     fn find(&self) -> PathBuf {
         if let Some(named) = &self.named {
             return named.join(&self.name);
@@ -158,7 +158,7 @@ impl Candidates {
     }
 }
 
-/// Makes a directory in a place that others may write to.
+/// Creates a directory in a place to which other users may write.
 fn make_in(place: &Path, name: &str) -> Result<Directory, Refused> {
     let about = std::fs::metadata(place).map_err(|error| Refused::System(place.into(), error))?;
     let mode = about.mode() & 0o7777;
@@ -184,16 +184,17 @@ fn make_named(place: &Path, name: &str) -> Result<Directory, Refused> {
     make_in(place, name).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns true if every process of the node refuses a place.
+/// True if every process of the node refuses a place.
 ///
-/// Another process would find the place usable where, say, descriptors are missing here.
+/// False for example for missing descriptors here, since another process would find the place
+/// usable.
 fn is_lasting(refused: &Refused) -> bool {
     match refused {
         Refused::Link(_)
         | Refused::NotADirectory(_)
         | Refused::Foreign(..)
         | Refused::Exchangeable(..) => true,
-        // The user can mend that.
+        // The user can repair that.
         Refused::Open(..) | Refused::Named(..) => false,
         Refused::System(_, error) => is_lasting_error(error),
     }
@@ -217,7 +218,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// A stand-in for the node's places; other users can write to the first one.
+    /// Creates substitutes for the node's places; other users can write to the first one.
     fn places() -> (tempfile::TempDir, Candidates) {
         let top = tempfile::tempdir().expect("there is room for temporary files");
         let [memory, session] = ["shm", "session"].map(|name| top.path().join(name));
@@ -257,7 +258,7 @@ mod tests {
         let session = candidates.sessions[1].join("understudy-0");
         assert_eq!(candidates.find(), session);
         assert_eq!(made(&candidates), session);
-        // A process that comes when the name is free again must not part from the others.
+        // A process that starts after the name is free again must still use this place.
         fs::remove_file(&taken).expect("removed");
         assert_eq!(made(&candidates), session);
     }

@@ -1,10 +1,10 @@
-//! The guardian: what a launcher sees of a process of the program.
+//! The guardian: a launcher sees it in place of a process of the program.
 //!
 //! Launchers end a job when one of its processes is killed. They have started guardians, which are
-//! not: a guardian starts the process, passes on its output and the launcher's signals, tells the
-//! job's manager how it ends, and starts another one when the manager asks for that. If the
-//! guardian is killed, so are its processes. If the manager dies, guardians start another one, and
-//! tell that what they have.
+//! not killed: a guardian starts the process, passes on its output and the launcher's signals,
+//! reports its end to the job's manager, and starts another process on the manager's request. If
+//! the guardian is killed, its processes are killed as well. If the manager dies, guardians start
+//! another one and report their processes to it.
 
 use super::input::Input;
 use super::memory_kills::MemoryKills;
@@ -35,7 +35,7 @@ use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{self, Ended, FromGuardian, Hello, Killer, Line, Listener, ToGuardian};
 
-/// Signals that a launcher passes on to its processes.
+/// Signals that a launcher forwards to its processes.
 const FORWARDED: [i32; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -47,13 +47,15 @@ const FORWARDED: [i32; 8] = [
     libc::SIGTSTP,
 ];
 
-/// Those of them that end a process that does not handle them, before there is one that may.
+/// Forwarded signals that end a process by default.
+///
+/// Before a process was started, they end the job.
 const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
 
-/// How many managers may die one after the other before all processes go on under one.
+/// Limit of managers that die in succession before all processes resume under one.
 const MANAGERS: u32 = 10;
 
-/// A guardian at its work.
+/// State of a guardian.
 pub struct GuardianProcess {
     pub(super) seat: Seat,
     pub(super) workers: u32,
@@ -63,44 +65,46 @@ pub struct GuardianProcess {
     pub(super) poller: Poller,
     pub(super) line: Source<Line>,
     pub(super) input: Input,
-    /// A process of the program has been refused.
+    /// True if a process of the program was refused.
     pub(super) has_refused: Cell<bool>,
     pub(super) memory: MemoryKills,
     pub(super) listener: Source<Listener>,
-    /// Who has not said yet what it is.
+    /// Connections on which no first message has arrived yet.
     pub(super) callers: Vec<Source<Line>>,
-    /// Where threads tell of the end of a process's output, and where that is heard.
+    /// Connection on which threads report the end of a process's output.
     pub(super) closing: Arc<Line>,
+    /// Receiving end of `closing`.
     pub(super) closed: Source<Line>,
-    /// Managers that this process has started; one of several nodes' ends when nobody holds its
-    /// standard input.
+    /// Managers that this process has started.
+    ///
+    /// The manager of a job on several nodes ends when its standard input is closed.
     pub(super) managers: Vec<Child>,
-    /// No other one can take its place.
+    /// True if no other manager can replace the current one.
     pub(super) is_last: bool,
-    /// Managers that have died since all processes have gone on under one.
+    /// Managers that have died since all processes last resumed under one.
     pub(super) fruitless: u32,
     pub(super) wards: Arc<Mutex<Vec<Ward>>>,
-    /// A process has been started.
+    /// True if a process was started.
     pub(super) has_begun: bool,
-    /// The signal that has come before that and is to end the job.
+    /// Signal that arrived before a process was started and ends the job.
     pub(super) asked: Option<i32>,
     pub(super) passed: Arc<PassedSignals>,
     pub(super) children: SpawnedChildren,
 }
 
-/// Guards processes until the job's manager says with which status to end.
+/// Guards processes until the job's manager sends the exit status.
 ///
 /// # Errors
-/// What the environment or the system lack.
+/// Errors of the environment and of system calls.
 pub fn run(program: Program) -> Result<i32, Error> {
     let mut seat = Seat::from_environment()?;
-    // Without its launcher nobody would end this.
+    // This process would never end if its launcher had died.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
-    // What is wrong with a setting, the program's processes tell.
+    // The program's processes report errors in the settings.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
-    // A daemon says how many there may be, and is asked at the end of a recovery.
+    // With a daemon, its limit applies, and it is asked for spares at the end of a recovery.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
         let size = seat.size;
@@ -167,7 +171,8 @@ impl GuardianProcess {
                 let Some(signal) = Signal::from_named_raw(number) else {
                     continue;
                 };
-                // A process that calls meanwhile is told of the signal, or gets it.
+                // A process that registers at this moment finds the signal in its page, or receives
+                // it.
                 let wards = wards.lock();
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
@@ -183,7 +188,7 @@ impl GuardianProcess {
         .map_err(Error::system("a thread"))
     }
 
-    /// Tells the manager what there is.
+    /// Reports the state of this guardian to the manager.
     fn introduce(&self, is_again: bool) {
         let hello = Hello::Guardian {
             rank: self.seat.rank,
@@ -192,7 +197,7 @@ impl GuardianProcess {
             replenishes: self.replenishes,
             is_again,
         };
-        // If the manager has gone, that is seen next, here and below.
+        // If the manager has died, the next receive reports it, here and below.
         let _ = self.line.send(&hello);
         for ward in self.wards().iter_mut() {
             let (has, descriptors) = ward.has();
@@ -217,7 +222,9 @@ impl GuardianProcess {
         }
     }
 
-    /// Does what the manager wants; the status, if that is to end.
+    /// Executes a message of the manager.
+    ///
+    /// Returns the exit status if this process has to exit.
     fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
         match message {
             ToGuardian::Start { number, anew } => self.start(number, anew),
@@ -263,9 +270,11 @@ impl GuardianProcess {
             .map(then);
     }
 
-    /// The manager has gone: another one is called, or started. The status, if the job was over.
+    /// Finds or starts another manager after the death of the current one.
+    ///
+    /// Returns an exit status if the job was over.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
-        // Those that have been started by another one would wait for its servers for ever.
+        // Spawned processes would wait for ever for the servers of the dead manager.
         if self.is_last || self.children.are_any() {
             return Err(Error::NoManager);
         }
@@ -274,11 +283,11 @@ impl GuardianProcess {
             if self.fruitless == MANAGERS {
                 break;
             }
-            // Those that have died are waited for.
+            // Collects the exit statuses of dead managers.
             self.managers
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
             let Some((line, manager)) = self.seat.call_again()? else {
-                // The manager removes the job's directory before guardians leave.
+                // The manager removes the job's directory before it makes guardians exit.
                 let status = self
                     .wards()
                     .iter()
@@ -301,7 +310,7 @@ impl GuardianProcess {
         Ok(Some(LOST))
     }
 
-    /// Kills all processes, with what they have started.
+    /// Kills all processes and the processes that they have started.
     fn end_all(&self) {
         self.wards()
             .iter()
@@ -309,16 +318,16 @@ impl GuardianProcess {
         self.children.end();
     }
 
-    /// Waits until the manager or a process says something, or a process ends.
+    /// Waits until a message arrives, a process ends, or the kill count must be polled.
     fn wait(&mut self) {
         let limit = self.memory.poll();
         let _ = self.poller.wait(limit);
     }
 
-    /// Processes call; each is given a line to the manager.
+    /// Accepts processes that register; each receives a connection to the manager.
     fn take_calls(&mut self) {
         let caller = self.listener.waiting();
-        // One that cannot be waited for is closed.
+        // A connection that cannot be polled is closed.
         self.callers
             .extend(caller.and_then(|it| source(&self.poller, it).ok()));
         for line in std::mem::take(&mut self.callers) {
@@ -327,7 +336,7 @@ impl GuardianProcess {
                 Ok(Some(Hello::Process { number, library })) => {
                     self.take_call(line, number, library)
                 }
-                // Managers only look whether this process lives.
+                // Managers only test whether this process lives.
                 Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
             }
         }
@@ -343,13 +352,13 @@ impl GuardianProcess {
                     .line
                     .send_with(&FromGuardian::Called { number, call }, &descriptors);
             }
-            // A process that has ended meanwhile is found next.
+            // If the process has ended meanwhile, the next poll reports its end.
         });
     }
 
     /// Refuses a process of the program whose parent has ended.
     ///
-    /// The end of such a process would not be noticed.
+    /// The guardian is not notified when such a process ends.
     fn refuse_orphan(&self, number: ProcessNumber) {
         say(message::program_in_background(
             number,
@@ -358,7 +367,7 @@ impl GuardianProcess {
         self.has_refused.set(true);
     }
 
-    /// Tells the manager who has ended.
+    /// Reports ended processes to the manager.
     fn look(&mut self) {
         for (id, news) in self.children.look() {
             let _ = self.line.send(&FromGuardian::Child { id, news });

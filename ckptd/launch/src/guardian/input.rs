@@ -32,7 +32,7 @@ use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener,
 const AHEAD: usize = 1 << 16;
 /// Interval in which a terminal is polled whose foreground group is another one.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
-/// Time that the relay has to reply.
+/// Time limit for the relay's reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Standard input of a guardian's processes.
@@ -54,7 +54,7 @@ impl Input {
     /// Starts the relay, if standard input is a pipe, a socket or a terminal.
     ///
     /// # Errors
-    /// Those of the system calls.
+    /// Errors of the system calls.
     pub fn new(directory: PathBuf, rank: Guardian) -> Result<Input, Error> {
         let source = rustix::stdio::stdin();
         let kind = match seek(source, SeekFrom::Current(0)) {
@@ -74,10 +74,10 @@ impl Input {
 
     /// Returns the standard input for a process that begins with the program.
     ///
-    /// A process of another number than the guardian's has none until it takes over.
+    /// A process with another number than the guardian's has no input until it takes over.
     ///
     /// # Errors
-    /// Those of the line to the relay, and of lseek(2).
+    /// Errors of the connection to the relay, and of lseek(2).
     pub fn for_process(&self, number: ProcessNumber) -> io::Result<Stdio> {
         if number.0 != self.rank.0 {
             return Ok(Stdio::null());
@@ -120,7 +120,9 @@ fn relay(source: BorrowedFd<'_>, directory: &Path, rank: Guardian) -> io::Result
     spawn_thread(move || relay.run())
 }
 
-/// The pipe that is fed. The relay keeps the end that is read, to know how much waits there.
+/// Pipe that is being fed.
+///
+/// The relay keeps the read end to find out how many bytes the pipe contains.
 struct Pipe {
     reader: OwnedFd,
     /// `None` after the end of the input.
@@ -138,15 +140,15 @@ impl Pipe {
     }
 }
 
-/// The state of the relay's thread.
+/// State of the relay's thread.
 struct Relay {
     poller: Poller,
-    /// `None` after its end.
+    /// Input stream; `None` after its end.
     source: Option<Source<OwnedFd>>,
     is_terminal: bool,
     spool: Spool,
     pipe: Pipe,
-    /// Input from position `fed` on, which the pipe has no room for yet.
+    /// Input from position `fed` on for which the pipe has no room yet.
     ahead: Outbox,
     fed: u64,
     page: OwnedFd,
@@ -160,8 +162,8 @@ impl Relay {
         let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping of a file of that length, which is never unmapped; its words are
-        // atomic.
+        // SAFETY: this is a new mapping of a file of that length; it is never unmapped, and its
+        // fields are atomic.
         let positions = unsafe {
             let mapped = mmap(
                 std::ptr::null_mut(),
@@ -228,7 +230,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Position that follows what has been read ahead.
+    /// Returns the position that follows the bytes that were read ahead.
     fn next(&self) -> u64 {
         self.fed + self.ahead.len() as u64
     }
@@ -247,10 +249,10 @@ impl Relay {
                 .is_some_and(|source| !tcgetpgrp(source).is_ok_and(is_own))
     }
 
-    /// Replies to the requests that have come.
+    /// Replies to the requests that have arrived.
     fn reply(&mut self) {
         let (line, registry) = (self.listener.waiting(), self.poller.registry());
-        // One that cannot be waited for is closed.
+        // A connection that cannot be polled is closed.
         self.lines
             .extend(line.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
         for line in std::mem::take(&mut self.lines) {
@@ -286,7 +288,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Reads ahead, from what is kept or from the launcher.
+    /// Reads ahead, from the spool or from the launcher.
     fn fill(&mut self) -> io::Result<()> {
         if self.next() < self.spool.end() {
             self.fill_from_spool()?;
@@ -299,7 +301,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Lets the reader find the end of the input.
+    /// Closes the write end so that the reader finds the end of the input.
     fn end_pipe(&mut self) {
         if self.pipe.writer.take().is_some() {
             // A process that has ended meanwhile has closed its write end.
@@ -329,7 +331,7 @@ impl Relay {
         let mut bytes = vec![0; AHEAD];
         let length = match read(source, &mut *bytes) {
             Err(Errno::INTR | Errno::AGAIN) => return,
-            // Reading fails where a terminal or a connection has gone.
+            // Reading fails after a terminal or a connection was closed.
             Err(_) | Ok(0) => {
                 self.source = None;
                 return self.positions.set_length(self.spool.end());
@@ -340,25 +342,25 @@ impl Relay {
         if let Err(error) = self.spool.append(&bytes[..length]) {
             say(message::input_not_kept(error));
         }
-        // A job that is started again from disk has read what precedes the position already.
+        // A job that was restarted from disk has already read the input before the position.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
         self.read_ahead(&bytes[skipped..length]);
     }
 
     /// Adds bytes that follow those that have been read ahead.
     fn read_ahead(&mut self, bytes: &[u8]) {
-        // Less than AHEAD bytes wait, and no more are read at once.
+        // Fewer than AHEAD bytes are queued, and no more than AHEAD bytes are read at once.
         self.ahead.push(bytes).expect("the outbox has room");
     }
 
-    /// Writes to the pipe what it has room for.
+    /// Writes to the pipe as many bytes as it has room for.
     fn feed(&mut self) {
         let Some(writer) = self.pipe.writer.as_ref().filter(|_| !self.ahead.is_empty()) else {
             return;
         };
         self.positions.begin_write(self.next());
         let next = self.next();
-        // The pipe has a reader here, so that writing fails in no other way than for want of room.
+        // The relay itself holds a read end, so that writing fails only if the pipe is full.
         let _ = self.ahead.flush(&**writer);
         self.fed = next - self.ahead.len() as u64;
         self.positions.end_write(self.fed);

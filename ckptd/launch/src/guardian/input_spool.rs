@@ -1,4 +1,4 @@
-//! Input that has been read from the launcher and may be needed again.
+//! Input that was read from the launcher and may be needed again.
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, ftruncate, memfd_create, open,
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Least number of bytes that are released at once.
 const LEAST_RELEASE: u64 = 1 << 20;
 
-/// Greatest number of bytes that are kept: TMPDIR may be small, or memory.
+/// Greatest number of bytes that are kept, because TMPDIR or memory may be small.
 const MOST_KEPT: u64 = 1 << 30;
 
 /// The input between two positions, in a file without a name.
@@ -28,7 +28,7 @@ impl Spool {
     /// Creates an empty spool in `directory`, or in memory where this is impossible.
     ///
     /// # Errors
-    /// Those of memfd_create(2).
+    /// Errors of memfd_create(2).
     pub fn new(directory: &Path) -> io::Result<Spool> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = open(directory, flags, Mode::RUSR | Mode::WUSR)
@@ -48,10 +48,12 @@ impl Spool {
         self.end
     }
 
-    /// Appends input that has come. After a failure nothing is kept; the error is returned once.
+    /// Appends input that was received.
+    ///
+    /// After a failure the spool is empty; the error is returned once.
     ///
     /// # Errors
-    /// Those of pwrite(2); more than [`MOST_KEPT`] bytes would be kept.
+    /// Errors of pwrite(2); an error if more than [`MOST_KEPT`] bytes would be kept.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let at = self.end;
         self.end += bytes.len() as u64;
@@ -76,7 +78,7 @@ impl Spool {
     /// Reads the input from `position` on.
     ///
     /// # Errors
-    /// Those of pread(2); `InvalidInput` if `position` is not kept.
+    /// Errors of pread(2); `InvalidInput` if `position` is not kept.
     pub fn read_at(&self, position: u64, bytes: &mut [u8]) -> io::Result<usize> {
         let is_kept = (self.kept..self.end).contains(&position);
         let file = self.file.as_ref().filter(|_| is_kept);
@@ -84,7 +86,7 @@ impl Spool {
             .read_at(bytes, position)
     }
 
-    /// Releases what precedes `position`.
+    /// Releases the input before `position`.
     pub fn release(&mut self, position: u64) {
         let position = position.min(self.end);
         if position < self.kept + LEAST_RELEASE {
@@ -92,7 +94,7 @@ impl Spool {
         }
         if let Some(file) = &self.file {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // The file occupies more room without.
+            // If this fails, the file only occupies more space.
             let _ = fallocate(file, flags, self.kept, position - self.kept);
         }
         self.kept = position;

@@ -1,23 +1,25 @@
-//! How launchers tell a process what it is: variables. The face has this very file.
+//! Variables by which launchers describe a process to itself.
+//!
+//! The preload library includes this file.
 
-/// How a job gets its name.
+/// Source of a job's name.
 #[allow(dead_code, reason = "ckptd and the face read what they need")]
 #[derive(Clone, Copy, Debug)]
 pub enum JobName {
-    /// A variable has it.
+    /// A variable contains the name.
     Variable(&'static str),
-    /// The launcher's own process, which is the parent, stands for it.
+    /// The launcher's own process, which is the parent, identifies the job.
     Parent,
-    /// Two numbers in variables: the batch job, and the step in it.
+    /// Two variables with numbers: the batch job and its step.
     Step(&'static str, &'static str),
 }
 
-/// How processes of several nodes find each other.
+/// Service by which processes of several nodes exchange the leader's address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meeting {
-    /// By a PMIx server.
+    /// A PMIx server.
     Pmix,
-    /// By a PMI-1 server.
+    /// A PMI-1 server.
     Pmi1,
 }
 
@@ -27,20 +29,23 @@ pub enum Meeting {
 pub struct Launcher {
     pub job: JobName,
     pub rank: &'static str,
-    /// Ranks of the job …
+    /// Variable for the number of ranks of the job.
     pub size: &'static str,
-    /// … and of this node, or of each (`2(x3),1`); equal texts if it is the only one.
+    /// Variable for the number of ranks of this node, or of each node (`2(x3),1`).
+    ///
+    /// Its text equals that of `size` if the job has one node.
     pub local_size: &'static str,
-    /// The number of this node, where sizes of all are told.
+    /// Variable for the number of this node, if `local_size` lists all nodes.
     pub node: Option<&'static str>,
-    /// The first of each node has 0.
+    /// Variable for the rank within the node; the first rank has 0.
     pub local_rank: &'static str,
-    /// Meetings that it may offer, each with the variable that says so.
+    /// Services that the launcher may offer, each with the variable that announces it.
     meetings: &'static [(&'static str, Meeting)],
 }
 
-/// Open MPI's (and `starter`), MPICH's, and Slurm's srun. A launcher may have been started by one
-/// that stands behind it here.
+/// Open MPI's mpirun (and `starter`), MPICH's mpiexec, and Slurm's srun.
+///
+/// A launcher may have been started by another one, which comes later in this list.
 const LAUNCHERS: [Launcher; 3] = [
     Launcher {
         job: JobName::Variable("PMIX_NAMESPACE"),
@@ -60,8 +65,8 @@ const LAUNCHERS: [Launcher; 3] = [
         local_rank: "MPI_LOCALRANKID",
         meetings: &[("PMI_FD", Meeting::Pmi1)],
     },
-    // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but is not
-    // in such a step.
+    // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but does
+    // not run in such a step.
     Launcher {
         job: JobName::Step("SLURM_JOB_ID", "SLURM_STEP_ID"),
         rank: "SLURM_PROCID",
@@ -75,7 +80,7 @@ const LAUNCHERS: [Launcher; 3] = [
 ];
 
 impl Launcher {
-    /// The one that has started a process in whose environment `variable` looks.
+    /// Returns the launcher that has set the variables which `variable` looks up.
     pub fn of<V>(variable: impl Fn(&str) -> Option<V>) -> Option<&'static Launcher> {
         LAUNCHERS.iter().find(|launcher| {
             let names = [launcher.rank, launcher.size, launcher.local_size];
@@ -83,7 +88,7 @@ impl Launcher {
         })
     }
 
-    /// The meeting that it offers here.
+    /// Returns the first service that the launcher offers to this process.
     pub fn meeting<V>(&self, variable: impl Fn(&str) -> Option<V>) -> Option<Meeting> {
         let mut offered = self
             .meetings

@@ -1,25 +1,28 @@
-//! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by
-//! that launcher's own key-value store.
+//! Publication of the leader's address by the key-value store of an MPI library's launcher.
 //!
-//! All ranks come to the meeting. `ckptd meet` is a client of PMIx for a moment, in a process of
-//! its own, since the launcher's libpmix has threads and state that stay.
+//! The nodes of a job find the leader by it. All ranks take part. `ckptd meet` is a short-lived
+//! PMIx client in a process of its own, because the launcher's libpmix has threads and state that
+//! cannot be removed.
 
 use super::launchers::Meeting;
 use crate::Error;
+use crate::process_context::own_program;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use understudy_pmi::{Pmi1Client, PmixClient};
 
-/// Under which rank 0 puts where the leader is.
+/// Key under which rank 0 publishes the leader's address.
 const KEY: &str = "understudy.leader";
-/// What no address, name of a job or token has in it, and every key-value store takes.
+/// Separator that occurs in no address, job name or token, and that every store accepts.
 const SEPARATOR: char = ',';
 
-/// Where the leader is called, and what to prove.
+/// Addresses of the leader, and the token with which a node authenticates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaderAddress {
-    /// The name of the job where the leader is; launchers do not tell the same on each node.
+    /// Name of the job on the leader's node.
+    ///
+    /// Launchers may use another name on each node.
     pub job: String,
     pub token: Vec<u8>,
     pub addresses: Vec<String>,
@@ -50,7 +53,7 @@ impl LeaderAddress {
         })
     }
 
-    /// Lets the other nodes know it, as rank 0.
+    /// Publishes the address for the other nodes, as rank 0.
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
@@ -61,7 +64,7 @@ impl LeaderAddress {
         }
     }
 
-    /// As soon as rank 0 has published it.
+    /// Waits until rank 0 has published the address, and returns it.
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
@@ -74,7 +77,7 @@ impl LeaderAddress {
     }
 }
 
-/// Puts this, or gets what has been put.
+/// Publishes an address, or returns the published one.
 fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     let mut client = Pmi1Client::connect()?;
     let text = publish.map(LeaderAddress::text);
@@ -87,9 +90,9 @@ fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Starts `ckptd meet`; what it prints.
+/// Runs `ckptd meet` and returns its output.
 fn ask_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let own = own_program()?;
     let mut command = Command::new(own);
     command.arg("meet").env_remove("LD_PRELOAD");
     command.args(publish.map(|_| "--publish"));
@@ -106,10 +109,10 @@ fn ask_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
     }
 }
 
-/// `ckptd meet`: puts what standard input says, or prints what rank 0 has put.
+/// Runs `ckptd meet`: publishes standard input, or prints what rank 0 has published.
 ///
 /// # Errors
-/// Those of [`PmixClient`].
+/// Errors of [`PmixClient`].
 pub fn meet(publish: bool) -> Result<i32, Error> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;

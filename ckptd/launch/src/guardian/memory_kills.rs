@@ -1,4 +1,4 @@
-//! Processes that the kernel has killed for want of memory.
+//! Processes that the kernel has killed because memory was exhausted.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,23 +6,25 @@ use understudy_formats::cgroup::Groups;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Ended, Killer};
 
-/// Age up to which a kill is taken for the cause of a death.
+/// Age up to which a kill counts as the cause of a death.
+///
+/// A process with much memory takes a while to end after its kill.
 ///
 /// A process of much memory takes a while to end after its kill.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Counts the kills in the control group of a guardian and its processes.
+/// Counter of the kills in the control group of a guardian and its processes.
 pub struct MemoryKills {
     groups: Option<Groups>,
     counts: Cell<Counts>,
     last_poll: Cell<Instant>,
-    /// The process that this guardian has killed last.
+    /// Process that this guardian has killed last.
     killed: Cell<Option<ProcessNumber>>,
 }
 
 /// Counts of the last two polls, the older one first.
 ///
-/// A kill at which no process of this guardian dies is forgotten with the poll after the next.
+/// A kill without a death in this guardian is forgotten with the poll after the next.
 #[derive(Clone, Copy, Debug)]
 struct Counts([u64; 2]);
 
@@ -37,7 +39,7 @@ impl Counts {
 }
 
 impl MemoryKills {
-    /// Counts from now on.
+    /// Starts to count.
     pub fn new() -> MemoryKills {
         let groups = Groups::own();
         let known = groups.as_ref().map_or(0, Groups::kills);
@@ -63,12 +65,12 @@ impl MemoryKills {
         Some(RECENT)
     }
 
-    /// The guardian kills this process itself.
+    /// Records that the guardian kills this process itself.
     pub fn except(&self, number: ProcessNumber) {
         self.killed.set(Some(number));
     }
 
-    /// Finds out whether a process was killed for want of memory.
+    /// Determines whether a process was killed because memory was exhausted.
     pub fn explain(&self, ended: &mut Ended) {
         let Ended::Killed { number, signal, by } = ended else {
             return;
@@ -92,7 +94,7 @@ mod tests {
     fn a_kill_counts_for_one_or_two_polls() {
         let before = Counts([3; 2]);
         assert!(!before.is_new(3) && before.is_new(4));
-        // Polled between the kill and the death.
+        // The poll came between the kill and the death.
         let polled = before.polled(4);
         assert!(polled.is_new(4));
         assert!(!polled.polled(4).is_new(4), "an old kill");

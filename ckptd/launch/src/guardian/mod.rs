@@ -1,6 +1,6 @@
 //! A guardian: the parent of a process of the program.
 //!
-//! A launcher starts guardians, and never sees a process of the program die.
+//! A launcher starts guardians and is not affected by the death of a process of the program.
 
 mod guardian_process;
 mod input;

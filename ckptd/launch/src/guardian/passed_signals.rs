@@ -1,5 +1,6 @@
-//! Signals that the launcher has sent to all ranks, for processes that have come later or gone back
-//! to before them.
+//! Signals that the launcher has sent to all ranks.
+//!
+//! Processes that start later, or that are rolled back to an earlier time, receive them again.
 
 use rustix::io::{pread, pwrite};
 use std::io;
@@ -9,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use understudy_formats::events::realtime_ns;
 use understudy_wire::line::{Page, REMEMBERED};
 
-/// When each of [`REMEMBERED`] was sent last, as in a [`Page`].
+/// Time at which each of [`REMEMBERED`] was sent last, as in a [`Page`].
 #[derive(Debug, Default)]
 pub struct PassedSignals([AtomicU64; REMEMBERED.len()]);
 
 impl PassedSignals {
-    /// This signal is being sent.
+    /// Records that a signal is being sent.
     pub fn note(&self, signal: i32) {
         if let Some(time) = self.of(signal) {
             time.store(realtime_ns(), Ordering::Relaxed);
         }
     }
 
-    /// Whether it has been sent.
+    /// True if the signal was sent.
     pub fn contains(&self, signal: i32) -> bool {
         self.of(signal)
             .is_some_and(|time| time.load(Ordering::Relaxed) != 0)
@@ -32,10 +33,10 @@ impl PassedSignals {
         Some(&self.0[place])
     }
 
-    /// Tells a process by its page, before it gets the signal.
+    /// Writes the times to a process's page; must precede the signal itself.
     ///
     /// # Errors
-    /// Those of pwrite(2).
+    /// Errors of pwrite(2).
     pub fn tell(&self, page: impl AsFd) -> io::Result<()> {
         let times = self
             .0
@@ -46,12 +47,12 @@ impl PassedSignals {
     }
 }
 
-/// True if the process of this page has gone on with the program.
+/// True if the process of this page has resumed the program.
 pub fn has_run(page: impl AsFd) -> bool {
     is_set(page, offset_of!(Page, has_run))
 }
 
-/// True if the workers of this page's job are all at their end.
+/// True if all workers of this page's job are in `MPI_Finalize`.
 pub fn has_ended(page: impl AsFd) -> bool {
     is_set(page, offset_of!(Page, has_ended))
 }

@@ -19,12 +19,13 @@ use understudy_sockets::Source;
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Ended, FromGuardian, Killer, LAUNCHERS, LINE, PID_NAMESPACE};
 
-/// Exit status in place of that of a process that cannot be started (EX_OSERR of sysexits.h).
+/// Exit status of a process that cannot be started (EX_OSERR of sysexits.h).
 const NOT_STARTED: i32 = 71;
 
 impl GuardianProcess {
-    /// Starts a process of the program, which does not outlive this one. One that cannot be started
-    /// has ended at once.
+    /// Starts a process of the program that does not outlive this one.
+    ///
+    /// A process that cannot be started is reported as ended.
     pub fn start(&mut self, number: ProcessNumber, anew: bool) {
         self.wards().retain(|before| before.number != number);
         let ending = match self.asked {
@@ -60,7 +61,8 @@ impl GuardianProcess {
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
         if anew && number.0 < self.seat.size {
-            // A fault strikes once; new processes have numbers of their own.
+            // A fault strikes once. Processes with further numbers are not those that the fault
+            // names.
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
@@ -68,7 +70,7 @@ impl GuardianProcess {
             command.env(PID_NAMESPACE, namespace.st_ino.to_string());
         }
         if !self.seat.is_ours() {
-            // Should the program run without the layer, it has its launcher.
+            // If the program runs without understudy, it needs the variables of its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
                 let mut was = OsString::from(LAUNCHERS);
                 was.push(name);
@@ -77,7 +79,7 @@ impl GuardianProcess {
         }
         command.stdin(self.input.for_process(number)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // One that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
+        // A process that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
         let is_group = !io::stdin().is_terminal();
         if is_group {
             command.process_group(0);
@@ -99,7 +101,7 @@ impl GuardianProcess {
         Ok(Ward::new(number, child, pidfd, is_group, passing))
     }
 
-    /// What makes a process the one of this number, as a launcher would tell it.
+    /// Returns the variables that give a process its number, as a launcher would set them.
     fn identity(&self, number: ProcessNumber) -> Identity {
         let seat = &self.seat;
         let (number, size) = (number.to_string(), seat.size.to_string());

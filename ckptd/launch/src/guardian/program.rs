@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use understudy_wire::line::PRELOADED;
 
-/// The program, as the launcher was told to start it.
+/// The program as given to the launcher.
 #[derive(Debug)]
 pub struct Program {
     pub file: PathBuf,
-    /// The first is its name.
+    /// Argument list; the first argument is the name of the program.
     pub arguments: Vec<OsString>,
 }
 
@@ -25,13 +25,14 @@ impl Program {
     }
 }
 
-/// What is to be preloaded into the program, and was not into this process: a profiler, say, whose
-/// report this one must not be in.
+/// Returns the libraries that are preloaded into the program but not into this process.
+///
+/// An example is a profiler, whose report must not contain this process.
 fn preloaded() -> OsString {
     std::env::var_os(PRELOADED).unwrap_or_default()
 }
 
-/// The same without the layer.
+/// Returns these libraries without those of understudy.
 pub fn preloaded_besides() -> String {
     let preload = preloaded().into_string().unwrap_or_default();
     let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");

@@ -1,8 +1,8 @@
-//! The place of this process among those that a launcher has started.
+//! Position of this process among the processes that a launcher has started.
 //!
-//! The launcher gives each guardian its rank, their number, and a name that they have in common.
-//! The job's directory in memory has that name. A guardian that finds no manager there starts one,
-//! under a lock, so that there is only one.
+//! The launcher gives each guardian its rank, the number of guardians, and a common name. The job's
+//! directory in memory has that name. A guardian that finds no manager there starts one, under a
+//! lock, so that there is only one.
 
 use super::launchers::{JobName, Launcher, Meeting};
 use super::meeting::LeaderAddress;
@@ -24,31 +24,32 @@ use understudy_protocol::GATHERING;
 use understudy_wire::auth;
 use understudy_wire::line::{Line, Listener, Socket};
 
-/// How often the manager is looked for that another process starts.
+/// Poll interval while another process starts the manager.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A line to a manager, and the manager if it was started for that.
+/// A connection to a manager, and the manager if it was started for the connection.
 type Found = (io::Result<Line>, Option<Child>);
 
-/// What this process is in what a launcher has started.
+/// Position of this process in the launcher's job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seat {
     /// Unique among the jobs of this user.
     pub job: String,
     pub rank: Guardian,
     pub size: u32,
-    /// Ranks of this node, and the place among them.
+    /// Number of ranks on this node, and the rank among them.
     pub local_size: u32,
     pub local_rank: u32,
-    /// How the nodes find each other, if there are several.
+    /// Service by which the nodes exchange the leader's address, if there are several nodes.
     meeting: Option<Meeting>,
 }
 
 impl Seat {
-    /// As the environment says.
+    /// Reads the position from the environment.
     ///
     /// # Errors
-    /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several.
+    /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several nodes and no key-value
+    /// store.
     pub fn from_environment() -> Result<Seat, Error> {
         let text = |name: &str| std::env::var(name).ok();
         let launcher = Launcher::of(text).ok_or(understudy_pmi::Error::NotLaunched)?;
@@ -83,7 +84,9 @@ impl Seat {
         }
     }
 
-    /// Whether [`crate::starter`] has started this, which cannot serve an MPI library by itself.
+    /// True if [`crate::starter`] has started this process.
+    ///
+    /// The starter cannot serve an MPI library by itself.
     pub fn is_ours(&self) -> bool {
         self.job.starts_with(CKPTD_JOB)
     }
@@ -92,17 +95,19 @@ impl Seat {
         directory_of(&self.job)
     }
 
-    /// Whether all of the job is on this node.
+    /// True if all processes of the job are on this node.
     pub fn is_on_one_node(&self) -> bool {
         self.local_size == self.size
     }
 
-    /// A line to the job's manager on this node, which is started if there is none, and is then
-    /// this process's child. If the job has several nodes, the first process of each starts it; all
-    /// come to the meeting, and call the job as the first does.
+    /// Connects to the job's manager on this node; starts a manager if there is none.
+    ///
+    /// A manager that was started is a child of this process. If the job has several nodes, the
+    /// first process of each node starts the manager. All processes take part in the exchange of
+    /// the leader's address, and name the job as the first process does.
     ///
     /// # Errors
-    /// What stands in the way of the directory, or of a process in it.
+    /// Errors of the directory and of starting the manager.
     pub fn call(&mut self) -> Result<(Line, Option<Child>), Error> {
         let Some(meeting) = self.meeting.filter(|_| !self.is_ours()) else {
             return self.call_or_start();
@@ -137,7 +142,7 @@ impl Seat {
         start_with_duty(&self.job, &duty, None)
     }
 
-    /// On the node of rank 0, which tells the others.
+    /// Starts the leader on the node of rank 0, and publishes its address.
     fn start_leader(&self, meeting: Meeting) -> Result<Child, Error> {
         let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
         let duty = Duty::Lead {
@@ -177,11 +182,13 @@ impl Seat {
         Ok((line, Some(manager)))
     }
 
-    /// A line to another manager when one has died; it is started if there is none. An error of the
-    /// line: that has died, too. `None` if the job is over: its directory is gone.
+    /// Connects to the manager that replaces a dead one; starts it if necessary.
+    ///
+    /// The connection is an error if the new manager has died, too. Returns `None` if the job is
+    /// over, because its directory has been removed.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// Errors of [`call`](Self::call).
     pub(super) fn call_again(&self) -> Result<Option<Found>, Error> {
         let path = self.directory();
         let Some((directory, _lock)) = self.lock_again()? else {
@@ -195,7 +202,7 @@ impl Seat {
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }
 
-    /// The job's directory, locked; `None` if it is gone, and so the job is over.
+    /// Returns the job's directory, locked; `None` if it was removed because the job is over.
     fn lock_again(&self) -> Result<Option<(Directory, File)>, Error> {
         let path = self.directory();
         let directory = Directory::open(&path)
@@ -207,11 +214,12 @@ impl Seat {
         Ok(path.exists().then_some((directory, lock)))
     }
 
-    /// Ends the job for want of a manager: removes what it has left on this node. False if that has
-    /// been done.
+    /// Ends the job after the managers have died: removes its leftovers on this node.
+    ///
+    /// Returns false if this has been done already.
     ///
     /// # Errors
-    /// Those of the directory.
+    /// Errors of the directory.
     pub(super) fn end(&self) -> Result<bool, Error> {
         let locked = self.lock_again()?;
         if locked.is_some() {
@@ -220,10 +228,10 @@ impl Seat {
         Ok(locked.is_some())
     }
 
-    /// Where processes call their guardian.
+    /// Creates the socket at which processes register with this guardian.
     ///
     /// # Errors
-    /// Those of the directory, and of the socket.
+    /// Errors of the directory, and of the socket.
     pub(super) fn listen(&self) -> Result<Listener, Error> {
         let what = || Error::system("a socket in the job's directory");
         let directory =
@@ -232,15 +240,16 @@ impl Seat {
         Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
     }
 
-    /// Removes what a job of the same name has left that was killed with its manager: before it was
-    /// requeued, say, or in a container.
+    /// Removes the leftovers of a killed job of the same name.
+    ///
+    /// Such a job may have been requeued, or may have run in a container.
     fn clear(&self, directory: &Directory) {
         let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
         let names = directory.names();
         let guardians = names
             .iter()
             .filter_map(|name| Socket::guardian_of(name.to_str()?));
-        // It is this job, whose manager has just died.
+        // The directory belongs to this job, whose manager has just died.
         if guardians.into_iter().any(lives) {
             return;
         }
@@ -263,7 +272,7 @@ fn name_of_parent() -> String {
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 
-/// Open MPI 4's are bare numbers, by which nobody would know what belongs to a job.
+/// Returns the job's name with a prefix, because Open MPI 4 uses bare numbers.
 fn name_of_job(name: String) -> String {
     match name.contains('@') {
         true => name,
@@ -271,12 +280,16 @@ fn name_of_job(name: String) -> String {
     }
 }
 
-/// No process stands for it: the step's is another one on each node.
+/// Returns a name made of the numbers of the batch job and its step.
+///
+/// The parent process does not identify the job, because it is another one on each node.
 fn name_of_step((job, step): (u32, u32)) -> String {
     format!("slurm-{job}.{step}@1")
 }
 
-/// The ranks of one node, from those of all in order: `2(x3),1` is 2, 2, 2, 1.
+/// Returns the number of ranks of one node from a list for all nodes.
+///
+/// The list `2(x3),1` means 2, 2, 2, 1.
 fn ranks_of(text: &str, node: u32) -> Option<u32> {
     let mut first = 0;
     text.split(',').find_map(|group| {

@@ -1,9 +1,8 @@
-//! Processes that the program has asked for (`MPI_Comm_spawn`; MPI 4.1, 11.8), as the guardian sees
-//! them that has started them.
+//! Processes that the program has spawned (`MPI_Comm_spawn`; MPI 4.1, 11.8), at their guardian.
 //!
-//! They run without the layer. One that is started again, since the worker that has asked for it
-//! has gone back, prints again what it has printed: of the streams of all that have its name, each
-//! line is shown once.
+//! Spawned processes run without understudy. If the worker that has spawned a process is rolled
+//! back, it spawns the process again, which prints its output a second time. Of the streams of all
+//! processes of one name, each line is passed on once.
 
 use crate::output::Output;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
@@ -27,7 +26,7 @@ use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildNews, ChildStart};
 
-/// How far the streams of this name and descriptor have been shown.
+/// Position up to which the streams of a name and descriptor were passed on.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
 /// Time for which written output may stay open when its processes have ended.
@@ -35,22 +34,22 @@ type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 /// A process that they have left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
-/// Bytes that are passed on at once.
+/// Number of bytes that are passed on at once.
 const BUFFER: usize = 1 << 16;
-/// Most bytes that a pipe has without privilege (pipe(7)).
+/// Greatest capacity of a pipe without privilege (pipe(7)).
 const MAX_PIPE: usize = 1 << 20;
 
-/// One of them, until it has ended.
+/// A spawned process that was not found to have ended.
 struct Running {
     id: u64,
     child: Child,
     pidfd: Source<OwnedFd>,
 }
 
-/// Output of a process, which a thread passes on.
+/// Output of a process that a thread passes on.
 struct Stream {
     thread: JoinHandle<()>,
-    /// Copy of the end that the thread reads.
+    /// Duplicate of the descriptor that the thread reads.
     from: OwnedFd,
     progress: Arc<Progress>,
 }
@@ -65,11 +64,11 @@ struct Progress {
 }
 
 impl Stream {
-    /// True if what was there when `before` bytes had been written is written.
+    /// True if all bytes that were waiting when `before` bytes had been written are written.
     fn has_written(&self, before: u64) -> bool {
         let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
         let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
-        // A process that is left behind may print on and on.
+        // A process that was left behind may print without end.
         let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE) + BUFFER;
         let since = self.written() - before;
         is_idle || self.thread.is_finished() || since >= capacity as u64
@@ -88,10 +87,10 @@ pub struct SpawnedChildren {
 }
 
 impl SpawnedChildren {
-    /// Starts one, with its line to the MPI library's server, if that has one, and this in its
-    /// `LD_PRELOAD`.
+    /// Starts a process.
     ///
-    /// The poller of the registry is woken when it ends.
+    /// `line` is its connection to the MPI library's server, if the library has one; `preload` is
+    /// the value of `LD_PRELOAD`. The poller of the registry is woken when the process ends.
     pub fn start(
         &mut self,
         start: ChildStart,
@@ -129,9 +128,9 @@ impl SpawnedChildren {
             command.current_dir(directory);
         }
         command.env("LD_PRELOAD", preload);
-        // What UCX says of a parent that has died is no part of the program's output.
+        // UCX messages about a parent that has died are not output of the program.
         command.env("UCX_LOG_FILE", "stderr");
-        // What the parent's library has of its own generation is not the child's.
+        // Variables of the parent's MPI library describe its own generation, not the child's.
         let of_generation =
             |name: &String| start.defaults.iter().any(|(default, _)| default == name);
         command.envs(
@@ -146,7 +145,7 @@ impl SpawnedChildren {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect()
         };
-        // Here it has another number.
+        // The descriptor has another number in this process.
         let number = line.as_ref().map(|line| line.as_raw_fd().to_string());
         start
             .variables
@@ -178,7 +177,7 @@ impl SpawnedChildren {
         })
     }
 
-    /// Shows what it prints.
+    /// Passes on the output of a process.
     fn watch(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
         let (out, errors) = (child.stdout.take(), child.stderr.take());
         if let Some(from) = out {
@@ -202,7 +201,7 @@ impl SpawnedChildren {
         Ok(())
     }
 
-    /// Passes a stream on, but for what another process of this name has printed.
+    /// Passes on a stream, except for output that another process of this name has printed.
     fn show(
         &self,
         mut from: impl Read + AsFd + Send + 'static,
@@ -220,7 +219,7 @@ impl SpawnedChildren {
                 if !matches!(is_ready(&from, Interest::READ, None), Ok(true)) {
                     continue;
                 }
-                // Before the bytes leave the pipe.
+                // Set before the bytes leave the pipe.
                 own.is_busy.store(true, Ordering::Release);
                 let Ok(length @ 1..) = from.read(&mut bytes) else {
                     return;
@@ -244,13 +243,13 @@ impl SpawnedChildren {
         })
     }
 
-    /// One that has not been found ended.
+    /// Returns the descriptor of a process that was not found to have ended.
     pub fn descriptor(&self, id: u64) -> Option<BorrowedFd<'_>> {
         let running = self.running.iter().find(|running| running.id == id)?;
         Some(running.pidfd.as_fd())
     }
 
-    /// Who has ended, once.
+    /// Returns the processes that have ended since the last call.
     pub fn look(&mut self) -> Vec<(u64, ChildNews)> {
         let mut news = Vec::new();
         self.running.retain_mut(|running| {
@@ -269,7 +268,7 @@ impl SpawnedChildren {
         news
     }
 
-    /// Waits until the output of ended processes is written, however slowly it is read.
+    /// Waits until the output of ended processes is written, even if its reader is slow.
     pub fn flush(&self) {
         let streams = self.streams.iter();
         let mut behind: Vec<_> = streams.map(|it| (it, it.written())).collect();
@@ -288,7 +287,7 @@ impl SpawnedChildren {
         !self.running.is_empty()
     }
 
-    /// Kills those that run.
+    /// Kills the processes that still run.
     pub fn end(&self) {
         for running in &self.running {
             let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
@@ -302,7 +301,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    /// More bytes than a pipe and the thread have room for.
+    /// More bytes than a pipe and the thread can buffer.
     const LENGTH: usize = 5 * BUFFER / 2;
 
     #[test]

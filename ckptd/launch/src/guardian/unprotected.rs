@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::time::Duration;
 use understudy_settings::refusal;
 
-/// The job cannot be protected: the program runs in place of this process, or the job stops.
+/// Runs the program in place of this process, or stops the job, because protection fails.
 ///
-/// The launcher's processes are all ranks then, as without the layer.
+/// All processes of the launcher are ranks then, as without understudy.
 pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Result<i32, Error> {
     let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
@@ -26,7 +26,7 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
         };
         say(format_args!("{why}; {outcome}{ranks}"));
     } else if stop.is_some() {
-        // A rank that ends with an error ends the job: the one that speaks is given time.
+        // A rank that exits with an error ends the job, so that the rank that prints needs time.
         std::thread::sleep(LAST_WORD);
     }
     if stop.is_some() {
@@ -40,5 +40,5 @@ pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> R
     ))
 }
 
-/// How long the first process of a node may take to say why.
+/// Time for the first process of a node to print the reason.
 const LAST_WORD: Duration = Duration::from_secs(1);

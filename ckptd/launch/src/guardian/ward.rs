@@ -1,5 +1,6 @@
-//! A process of the program, as its guardian sees it, with all that is to outlive it and the
-//! manager.
+//! A process of the program at its guardian.
+//!
+//! The guardian keeps all state that outlives the process and the manager.
 
 use super::passed_signals::{self, PassedSignals};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -19,27 +20,29 @@ use understudy_wire::line::{
     Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess,
 };
 
-/// Of so many calls the manager is told when it follows another one.
+/// Number of registrations that are reported to a new manager.
 const CALLS: usize = 2;
 
-/// A process of the program has called, or that of the next program of its script.
+/// Registration of a process, or of the next program of its script.
 struct Caller {
     call: Call,
-    /// `None`: it has closed it.
+    /// Connection to the process; `None` after the process has closed it.
     line: Option<Source<Line>>,
-    /// The manager's end of its line, its page, and itself.
+    /// Descriptors for the manager: its end of a connection, the page, and a pidfd.
     of_manager: [OwnedFd; Call::DESCRIPTORS],
 }
 
-/// To whom signals are passed on.
+/// Processes to which the launcher's signals are forwarded.
 pub enum To {
     Whoever,
-    /// One that plays a part. Before, it may not have the program's handlers yet, and is told by
+    /// Processes that have resumed the program.
+    ///
+    /// An earlier process may not have the program's signal handlers yet; it reads the signals from
     /// its page.
     Players,
 }
 
-/// How signals are passed on that the launcher has sent.
+/// Rule for forwarding the launcher's signals to a process.
 pub struct Passing {
     pub passed: Arc<PassedSignals>,
     pub to: To,
@@ -53,18 +56,19 @@ pub struct Ward {
     is_group: bool,
     passing: Passing,
     callers: Vec<Caller>,
-    /// The worker whose copies these files have.
+    /// Worker whose replicas are in these files.
     keeps: Option<(Worker, Vec<OwnedFd>)>,
     heir_of: Option<ProcessNumber>,
-    /// How it has ended, and its output.
+    /// End of the process, and of its output.
     ending: Option<Ended>,
     closing: Option<Ended>,
     is_forgotten: bool,
 }
 
 impl Ward {
-    /// A process that has just been started, and what tells of its end; `is_group`: it leads a
-    /// group of processes.
+    /// Returns the state of a process that has just been started.
+    ///
+    /// `pidfd` becomes readable at its end; `is_group` if the process leads a process group.
     pub fn new(
         number: ProcessNumber,
         child: Child,
@@ -88,7 +92,7 @@ impl Ward {
     }
 
     pub fn signal(&self, signal: Signal) {
-        // The number of one that has been waited for may be another's.
+        // After the exit status was collected, another process may have the number.
         let pid = Pid::from_raw(self.child.id() as i32).filter(|_| self.ending.is_none());
         let _ = pid.map(|pid| match self.is_group {
             true => kill_process_group(pid, signal),
@@ -96,7 +100,7 @@ impl Ward {
         });
     }
 
-    /// Passes on a signal that the launcher has sent.
+    /// Forwards a signal that the launcher has sent.
     pub fn pass(&self, signal: Signal) {
         let pages = || self.callers.iter().map(|caller| &caller.of_manager[1]);
         for page in pages() {
@@ -116,11 +120,12 @@ impl Ward {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// It has called: gives it a line to the manager. What the manager is told, with copies of
-    /// descriptors.
+    /// Gives a process that registers a connection to the manager.
+    ///
+    /// Returns the message for the manager, with duplicates of the descriptors.
     ///
     /// # Errors
-    /// Those of the system calls; it may have ended.
+    /// Errors of the system calls; the process may have ended.
     pub fn called(
         &mut self,
         line: Source<Line>,
@@ -153,7 +158,7 @@ impl Ward {
         Ok((call, copies))
     }
 
-    /// What it has handed over since, or taken back.
+    /// Receives replica stores that the process has handed over or released.
     pub fn hear(&mut self) {
         for caller in &mut self.callers {
             while let Some(line) = &caller.line {
@@ -170,7 +175,7 @@ impl Ward {
         }
     }
 
-    /// It gets the files of a dead process, a copy of this worker.
+    /// Gives the replica store of a dead process to this process.
     pub fn inherit(
         &mut self,
         from: ProcessNumber,
@@ -178,30 +183,30 @@ impl Ward {
         status: i32,
         files: Vec<OwnedFd>,
     ) {
-        // Whatever it has said before is older.
+        // Messages that the process has sent before are older than this store.
         self.hear();
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
         if let Some(caller) = self.callers.last() {
             let line = caller.of_manager[0].as_fd();
-            // One that has died meanwhile leaves them to the next.
+            // If the process has died, the next process adopts the files.
             let _ = Line::send_on(line, &ToProcess::Inherit { from, status }, &borrowed);
         }
         (self.keeps, self.heir_of) = (Some((worker, files)), Some(from));
     }
 
-    /// Looks whether it has ended; if so, what the manager is told, once.
+    /// Polls for the end of the process; returns the report for the manager once.
     pub fn look(&mut self) -> Option<Ended> {
         if self.ending.is_some() {
             return None;
         }
         let status = self.child.try_wait().ok().flatten()?;
-        // What else a killed one has started does not outlive it.
+        // Processes that a killed process has started must not outlive it.
         if self.is_group && status.signal().is_some() {
             self.signal(Signal::KILL);
         }
         self.hear();
         self.ending = Some(self.obituary(status));
-        // Its end would be reported again and again.
+        // Without this, the poller would report the end at every wait.
         let _ = self.pidfd.set_interest(Interest::NONE);
         self.ending.clone()
     }
@@ -219,7 +224,7 @@ impl Ward {
         if !lives || passed_signals::has_ended(page) {
             return false;
         }
-        // One that has changed its user cannot be killed.
+        // A process that has changed its user cannot be killed.
         let _ = pidfd_send_signal(process, Signal::KILL);
         true
     }
@@ -235,7 +240,7 @@ impl Ward {
             Some(signal) => Ended::Killed {
                 number,
                 signal,
-                // A terminal sends it to all.
+                // A terminal sends SIGINT to all processes.
                 by: match self.passing.passed.contains(signal) || signal == libc::SIGINT {
                     true => Killer::Launcher,
                     false => Killer::Unknown,
@@ -244,22 +249,24 @@ impl Ward {
         }
     }
 
-    /// Its output has ended: what the manager is told.
+    /// Records the end of the output.
     pub fn close(&mut self, closing: &Ended) {
         self.closing = Some(closing.clone());
     }
 
-    /// What it has left is not needed any more.
+    /// Releases the replica store and marks the process as not needed any more.
     pub fn forget(&mut self) {
         (self.keeps, self.is_forgotten) = (None, true);
     }
 
-    /// Nothing of it is needed any more.
+    /// True if no state of the process is needed any more.
     pub fn is_forgotten(&self) -> bool {
         self.is_forgotten && self.ending.is_some() && self.closing.is_some()
     }
 
-    /// Its exit status, as a shell tells it, or that of a killed one if it lives.
+    /// Returns the exit status as a shell reports it.
+    ///
+    /// A living process has the status of one that was killed by SIGKILL.
     pub fn status(&self) -> i32 {
         match self.ending {
             Some(Ended::Exited { status, .. }) => status,
@@ -268,7 +275,7 @@ impl Ward {
         }
     }
 
-    /// What a manager is told that follows another one.
+    /// Returns the state that a new manager receives, with its descriptors.
     pub fn has(&mut self) -> (Has, Vec<BorrowedFd<'_>>) {
         self.hear();
         let mut descriptors: Vec<_> = self

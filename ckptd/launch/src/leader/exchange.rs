@@ -1,34 +1,36 @@
-//! What the servers of the nodes ask of each other, by way of the leader.
+//! Requests between the servers of the nodes, which the leader forwards.
 
 use crate::messages::{FenceOf, Joining, ServerOrder};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
 use understudy_pmi::Name;
 
-/// A fence that not all nodes have come to.
+/// A fence that some nodes have not entered yet.
 #[derive(Default)]
 struct Gathering {
-    /// Who has, and by which number each knows it.
+    /// Nodes that have entered the fence, with their identifiers of the request.
     come: BTreeMap<u32, u64>,
     bytes: Vec<u8>,
 }
 
-/// Something that a node has asked for.
+/// A request of a node that was not answered yet.
 struct Question {
-    /// Who has asked, and by which number it knows that.
+    /// Node that has sent the request, and its identifier of the request.
     by: (u32, u64),
     of: Name,
-    /// Who has not answered yet.
+    /// Nodes that have not answered yet.
     from: BTreeSet<u32>,
-    /// What it means if one of those is lost: nothing can come, or one less has to know.
+    /// Answer after the loss of a node in `from`.
+    ///
+    /// `None` if no answer can arrive; empty bytes if one node fewer has to be informed.
     lost: Option<Vec<u8>>,
 }
 
-/// What is asked for in the generation that has begun, and by processes that it has spawned.
+/// Requests in the last generation, and of processes that it has spawned.
 #[derive(Default)]
 pub struct Exchange {
     generation: Option<Name>,
-    /// The node of each rank.
+    /// Node of each rank, by namespace.
     spaces: BTreeMap<Name, Vec<u32>>,
     fences: BTreeMap<FenceOf, Gathering>,
     questions: BTreeMap<u64, Question>,
@@ -40,7 +42,7 @@ fn answer((node, id): (u32, u64), bytes: Option<Vec<u8>>) -> (u32, ServerOrder) 
 }
 
 impl Exchange {
-    /// A generation begins: what was asked for in the one before is not answered any more.
+    /// Begins a generation; open requests of the generation before are dropped.
     pub fn begin(&mut self, generation: Name, of_rank: Vec<u32>) {
         if let Some(before) = self.generation.replace(generation.clone()) {
             self.forget(&before);
@@ -48,8 +50,9 @@ impl Exchange {
         self.spaces.insert(generation, of_rank);
     }
 
-    /// A node has begun a namespace beside the generation's, whose processes are all there: all of
-    /// these nodes are to know it. The node is answered when they do.
+    /// Registers a namespace of spawned processes, all of which are on `node`.
+    ///
+    /// All nodes in `others` must register the namespace; `node` is answered when they have.
     pub fn join(
         &mut self,
         node: u32,
@@ -90,7 +93,7 @@ impl Exchange {
         self.asked
     }
 
-    /// A namespace is no more. Whoever waits for it hears that nothing will come.
+    /// Removes a namespace; requests that wait for it are answered without data.
     pub fn forget(&mut self, name: &Name) -> Vec<(u32, ServerOrder)> {
         self.spaces.remove(name);
         let is_of = |fence: &FenceOf| fence.members.iter().any(|(of, _)| of == name);
@@ -106,8 +109,10 @@ impl Exchange {
         answers
     }
 
-    /// A node is lost: the namespaces that were there only, but for the generation's, and what
-    /// nothing comes to any more.
+    /// Handles the loss of a node.
+    ///
+    /// Returns the namespaces of spawned processes that were there, and answers to requests that
+    /// can no longer be completed otherwise.
     pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, ServerOrder)>) {
         let is_there = |name: &Name, nodes: &[u32]| {
             self.generation.as_ref() != Some(name) && nodes.contains(&node)
@@ -134,8 +139,9 @@ impl Exchange {
         (names, answers)
     }
 
-    /// A node's ranks have come to a fence. When those of all its nodes have, all get what all have
-    /// brought.
+    /// Handles the ranks of a node that enter a fence.
+    ///
+    /// When all nodes of the fence have entered it, each receives the data of all.
     pub fn fence(
         &mut self,
         node: u32,
@@ -163,7 +169,7 @@ impl Exchange {
             .collect()
     }
 
-    /// A node wants what a rank of another one has put.
+    /// Requests the data that a rank of another node has put.
     pub fn ask(&mut self, node: u32, id: u64, of: Name, rank: Rank) -> (u32, ServerOrder) {
         let there = self
             .spaces
@@ -176,14 +182,13 @@ impl Exchange {
         (there, ServerOrder::Modex { id, of, rank })
     }
 
-    /// A node wants to know something of another one, in the generation. By which number that
-    /// answers.
+    /// Registers a request to another node in the last generation; returns its identifier.
     pub fn ask_node(&mut self, node: u32, id: u64, there: u32) -> Option<u64> {
         let generation = self.generation.clone()?;
         Some(self.note((node, id), generation, BTreeSet::from([there]), None))
     }
 
-    /// A node answers; when the last has, what it has said is the answer.
+    /// Handles the answer of a node; the last answer is forwarded.
     pub fn answer(
         &mut self,
         node: u32,

@@ -1,10 +1,10 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that has been silent for [`SILENCE`] is lost. A node receives its own beats back, and
-//! ends its ranks when it has not for [`LEASE`](crate::messages::LEASE), which is shorter. So two
-//! halves of a job do not run at the same time, as long as the manager of a node runs at least once
-//! a second. Either side waits for [`DOUBT`](crate::messages::DOUBT) after that, in time in which
-//! it runs.
+//! A node that was silent for [`SILENCE`] is lost. The leader returns a node's heartbeats. A node
+//! that has received none for [`LEASE`](crate::messages::LEASE), which is shorter, kills its ranks.
+//! So two halves of a job never run at the same time, provided that the manager of a node runs at
+//! least once a second. After these limits, both sides wait for [`DOUBT`](crate::messages::DOUBT)
+//! more, measured in time in which they run.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,32 +15,33 @@ use understudy_sockets::{Registry, Source, is_foreign};
 use understudy_wire::auth::{self, Purpose};
 use understudy_wire::io::Interest;
 
-/// How long the leader waits for a silent node.
+/// Time after which a silent node is lost.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long after the end of its connection the processes of a node may still run: its guardians
-/// find that its manager has gone.
+/// Time for which a node's processes may run after the end of its connection.
+///
+/// In this time its guardians detect that the manager has died.
 const AFTERLIFE: Duration = Duration::from_millis(50);
-/// How many may call without having shown that they know the token.
+/// Limit of unauthenticated connections.
 const STRANGERS: usize = 64;
-/// New connections that are accepted before the others have their turn.
+/// Limit of connections that are accepted before the other connections are served.
 const TURN: usize = 16;
 
-/// What has happened to a node.
+/// A change in the state of a node.
 #[derive(Debug)]
 pub enum News {
-    /// It has come; the name of its host.
+    /// The node has connected; the name of its host.
     Joined(String),
     Told(Report),
     /// A node has been silent for this time.
     Lost(Duration),
 }
 
-/// Somebody who has not said who it is.
+/// An unauthenticated connection.
 struct Stranger {
     link: Source<Link>,
     nonce: [u8; 32],
     since: Instant,
-    /// The host that the connection comes from.
+    /// Address of the host from which the connection comes.
     address: IpAddr,
 }
 
@@ -49,7 +50,7 @@ struct Node {
     heard: Instant,
     /// Silence beyond [`SILENCE`].
     doubt: Doubt,
-    /// When its connection ended.
+    /// Time when the connection ended.
     ended: Option<Instant>,
 }
 
@@ -65,7 +66,7 @@ impl Hub {
     /// Listens at any port, on all addresses.
     ///
     /// # Errors
-    /// Those of bind(2), listen(2) and epoll_ctl(2).
+    /// Errors of bind(2), listen(2) and epoll_ctl(2).
     pub fn new(token: Vec<u8>, registry: &Registry) -> io::Result<Hub> {
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
@@ -80,15 +81,15 @@ impl Hub {
     }
 
     /// # Errors
-    /// Those of getsockname(2).
+    /// Errors of getsockname(2).
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.listener.local_addr()?.port())
     }
 
-    /// Has the poller wait for all connections, or for none of them.
+    /// Enables or disables polling of all connections.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// Errors of epoll_ctl(2).
     pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
         let interest = |interest| if is_awaited { interest } else { Interest::NONE };
         self.listener.set_interest(interest(Interest::READ))?;
@@ -106,7 +107,7 @@ impl Hub {
         Ok(())
     }
 
-    /// When to look again, whatever happens.
+    /// Returns the time after which [`Hub::attend`] must be called.
     pub fn limit(&self) -> Option<Duration> {
         let of = |node: &Node| match (node.ended, node.doubt.limit()) {
             (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
@@ -120,7 +121,7 @@ impl Hub {
         self.nodes.values().map(of).chain(greetings).min()
     }
 
-    /// What has happened since, in order for each node.
+    /// Handles all connections and returns the changes, in order for each node.
     pub fn attend(&mut self) -> Vec<(u32, News)> {
         for _ in 0..TURN {
             match self.listener.accept() {
@@ -216,7 +217,7 @@ impl Hub {
         }
     }
 
-    /// Tells a node something; one that is lost is found soon.
+    /// Sends an order to a node; the loss of a node is detected later.
     pub fn tell(&mut self, node: u32, order: Order) {
         if let Some(node) = self
             .nodes
@@ -227,7 +228,7 @@ impl Hub {
         }
     }
 
-    /// Waits until all has been sent, but not longer than this for each.
+    /// Waits until everything has been sent, at most `limit` for each node.
     pub fn finish(&mut self, limit: Duration) {
         self.nodes
             .values_mut()
@@ -286,7 +287,7 @@ mod tests {
         (poller, hub)
     }
 
-    /// Calls without ever authenticating; `from` is an address of the loopback interface.
+    /// Connects without authenticating; `from` is an address of the loopback interface.
     fn stranger(hub: &Hub, from: [u8; 4]) -> TcpStream {
         let port = hub.port().expect("bound");
         connect_from(from, port).expect("the hub listens")
@@ -319,7 +320,7 @@ mod tests {
         use std::io::Write;
         use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
         let (_poller, mut hub) = hub();
-        // Frames that claim to be as long as an authenticated peer's, and as long as may be.
+        // Payload lengths: that of an authenticated peer, one beyond the limit, and the limit.
         for length in [
             200 << 20,
             UNAUTHENTICATED - HEAD + 1,
@@ -377,7 +378,7 @@ mod tests {
         assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
     }
 
-    /// What comes within a second, until there is something.
+    /// Returns the first changes within a second.
     fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, News)> {
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until {
@@ -444,14 +445,14 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             node.attend();
             if began.elapsed() < Duration::from_secs(1) {
-                // Beats come back that long.
+                // The leader returns heartbeats for one second.
                 hub.attend();
             }
             if node.is_lost().is_some() {
                 break began.elapsed();
             }
         };
-        // It has been heard for a second.
+        // The last heartbeat was returned after one second.
         assert!(
             heard > LEASE + DOUBT && heard < SILENCE + Duration::from_secs(1),
             "{heard:?}"

@@ -1,5 +1,6 @@
-//! The leader of a job: has the state machine that decides, and a clock. Reports become events, and
-//! actions become orders.
+//! The leader of a job: drives the state machine that decides.
+//!
+//! Reports of nodes become events, and actions become orders to nodes.
 
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Joining, Order, Report, ServerOrder};
@@ -17,39 +18,42 @@ use understudy_settings::domains::of_host;
 use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The leader's own node.
+/// Number of the leader's own node.
 pub const OWN: u32 = 0;
-/// How many of the dead are named where spares are chosen: a message is short.
+/// Limit of dead processes in a request for placement hints, because a message is short.
 const MOST_NAMED: usize = 1000;
 
 pub struct JobLeader {
-    /// There is none before the first guardian has said how many there are.
+    /// State machine; `None` until the first guardian has reported the job's size.
     job: Option<Job>,
     began: Instant,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
-    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains that nodes with guardians belong
-    /// to, by number.
+    /// File of UNDERSTUDY_DOMAIN.
     file_of_domains: Option<PathBuf>,
+    /// Names of the failure domains of nodes with guardians; a domain's number is its index.
     domains: Vec<String>,
-    /// Nodes of which the domain has been looked up.
+    /// Nodes whose failure domain was looked up.
     placed: BTreeSet<u32>,
     lost: BTreeSet<u32>,
-    /// The node of each living guardian, by rank, and of each process, by number.
+    /// Node of each living guardian.
     guardians: BTreeMap<Guardian, u32>,
+    /// Node of each process.
     processes: BTreeMap<ProcessNumber, u32>,
-    /// Workers, with nodes on which they have had processes started.
+    /// Workers that have spawned processes, with the nodes of these processes.
     spawned: BTreeSet<(Worker, u32)>,
-    /// What a process has ended with that was spawned.
+    /// Exit status of a spawned process that has failed; 0 if none has.
     of_spawned: i32,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
-    /// A node is missing, and no guardian has come.
+    /// True if a node is missing and no guardian has joined.
     is_hopeless: bool,
 }
 
 impl JobLeader {
-    /// The leader on this host; the domains of hosts are in a file, or each is one of its own.
+    /// Returns the leader on this host.
+    ///
+    /// Without a file of failure domains, each host is a domain of its own.
     pub fn new(host: &str, file_of_domains: Option<PathBuf>) -> JobLeader {
         JobLeader {
             file_of_domains,
@@ -69,7 +73,7 @@ impl JobLeader {
         }
     }
 
-    /// When [`tick`](Self::tick) is wanted.
+    /// Returns the time until [`tick`](Self::tick) must be called.
     pub fn limit(&self) -> Option<Duration> {
         let Some(job) = &self.job else {
             return Some(GATHERING.saturating_sub(self.began.elapsed()));
@@ -81,18 +85,18 @@ impl JobLeader {
         self.happen(Event::Tick);
     }
 
-    /// What is to be done by which node, in order.
+    /// Returns the orders for the nodes, in order.
     pub fn take_orders(&mut self) -> Vec<(u32, Order)> {
         std::mem::take(&mut self.orders)
     }
 
-    /// No guardian is left, or none will come.
+    /// True if no guardian is left, or none will join.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty()
             && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
     }
 
-    /// Guardians have been told to leave.
+    /// True if the guardians were ordered to exit.
     pub fn is_over(&self) -> bool {
         self.job.as_ref().is_some_and(Job::is_over)
     }
@@ -111,7 +115,7 @@ impl JobLeader {
         }
     }
 
-    /// A node has come.
+    /// Adds a node that has connected.
     pub fn join(&mut self, node: u32, host: String) {
         if self.hosts.values().any(|other| *other == host) {
             self.give_up(&message::host_names_equal(&host).to_string());
@@ -120,7 +124,9 @@ impl JobLeader {
         self.hosts.insert(node, host);
     }
 
-    /// A node is lost after this silence, or has never come. Returns true if guardians were there.
+    /// Handles the loss of a node after this silence, or a node that never connects.
+    ///
+    /// Returns true if the node had guardians.
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);
@@ -139,12 +145,12 @@ impl JobLeader {
         had_guardians
     }
 
-    /// Whether a node has not come yet.
+    /// True if a node has not connected yet and is not lost.
     pub fn awaits(&self, node: u32) -> bool {
         !self.hosts.contains_key(&node) && !self.lost.contains(&node)
     }
 
-    /// What follows from what a node tells.
+    /// Handles the report of a node.
     pub fn hear(&mut self, node: u32, report: Report) {
         match report {
             Report::Came {
@@ -229,8 +235,7 @@ impl JobLeader {
         }
     }
 
-    /// Where a worker has had processes started is to be known that it has gone back, wherever it
-    /// is now.
+    /// Records the nodes on which a worker spawns, and informs them of its rollback.
     fn note_spawns(&mut self, node: u32, said: &ToManager) {
         match *said {
             ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
@@ -245,7 +250,7 @@ impl JobLeader {
         }
     }
 
-    /// All other nodes are to know processes that the program has asked for on this one.
+    /// Registers processes that were spawned on one node with all other nodes.
     fn join_spawned(&mut self, (node, id): (u32, u64), name: Name, size: u32) {
         let others: BTreeSet<u32> = self
             .hosts
@@ -262,8 +267,9 @@ impl JobLeader {
         self.send_to_servers(orders);
     }
 
-    /// Unless the file does not list the node's host. Who cannot read the file is told by the
-    /// ranks.
+    /// Returns the failure domain of a node; `None` if its host is not listed.
+    ///
+    /// The ranks report that the file cannot be read.
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
         let name = of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
         let known = self.domains.iter().position(|other| *other == name);
@@ -274,7 +280,7 @@ impl JobLeader {
         Some(Domain(number as u32))
     }
 
-    /// The job cannot go on.
+    /// Ends the job because it cannot continue.
     pub fn give_up(&mut self, why: &str) {
         say(why);
         self.is_hopeless |= self.job.is_none();
@@ -294,7 +300,7 @@ impl JobLeader {
         }
     }
 
-    /// Sends an order to the nodes that it is about.
+    /// Sends an order to the nodes that execute it.
     fn send(&mut self, order: JobOrder<understudy_protocol::Beginning>) {
         match order {
             JobOrder::Guardian { rank, message } => {
@@ -307,7 +313,7 @@ impl JobLeader {
                     message: message.clone(),
                 };
                 match message {
-                    // Its node can do that if the guardian has gone.
+                    // The node can kill the process if the guardian has died.
                     ToGuardian::Kill { number } => self.send_to_node_of(number, order),
                     _ => self.send_to_node_of_guardian(rank, order),
                 }
@@ -338,7 +344,7 @@ impl JobLeader {
         log::info!("generation {generation} begins with {count} processes");
         let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
-        // A host that is lost this moment has ranks nevertheless: they will be found dead.
+        // Ranks of a host that is lost at this moment are detected as dead afterwards.
         let place = |node: u32| self.hosts.range(..node).count() as u32;
         let places = of_rank.iter().map(|&node| place(node));
         let beginning = Beginning {
@@ -377,7 +383,7 @@ impl JobLeader {
     }
 }
 
-/// By which MPI libraries know the job: that of another leader of these nodes has another name.
+/// Returns the job's name for MPI libraries; another leader on these nodes has another name.
 fn job_name(host: &str) -> String {
     format!(
         "understudy-{:08x}-{}",
@@ -401,9 +407,7 @@ fn said_by_guardian(message: &Ended) -> Event {
     }
 }
 
-/// True if the job decides about a message.
-///
-/// The node of the process handles the others.
+/// True if the job, and not the node of the process, handles a message.
 fn is_for_job(message: &ToManager) -> bool {
     !matches!(
         message,
@@ -442,7 +446,7 @@ mod tests {
         );
     }
 
-    /// A leader with a guardian on another node, which has started its process.
+    /// Returns a leader with a guardian on another node that has started its process.
     fn with_another_node() -> JobLeader {
         let mut leader = JobLeader::new("n0", None);
         leader.join(2, "n2".into());
@@ -460,7 +464,7 @@ mod tests {
         leader
     }
 
-    /// A script may have started it, and go on.
+    /// A script may have started the process, and may continue.
     #[test]
     fn the_process_of_a_guardian_that_has_gone_is_killed_on_its_node() {
         let mut leader = with_another_node();

@@ -1,4 +1,4 @@
-//! The wait of a node, and what it does about what has happened.
+//! The event loop of a node: waiting, and handling what has arrived.
 
 use super::interrupts::{INTERRUPT_PERIOD, SCRIPTS_END};
 use super::node::{Left, Node};
@@ -11,7 +11,7 @@ use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, ToGuardian, ToManager};
 
 impl Node {
-    /// Waits until something may have happened, here or at a source of others, or for so long.
+    /// Waits for an event, for a source of this node's registry, or for `limit`.
     pub fn wait(&mut self, limit: Option<Duration>) -> Ready {
         let is_led = self.takeover.is_led();
         let mut processes = self.processes.values_mut();
@@ -31,11 +31,11 @@ impl Node {
         self.poller.wait(limit).unwrap_or_default()
     }
 
-    /// What has happened since.
+    /// Handles everything that has arrived.
     pub fn attend(&mut self) {
         let caller = self.listener.waiting();
         let registry = self.poller.registry();
-        // One that cannot be waited for is closed, and calls again.
+        // A connection that cannot be polled is closed; the peer connects again.
         self.callers
             .extend(caller.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
         self.hear_callers();
@@ -64,7 +64,8 @@ impl Node {
                     if self.is_last {
                         let _ = line.send(&ToGuardian::IsLast);
                     }
-                    // Now there is somebody who would end this process.
+                    // From now on this process ends with its last guardian, and not with its
+                    // parent.
                     let _ = set_parent_process_death_signal(None);
                     self.takeover.note(is_again, workers + spares);
                     self.workers = workers;
@@ -90,7 +91,7 @@ impl Node {
         for (&number, process) in &mut self.processes {
             for (said, files) in process.hear() {
                 match said {
-                    // How it ends is told when it does, unless its guardian dies as well.
+                    // The status is set when the process ends, unless its guardian dies as well.
                     ToManager::Keeps { worker } => {
                         let status = libc::SIGKILL;
                         self.files.insert(

@@ -1,14 +1,14 @@
-//! The generation that has begun last.
+//! The last generation that has begun.
 
 use understudy_numbers::{Generation, ProcessNumber};
 use understudy_pmi::Name;
 
-/// The generation that has begun last.
+/// The last generation that has begun.
 pub struct Begun {
     pub(super) name: Name,
     pub(super) generation: Generation,
-    /// Which of its hosts this node is.
+    /// Index of this node among the generation's hosts.
     pub(super) here: usize,
-    /// The process of each rank.
+    /// Process of each rank.
     pub(super) ranks: Vec<ProcessNumber>,
 }

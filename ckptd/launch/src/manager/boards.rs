@@ -1,5 +1,6 @@
-//! What workers show each other while they are busy: files in the memory of their node. Who is on
-//! another node has them read there.
+//! Boards: files in a node's memory in which busy workers publish their state.
+//!
+//! For processes on another node, the manager of the node reads the files.
 
 use super::mail::Mail;
 use super::node::Node;
@@ -18,7 +19,7 @@ use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
 
 impl Node {
-    /// A process wants to see boards of the node of another one.
+    /// Requests boards of another node for a process.
     pub(super) fn want_boards(
         &mut self,
         (number, asked): (ProcessNumber, u64),
@@ -29,7 +30,7 @@ impl Node {
             return;
         };
         let slot = self.post.slot();
-        // Nothing comes if its generation ends: it hears of that.
+        // No answer arrives if the generation ends; the process is notified of that end.
         let show = move |bytes: Option<Vec<u8>>| {
             if let Some(bytes) = bytes {
                 slot.put(Mail::Shown(number, asked, bytes));
@@ -45,7 +46,7 @@ impl Node {
         });
     }
 
-    /// Reads boards of this node, for another one.
+    /// Reads boards of this node for another node.
     pub(super) fn read_boards(&mut self, id: u64, workers: &[Worker]) {
         let read =
             |&worker: &Worker| read_own(&self.board(worker)).map_err(|error| error.to_string());
@@ -64,7 +65,7 @@ impl Node {
         self.directory.with_file_name(name)
     }
 
-    /// Tells a process what was read on another node.
+    /// Sends a process the boards that were read on another node.
     pub(super) fn show(&self, number: ProcessNumber, id: u64, bytes: &[u8]) {
         let file = || -> io::Result<File> {
             let mut file = File::from(memfd_create("boards", MemfdFlags::CLOEXEC)?);

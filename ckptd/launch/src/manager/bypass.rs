@@ -1,4 +1,4 @@
-//! Jobs of which some processes run without understudy, and others wait for them.
+//! Jobs in which some processes run without understudy and others wait for them.
 //!
 //! A wrapper or a limit of single ranks (`mpirun -n 1 a : -n 3 b`) may refuse these alone.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_wire::line::ASIDE;
 
-/// Interval of polling for refused processes, of which no message comes.
+/// Interval of polling for refused processes, which send no message.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Node {
@@ -23,7 +23,7 @@ impl Node {
         may_wait_in_vain.then_some(POLL_INTERVAL)
     }
 
-    /// Ends a job of which one process was refused and another one was not.
+    /// Ends a job in which some processes were refused and others were not.
     pub(super) fn end_if_partly_bypassed(&mut self) {
         if self.bypass_limit().is_some() && self.is_bypassed() {
             self.give_up(message::BYPASS_OF_SOME_RANKS.to_owned());

@@ -14,7 +14,7 @@ use understudy_wire::line::ToGuardian;
 const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
 impl Node {
-    /// Ends all processes and guardians of this node: the job goes on without them, or not at all.
+    /// Ends all processes and guardians of this node; other nodes continue or end the job.
     pub fn give_in(&mut self, status: i32) {
         self.processes.values().for_each(Process::kill);
         self.children.kill_all();
@@ -25,8 +25,10 @@ impl Node {
             .for_each(|line| drop(line.send(&leave)));
     }
 
-    /// Removes what the job has left on this node, before its guardians go: whoever has started
-    /// them may kill all else then (a batch system, a container).
+    /// Removes the leftovers of the job on this node, before its guardians exit.
+    ///
+    /// When the guardians have exited, their launcher may kill all other processes (a batch system,
+    /// a container).
     pub fn clean_up(&mut self) {
         self.forget_others();
         if let Some(servers) = self.servers.take() {
@@ -35,12 +37,12 @@ impl Node {
         remove_left(&self.directory);
     }
 
-    /// Ends the servers of the MPI library, which may hang.
+    /// Shuts down the servers of the MPI library, which may hang.
     pub(super) fn end_servers(&self, servers: Servers) {
         let (done, is_done) = channel();
         let end = move || {
             drop(servers);
-            // Nobody waits any more if it took too long.
+            // After the timeout there is no receiver.
             let _ = done.send(());
         };
         if spawn_thread(end).is_ok()

@@ -1,4 +1,4 @@
-//! A node's connection to the leader of its job on another one.
+//! A node's connection to the leader of its job on another node.
 
 use crate::messages::{BEAT, Doubt, LEASE, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::VecDeque;
@@ -9,19 +9,20 @@ use understudy_wire::io::Interest;
 
 pub struct Follower {
     link: Source<Link>,
-    /// When beats were sent that have not been heard back, the first of which has this number.
+    /// Times of the heartbeats that were not returned yet.
     sent: VecDeque<Instant>,
+    /// Number of the first heartbeat in `sent`.
     first: u64,
-    /// When the last beat was sent that the leader has heard.
+    /// Time when the last returned heartbeat was sent.
     certain: Instant,
     /// Silence beyond [`LEASE`].
     doubt: Doubt,
-    /// Why the connection has ended.
+    /// Error that has ended the connection.
     ended: Option<io::Error>,
 }
 
 impl Follower {
-    /// Calls the leader.
+    /// Connects to the leader.
     ///
     /// # Errors
     /// Errors of [`Link::call`] and epoll_ctl(2).
@@ -44,7 +45,7 @@ impl Follower {
         })
     }
 
-    /// Why the leader may take this node for lost, if it may.
+    /// Returns the reason why the leader may have declared this node lost, if it may.
     pub fn is_lost(&self) -> Option<String> {
         if let Some(error) = &self.ended {
             return Some(format!(
@@ -57,17 +58,17 @@ impl Follower {
         })
     }
 
-    /// Has the poller wait for the connection, or not.
+    /// Enables or disables polling of the connection.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// Errors of epoll_ctl(2).
     pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
         let wanted = self.link.interest();
         let interest = if is_awaited { wanted } else { Interest::NONE };
         self.link.set_interest(interest)
     }
 
-    /// When to look again, whatever happens.
+    /// Returns the time after which [`Follower::attend`] must be called.
     pub fn limit(&self) -> Duration {
         if self.is_lost().is_some() {
             return BEAT;
@@ -84,7 +85,7 @@ impl Follower {
         self.link.get_mut().say(&NodeToLeader::Report(report));
     }
 
-    /// What the leader wants.
+    /// Handles the connection and returns the leader's orders.
     pub fn attend(&mut self) -> Vec<Order> {
         let (heard, error) = self.link.get_mut().hear();
         self.ended = self.ended.take().or(error);
@@ -110,7 +111,7 @@ impl Follower {
         orders
     }
 
-    /// Waits until all has been sent, but not longer than this.
+    /// Waits until everything has been sent, at most `limit`.
     pub fn finish(&mut self, limit: Duration) {
         self.link.get_mut().finish(limit);
     }

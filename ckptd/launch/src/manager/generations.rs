@@ -1,4 +1,4 @@
-//! The generations of a node: the servers of its MPI library, and what they ask of other nodes.
+//! Generations on a node: servers of its MPI library and requests to other nodes.
 
 use super::begun::Begun;
 use super::mail::Mail;
@@ -20,7 +20,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use understudy_pmi::{Answer, Mpi, Name, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
-/// Directories in that of the job.
+/// Directories below that of the job.
 pub(super) const SESSIONS: &str = "sessions";
 pub(super) const SEGMENTS: &str = "segments";
 
@@ -45,7 +45,7 @@ impl Node {
         Ok(servers)
     }
 
-    /// What threads of the servers have found, or want.
+    /// Handles a message from a thread of the servers.
     pub(super) fn report_mail(&mut self, mail: Mail) {
         let current = |name: &Name| self.begun.as_ref().filter(|begun| begun.name == *name);
         match mail {
@@ -91,14 +91,14 @@ impl Node {
         }
     }
 
-    /// The number by which an answer will come that is for these namespaces.
+    /// Registers a request that concerns these namespaces; returns the identifier of its answer.
     pub(super) fn note(&mut self, names: Vec<Name>, answer: Answer) -> u64 {
         self.asked_last += 1;
         self.asked.insert(self.asked_last, (names, answer));
         self.asked_last
     }
 
-    /// What a rank of this node has put, another node wants.
+    /// Reads data that a rank of this node has put, for another node.
     pub(super) fn look_up(&self, id: u64, of: &Name, rank: Rank) {
         let slot = self.post.slot();
         match &self.servers {
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Processes that were spawned on another node become known to the servers here.
+    /// Registers processes that were spawned on another node with the servers of this node.
     pub(super) fn join(&mut self, id: u64, joining: Joining) -> Result<(), Error> {
         if let Some(servers) = &self.servers {
             servers.begin(&Namespace {
@@ -121,20 +121,21 @@ impl Node {
                 spawned: None,
             })?;
         }
-        // Who has no servers has no ranks that could ask for them.
+        // A node without servers has no ranks that could request their data.
         let bytes = Some(Vec::new());
         self.reports.push(Report::Answer { id, bytes });
         Ok(())
     }
 
-    /// Ends a namespace; nobody waits for anything of it any more. It may have ended, or never
-    /// begun here.
+    /// Ends a namespace and drops all requests that concern it.
+    ///
+    /// The namespace may have ended already, or may never have begun here.
     pub(super) fn forget_namespace(&mut self, name: &Name) {
         self.asked.retain(|_, (names, _)| !names.contains(name));
         let _ = self.servers.as_ref().map(|servers| servers.end(name));
     }
 
-    /// The process of a rank in the generation that has begun last, if that has this name.
+    /// Returns the process of a rank in the last generation, if that has this name.
     pub(super) fn process_of(&self, generation: &Name, rank: Rank) -> Option<ProcessNumber> {
         let begun = self
             .begun
@@ -143,12 +144,12 @@ impl Node {
         begun.ranks.get(rank.index()).copied()
     }
 
-    /// The number of the generation that has begun last.
+    /// Returns the number of the last generation.
     pub(super) fn generation(&self) -> Option<Generation> {
         self.begun.as_ref().map(|begun| begun.generation)
     }
 
-    /// Makes a generation known to the servers, and to its processes.
+    /// Begins a generation: registers it with the servers and notifies its processes.
     pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
         let began_ns = monotonic_ns();
         self.announced = None;
@@ -156,7 +157,8 @@ impl Node {
         let Some(servers) = &self.servers else {
             return Ok(());
         };
-        // All have left it, and none is in the next one yet: the servers want it so.
+        // The servers require that all ranks have left the last generation and none is in the next
+        // one.
         if let Some(before) = self.begun.take() {
             servers.end(&before.name)?;
             self.asked
@@ -201,7 +203,7 @@ impl Node {
         let processes: Vec<&Process> = of_all.ranks_here().filter_map(process_of).collect();
         of_all.is_crowded = processes.len() > processors(&processes);
         servers.begin(&of_all)?;
-        // Another manager takes who has played for somebody who may know the job.
+        // A new manager treats a process with this mark as one that may have a checkpoint.
         processes
             .iter()
             .for_each(|process| process.note_played(self.is_protected));

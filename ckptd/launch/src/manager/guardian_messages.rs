@@ -1,4 +1,4 @@
-//! What a node hears of its guardians, and has them do.
+//! Messages between a node and its guardians.
 
 use super::memory_report::report_memory_kill;
 use super::node::{Left, Node};
@@ -56,7 +56,7 @@ impl Node {
         let (message, ended) = self.understood(ended);
         if let Some((number, status)) = ended {
             log::info!("process {number} has ended: {message:?}");
-            // What has been said before, by it or others, is older than its end.
+            // Messages that were sent before, by this process or others, precede its end.
             self.hear_processes();
             self.processes.remove(&number);
             self.waiting.remove(&number);
@@ -74,7 +74,7 @@ impl Node {
         self.reports.push(Report::Ended(message));
     }
 
-    /// What it has spawned does not wait for it any more.
+    /// Notifies spawned processes, so that they do not wait for this process any more.
     pub(super) fn lose(&self, number: ProcessNumber) {
         if let (Some(servers), Some(begun)) = (&self.servers, &self.begun)
             && let Some(at) = begun.ranks.iter().position(|&of| of == number)
@@ -83,7 +83,8 @@ impl Node {
         }
     }
 
-    /// What a guardian means; and which process has ended, with its status as wait(2) tells it.
+    /// Interprets a guardian's report; returns the ended process with its status as wait(2) returns
+    /// it.
     pub(super) fn understood(&self, message: Ended) -> (Ended, Option<(ProcessNumber, i32)>) {
         let (number, signal, by) = match message {
             Ended::Closed { .. } => return (message, None),
@@ -94,7 +95,7 @@ impl Node {
             } => {
                 let rank = self.processes.get(&number).map(Process::pid);
                 match status {
-                    // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
+                    // A shell has started the rank and exits with the rank's status (POSIX, 2.8.2).
                     129..192 if rank.is_some_and(|rank| rank != pid) => {
                         (number, status - 128, Killer::Unknown)
                     }
@@ -106,7 +107,7 @@ impl Node {
         if by == Killer::Memory {
             report_memory_kill(number);
         }
-        // Without the layer a process cannot be replaced.
+        // Without understudy a process cannot be replaced.
         let by = if self.is_bypassed() {
             Killer::Launcher
         } else {
@@ -116,7 +117,7 @@ impl Node {
         (killed, Some((number, signal)))
     }
 
-    /// Has a process killed by its guardian, whichever that is.
+    /// Makes the guardian of a process kill it.
     pub(super) fn kill(&self, number: ProcessNumber) {
         let kill = ToGuardian::Kill { number };
         self.guardians
@@ -135,8 +136,7 @@ impl Node {
                 self.homes.insert(*number, rank);
             }
             ToGuardian::Kill { number } => {
-                // It need not be the process that the guardian has started, but one that a script
-                // has.
+                // A script may have started the process; it is then not the child of the guardian.
                 if let Some(process) = self.processes.get(number) {
                     process.kill();
                 }
@@ -148,19 +148,21 @@ impl Node {
             _ => {}
         }
         if let Some(line) = self.guardians.get(&rank) {
-            // One that has gone is found soon.
+            // The death of the guardian is detected soon.
             let _ = line.send(&message);
         }
     }
 
-    /// Gives a process the files of a dead one, by its guardian, who keeps them from now on.
+    /// Gives a process the replica store of a dead one.
+    ///
+    /// The process's guardian receives the files, and keeps them from now on.
     pub(super) fn hand_out(&mut self, heir: ProcessNumber, from: ProcessNumber) {
         let Some(left) = self.files.remove(&from) else {
             return;
         };
         log::info!("process {heir} inherits from process {from}");
         if let Some(process) = self.processes.get(&heir) {
-            // From now on it knows the job: another manager has it take part in the next
+            // From now on the process may have a checkpoint: a new manager includes it in the next
             // generation.
             process.note_played(self.is_protected);
         }
@@ -177,7 +179,7 @@ impl Node {
             .get(&heir)
             .and_then(|rank| self.guardians.get(rank))
         {
-            // One that has died meanwhile is found soon.
+            // The death of the guardian is detected soon.
             let _ = guardian.send_with(&inherit, &files);
         }
         self.heirs.insert(heir, from);
@@ -185,12 +187,12 @@ impl Node {
         self.files.insert(heir, Left { status, ..left });
     }
 
-    /// What these have left is not needed any more; they have ended.
+    /// Releases the state of ended processes at their guardians.
     pub(super) fn forget(&mut self, is_forgotten: impl Fn(&ProcessNumber) -> bool) {
         for number in self.ended.extract_if(.., |number| is_forgotten(number)) {
             let home = self.homes.remove(&number);
             let guardian = home.and_then(|rank| self.guardians.get(&rank));
-            // If it has gone, nothing is left.
+            // A guardian that has died has no state left.
             let _ = guardian.map(|line| line.send(&ToGuardian::Forget { number }));
         }
     }

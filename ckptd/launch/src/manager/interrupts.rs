@@ -1,4 +1,4 @@
-//! Processes that are taken out of their MPI library, and scripts that have lost theirs.
+//! Interruption of processes inside their MPI library, and scripts whose rank has died.
 
 use super::node::Node;
 use super::process::Process;
@@ -6,23 +6,23 @@ use crate::say::say;
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 
-/// How often processes are interrupted that are still in their MPI library.
+/// Interval of interrupts for processes that are inside their MPI library.
 pub const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
 
-/// How long a process may be elsewhere before its main thread is called in, and how often that is
-/// tried.
+/// Time after which the main thread of a process outside MPI is interrupted.
 const ABSENCE: Duration = Duration::from_millis(200);
 
+/// Interval of these interrupts.
 const CALL_PERIOD: Duration = Duration::from_millis(50);
 
-/// How long a process may take to leave it.
+/// Time after which a process that does not leave its MPI library is killed.
 const DEAFNESS: Duration = Duration::from_secs(30);
 
-/// How long a script may take to end when the process has died that it has started.
+/// Time for a script to end after the process that it has started has died.
 pub const SCRIPTS_END: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// Who is to be taken out of the MPI library, if in it.
+    /// Returns the processes that are not ready for the announced generation.
     pub(super) fn late(&self) -> impl Iterator<Item = &Process> {
         let announced = self.announced.filter(|_| !self.is_ending);
         let is_late = move |process: &&Process| {
@@ -31,7 +31,7 @@ impl Node {
         self.processes.values().filter(is_late)
     }
 
-    /// Processes leave their MPI library, and after a while also what else they are about.
+    /// Interrupts late processes inside their MPI library, and after a while outside of it.
     pub(super) fn interrupt(&mut self) {
         let Some((_, since)) = self.announced else {
             return;
@@ -55,8 +55,9 @@ impl Node {
         }
     }
 
-    /// A script may go on although the process that it has started has died; that is the death of
-    /// both.
+    /// Kills scripts that continue although the process that they have started has died.
+    ///
+    /// The two deaths count as one.
     pub(super) fn end_scripts(&mut self) {
         if self.is_ending {
             return;

@@ -1,34 +1,34 @@
-//! What threads of the MPI library's servers have for the node, which has one thread.
+//! Messages from threads of the MPI library's servers to the node, which has one thread.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
 use understudy_pmi::{Fence, Modex, Name, Peers, RankAction, RankEvent, Spawn};
 use understudy_sockets::Registry;
 
-/// Something for the node.
+/// A message for the node.
 pub enum Mail {
     Fence(Fence),
     Modex(Modex),
     Spawn(Spawn),
-    /// All nodes know this namespace of processes that are to be spawned, or they cannot.
+    /// A namespace of processes to be spawned; true if all nodes have registered it.
     Joined(Name, bool),
-    /// What a rank of this node has put, which another node has asked for by this number.
+    /// Data that a rank of this node has put; answers another node's request.
     Reply(u64, Option<Vec<u8>>),
-    /// What another node's workers show, for this process, which has asked for it by this number.
+    /// Boards of workers on another node; answers a request of this process.
     Shown(ProcessNumber, u64, Vec<u8>),
-    /// The MPI library of this rank has given up, or its program, with this status.
+    /// The MPI library or the program of this rank has aborted with this status.
     Broke(Name, Rank, i32),
-    /// This rank has called MPI_Finalize.
+    /// This rank has called `MPI_Finalize`.
     Finalised(Name, Rank),
 }
 
-/// Where it comes in.
+/// Receiving end of the queue.
 pub struct Post {
     mail: Receiver<Mail>,
     slot: Slot,
 }
 
-/// Where it is put.
+/// Sending end of the queue.
 #[derive(Clone)]
 pub struct Slot {
     mail: Sender<Mail>,
@@ -36,7 +36,7 @@ pub struct Slot {
 }
 
 impl Post {
-    /// Makes an empty one, which wakes the poller of this registry for each mail.
+    /// Creates an empty queue; each message wakes the poller of this registry.
     pub fn new(registry: &Registry) -> Post {
         let (sender, mail) = channel();
         let slot = Slot {
@@ -50,7 +50,7 @@ impl Post {
         self.slot.clone()
     }
 
-    /// All that has come.
+    /// Returns all messages that have arrived.
     pub fn take(&self) -> Vec<Mail> {
         self.mail.try_iter().collect()
     }
@@ -58,12 +58,12 @@ impl Post {
 
 impl Slot {
     pub fn put(&self, mail: Mail) {
-        // The node has gone at the job's end.
+        // The node is gone at the end of the job.
         let _ = self.mail.send(mail);
         self.registry.wake();
     }
 
-    /// Passes on what the servers see of libraries that give up, until their end.
+    /// Forwards events of the servers until they end.
     pub fn pass_on(&self, events: Receiver<RankEvent>) {
         for event in events {
             match event.action {

@@ -1,4 +1,6 @@
-//! The manager of a job on a node: its node, and its leader or a connection to that.
+//! The manager of a job on a node.
+//!
+//! It has the state of the node, and the leader or a connection to the leader.
 
 use super::follower::Follower;
 use super::node::Node;
@@ -19,14 +21,15 @@ use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::Listener;
 
-/// How long the last words to other nodes may take.
+/// Time for sending the last messages to other nodes.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard
-/// input tells what for. The exit status.
+/// Manages the job with this directory until its guardians have exited; returns the status.
+///
+/// If `has_duty`, standard input contains the manager's duty.
 ///
 /// # Errors
-/// If nobody can call, for want of a descriptor, or if the leader cannot be reached.
+/// Errors of creating the poller or of reading the duty; the leader cannot be reached.
 pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
     raise_limit();
     let mut node = Node::new(listener, directory, has_duty)?;
@@ -58,18 +61,18 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
     status
 }
 
-/// Allows this process as many descriptors as it may have: a rank of Open MPI needs four.
+/// Raises the limit of open descriptors: a rank of Open MPI needs four.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
     };
-    // With the limit as it is, most jobs run, too.
+    // Most jobs also run with the original limit.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// All of the job is on this node.
+/// Manages a job that is on this node only.
 fn lead_alone(node: &mut Node) -> Result<i32, Error> {
     let mut leader = JobLeader::new(node.host(), file_of_domains());
     while !(node.is_deserted() && leader.is_deserted()) {
@@ -81,12 +84,12 @@ fn lead_alone(node: &mut Node) -> Result<i32, Error> {
     Ok(leader.status())
 }
 
-/// The file of UNDERSTUDY_DOMAIN; where the settings are wrong, the guardians say so.
+/// Returns the file of UNDERSTUDY_DOMAIN; guardians report errors in the settings.
 fn file_of_domains() -> Option<PathBuf> {
     Config::read(|name| std::env::var(name).ok()).ok()?.domains
 }
 
-/// Until neither has anything to tell the other; what other nodes are to do is handed on.
+/// Exchanges reports and orders until there are none; forwards orders for other nodes.
 fn exchange(leader: &mut JobLeader, node: &mut Node, others: &mut dyn FnMut(u32, Order)) {
     loop {
         let reports = node.take_reports();
@@ -120,7 +123,7 @@ fn lead(
     let mut starting = watched(&starter, node.registry())?;
     while !(node.is_deserted() && leader.is_deserted()) {
         let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
-        // At the end it may go before others have.
+        // At the end the starter may exit before other processes.
         let starter_counts = !leader.is_over();
         let is_watched = hub.watch(true).and(watch(&mut starting, starter_counts));
         let limit = is_watched.map_or(Some(RETRY), |()| limit);
@@ -137,7 +140,7 @@ fn lead(
             }
         }
         if starter_counts && ready.contains(&starting) {
-            // It has been killed: nobody would see how the job ends.
+            // The starter was killed, so that the job's result would be lost.
             let Ok(heard) = starter.hear() else {
                 let _ = hub.watch(false).and(watch(&mut starting, false));
                 give_in(node);
@@ -177,7 +180,7 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Re
             .attend()
             .into_iter()
             .for_each(|order| node.obey(order));
-        // What it is to answer at once.
+        // Replies to these orders are sent at once.
         node.take_reports()
             .into_iter()
             .for_each(|report| leader.tell(report));
@@ -196,14 +199,14 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Re
     }
     let _ = leader.watch(false).and(watch(&mut starting, false));
     if !node.is_over() {
-        // What scripts have started outlives guardians that are killed.
+        // Processes that scripts have started outlive guardians that are killed.
         give_in(node);
     }
     leader.finish(FAREWELL);
     Ok(0)
 }
 
-/// Ends what runs on this node.
+/// Ends all processes of this node.
 fn give_in(node: &mut Node) {
     let began = Instant::now();
     node.give_in(LOST);
@@ -213,7 +216,7 @@ fn give_in(node: &mut Node) {
     }
 }
 
-/// Registers the pipe of the process that has started this one.
+/// Registers the pipe from the process that has started this one.
 fn watched(starter: &Messages<File>, registry: &Registry) -> Result<Source<OwnedFd>, Error> {
     let copy = starter.from().try_clone();
     copy.and_then(|copy| Source::new(registry, copy.into(), Interest::READ))

@@ -1,4 +1,4 @@
-//! A message about a process that was killed for want of memory.
+//! Message about a process that was killed because memory was exhausted.
 
 use crate::say::say;
 use std::sync::Once;
@@ -6,7 +6,7 @@ use understudy_catalogue::message;
 use understudy_formats::cgroup::Groups;
 use understudy_numbers::ProcessNumber;
 
-/// Reports once that a process was killed for want of memory, with the limit.
+/// Reports once that a process was killed because memory was exhausted, with the limit.
 pub fn report_memory_kill(number: ProcessNumber) {
     static ONCE: Once = Once::new();
     let cause = || match Groups::own().and_then(|groups| groups.limit()) {

@@ -1,7 +1,7 @@
 //! The manager of a job on a node.
 //!
-//! It has the processes and guardians of the node and the servers of the MPI library, and is or
-//! follows the leader.
+//! The manager has the processes and guardians of the node and the servers of the MPI library. It
+//! contains the leader or is connected to it.
 
 mod attend;
 mod begun;

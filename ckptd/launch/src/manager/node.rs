@@ -1,7 +1,7 @@
 //! The state of a node of a job.
 //!
-//! It consists of the node's processes and guardians, their lines, what they have handed over, and
-//! the servers of the MPI library.
+//! The state consists of the node's processes and guardians, their connections, their replica
+//! stores, and the servers of the MPI library.
 
 use super::begun::Begun;
 use super::mail::Post;
@@ -22,12 +22,12 @@ use understudy_sockets::{Poller, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Line, Listener};
 
-/// What a process has handed over.
+/// Replica store that a process has handed over.
 pub(super) struct Left {
-    /// The worker whose copies these are.
+    /// Worker whose replicas the files contain.
     pub(super) worker: Worker,
     pub(super) files: Vec<OwnedFd>,
-    /// How the process has ended, if it has.
+    /// Status of the process as wait(2) returns it; SIGKILL until it has ended.
     pub(super) status: i32,
 }
 
@@ -37,60 +37,62 @@ pub struct Node {
     pub(super) poller: Poller,
     pub(super) listener: Source<Listener>,
     pub(super) host: String,
-    /// Those of the MPI library; not before a process has said which one.
+    /// Servers of the MPI library; `None` until the first process has named the library.
     pub(super) servers: Option<Servers>,
     pub(super) aborts: Aborts,
     pub(super) post: Post,
-    /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is
-    /// for.
+    /// Open requests to other nodes by identifier, with the namespaces that they concern.
     pub(super) asked: BTreeMap<u64, (Vec<Name>, Answer)>,
+    /// Last identifier that was assigned.
     pub(super) asked_last: u64,
-    /// Who has not said yet what it is.
+    /// Connections on which no first message has arrived yet.
     pub(super) callers: Vec<Source<Line>>,
-    /// How many workers the job has.
+    /// Number of workers of the job.
     pub(super) workers: u32,
     pub(super) guardians: BTreeMap<Guardian, Source<Line>>,
-    /// If this manager follows another one.
+    /// State of the takeover if this manager follows another one.
     pub(super) takeover: Takeover,
-    /// No other manager can take this one's place.
+    /// True if no other manager can replace this one.
     pub(super) is_last: bool,
-    /// The guardian of each process, by number, as all that follows.
+    /// Guardian of each process; the following maps are by process, too.
     pub(super) homes: BTreeMap<ProcessNumber, Guardian>,
     pub(super) waiting: BTreeMap<ProcessNumber, Caller>,
-    /// Programs of scripts that have come too late; each waits to be killed.
+    /// Next programs of scripts that have registered too early; each waits to be killed.
     pub(super) belated: BTreeMap<ProcessNumber, Caller>,
     pub(super) processes: BTreeMap<ProcessNumber, Process>,
     pub(super) files: BTreeMap<ProcessNumber, Left>,
-    /// Who has inherited since the last generation began, and from whom.
+    /// Processes that have adopted a replica store since the last generation, with the former
+    /// owner.
     pub(super) heirs: BTreeMap<ProcessNumber, ProcessNumber>,
-    /// Who has ended, and is not forgotten by its guardian.
+    /// Ended processes whose guardian still has their state.
     pub(super) ended: BTreeSet<ProcessNumber>,
-    /// The last generation in which somebody has gone on with the program, and whether there has
-    /// been one.
+    /// Last generation in which a process has resumed the program.
     pub(super) went_on: Option<Generation>,
+    /// True if any process has ever resumed the program.
     pub(super) is_protected: bool,
     pub(super) begun: Option<Begun>,
-    /// What the program has started.
+    /// Processes that the program has spawned.
     pub(super) children: SpawnedGroups,
-    /// The generation that processes are to leave their MPI library for, and since when.
+    /// Generation for which processes leave their MPI library, with the time of its announcement.
     pub(super) announced: Option<(Generation, Instant)>,
-    /// When main threads were last called in.
+    /// Time when main threads were last interrupted.
     pub(super) called: Option<Instant>,
-    /// The program is at its end.
+    /// True if the program ends.
     pub(super) is_ending: bool,
-    /// Guardians have been told to leave.
+    /// True if guardians were ordered to exit.
     pub(super) is_over: bool,
-    /// The job ends: this node cannot go on.
+    /// True if the job ends because this node cannot continue.
     pub(super) has_given_up: bool,
     pub(super) reports: Vec<Report>,
 }
 
 impl Node {
-    /// The node of the job that has this directory, where it is called. `is_last`: no other manager
-    /// can take this one's place.
+    /// Returns the state of a node of the job with this directory.
+    ///
+    /// Guardians connect to `listener`. `is_last`: no other manager can replace this one.
     ///
     /// # Errors
-    /// Those of [`Poller::new`] and epoll_ctl(2).
+    /// Errors of [`Poller::new`] and epoll_ctl(2).
     pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<Node, Error> {
         let failed = || Error::system("a poller");
         let poller = Poller::new().map_err(failed())?;
@@ -133,37 +135,37 @@ impl Node {
         })
     }
 
-    /// What this node is called.
+    /// Returns the name of this node's host.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Guardians have been told to leave.
+    /// True if guardians were ordered to exit.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// There is no guardian, and nobody who may be one.
+    /// True if no guardian is connected, and no unidentified peer that may be one.
     pub fn is_deserted(&self) -> bool {
         self.guardians.is_empty() && self.callers.is_empty()
     }
 
-    /// Returns the place where others register what the node is to wait for, too.
+    /// Returns the registry of the node's poller, for sources of other owners.
     pub fn registry(&self) -> &Registry {
         self.poller.registry()
     }
 
-    /// What the leader is to be told.
+    /// Returns the reports for the leader.
     pub fn take_reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
 
-    /// How many workers were started on this node.
+    /// Returns the number of workers that were started on this node.
     pub(super) fn workers_here(&self) -> u32 {
         self.guardians.range(..Guardian(self.workers)).count() as u32
     }
 
-    /// The job cannot go on.
+    /// Reports that this node cannot continue the job.
     pub(super) fn give_up(&mut self, why: String) {
         self.has_given_up = true;
         self.reports.push(Report::GivesUp(why));

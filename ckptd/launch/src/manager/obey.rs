@@ -1,4 +1,4 @@
-//! Orders of the leader, and processes that it admits.
+//! Orders of the leader, and admission of processes.
 
 use super::node::Node;
 use super::process::{Caller, Process};
@@ -12,13 +12,13 @@ use understudy_numbers::{Generation, ProcessNumber};
 use understudy_wire::line::ToProcess;
 
 impl Node {
-    /// A process of the program uses MPI.
+    /// Handles a process that has registered because it uses MPI.
     pub(super) fn take_caller(&mut self, number: ProcessNumber, caller: Caller) {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
-            // The one before has died, and its script has gone on to the next program; that is the
-            // death of both.
+            // The process before has died, and its script has continued with the next program. The
+            // two deaths count as one.
             self.belated.insert(number, caller);
             return self.kill(number);
         }
@@ -26,7 +26,7 @@ impl Node {
         self.reports.push(Report::Called { number });
     }
 
-    /// Of the program before nothing is needed any more.
+    /// Releases all state of the program before.
     pub(super) fn forget_program(&mut self) {
         self.children.begin_program();
         self.processes.clear();
@@ -44,7 +44,7 @@ impl Node {
         let process = Process::new(caller, self.poller.registry());
         match process.and_then(|process| process.introduce(workers, generation).map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
-            // It has died meanwhile, and its guardian will tell of that.
+            // The process has died meanwhile, and its guardian reports that.
             Err(error) if has_gone(&error) => return,
             Err(error) => return self.give_up(message::process_not_connected(error).to_string()),
         }
@@ -83,7 +83,7 @@ impl Node {
                 self.processes
                     .values()
                     .for_each(|process| process.tell_generation(generation));
-                // The servers before have died with their manager.
+                // The servers of the dead manager have died with it.
                 if let Some(library) = self.takeover.take_library() {
                     self.serve(&library);
                 }
@@ -104,7 +104,7 @@ impl Node {
                 self.is_ending = true;
                 self.children.end(is_good);
                 if is_good {
-                    // Another manager has to know as soon as one of them does.
+                    // A new manager must find the mark as soon as one process has received `End`.
                     self.processes.values().for_each(Process::note_end);
                     let processes = self.processes.values();
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
@@ -125,7 +125,7 @@ impl Node {
             ServerOrder::Look { id, workers } => self.read_boards(id, &workers),
             ServerOrder::Forget { name } => self.forget_namespace(&name),
             ServerOrder::Answer { id, bytes } => {
-                // Without bytes, or of a generation that has ended, there is none.
+                // Without bytes, or after the end of the generation, no answer is given.
                 if let (Some((_, answer)), Some(bytes)) = (self.asked.remove(&id), bytes) {
                     answer.give(bytes);
                 }
@@ -134,7 +134,7 @@ impl Node {
     }
 }
 
-/// Whether a system call fails because there is no such process, or no such line, any more.
+/// True if a system call failed because the process or connection is gone.
 fn has_gone(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,4 +1,4 @@
-//! A process of the program, as its manager sees it: a line and a page.
+//! A process of the program at its manager: a connection and a shared page.
 #![allow(unsafe_code)]
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -14,7 +14,7 @@ use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
 
-/// A mapped page.
+/// A mapping of a process's shared page.
 pub struct Shared {
     page: *mut Page,
 }
@@ -22,7 +22,7 @@ pub struct Shared {
 impl Shared {
     fn new(file: &OwnedFd) -> io::Result<Shared> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping of a file of that length.
+        // SAFETY: this is a new mapping of a file of that length.
         let page = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -37,21 +37,22 @@ impl Shared {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped as long as this lives; a page is long enough, and its words are atomic.
+        // SAFETY: the page is mapped until `self` is dropped; it is long enough, and its fields are
+        // atomic.
         unsafe { &*self.page }
     }
 
-    /// Whether its process has been in a generation.
+    /// True if the process was in a generation.
     pub fn has_played(&self) -> bool {
         self.page().has_played.load(Ordering::Acquire) != 0
     }
 
-    /// Whether its process has been told that the program is at its end, or is to be.
+    /// True if the process was notified, or is about to be, that the program ends.
     pub fn has_ended(&self) -> bool {
         self.page().has_ended.load(Ordering::Acquire) != 0
     }
 
-    /// What a manager is to know of its process that follows another one.
+    /// Copies the state that the page has for a new manager.
     pub fn tell(&self, known: &mut Known) {
         let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
         let page = self.page();
@@ -64,18 +65,20 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`.
+        // SAFETY: the address and the length are those of the mapping in `new`.
         let _ = unsafe { munmap(self.page.cast(), PAGE) };
     }
 }
 
 /// A process that uses MPI.
 pub struct Process {
-    /// `None`: it has closed it.
+    /// Connection to the process; `None` after the process has closed it.
     line: Option<Source<Line>>,
-    /// When it has closed it.
+    /// Time when the process has closed the connection.
     closed: Option<Instant>,
-    /// The last generation that it was ready for; none of a spare, which is for all.
+    /// Last generation for which the process was ready; `None` for a spare.
+    ///
+    /// A spare is ready for any generation.
     ready: Option<Generation>,
     pid: Pid,
     pidfd: OwnedFd,
@@ -83,8 +86,9 @@ pub struct Process {
     shared: Shared,
 }
 
-/// How many processors there are that at least one of these may run on: a launcher may have bound
-/// each to its own.
+/// Returns the number of processors on which at least one of these processes may run.
+///
+/// A launcher may have bound each process to its own processor.
 pub fn processors(processes: &[&Process]) -> usize {
     let masks: Vec<CpuSet> = processes
         .iter()
@@ -94,7 +98,7 @@ pub fn processors(processes: &[&Process]) -> usize {
     (0..CpuSet::MAX_CPU).filter(is_used).count()
 }
 
-/// What a guardian has told of a process that has called.
+/// A guardian's report of a process that has registered.
 #[derive(Debug)]
 pub struct Caller {
     pub call: Call,
@@ -102,41 +106,41 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// `None` without all descriptors.
+    /// Returns `None` if a descriptor is missing.
     pub fn new(call: Call, files: Vec<OwnedFd>) -> Option<Caller> {
         let files = files.try_into().ok()?;
         Some(Caller { call, files })
     }
 
-    /// What is to be sent on.
+    /// Returns the call and its descriptors, for forwarding.
     pub fn take_apart(self) -> (Call, Vec<OwnedFd>) {
         (self.call, self.files.into())
     }
 
-    /// Its page.
+    /// Maps the process's page.
     ///
     /// # Errors
-    /// Those of mmap(2).
+    /// Errors of mmap(2).
     pub fn look(&self) -> io::Result<Shared> {
         Shared::new(&self.files[1])
     }
 
-    /// Tells it that another manager follows one that has died.
+    /// Notifies the process that a new manager has taken over.
     pub fn tell_again(&self) {
-        // One that has died meanwhile is found soon.
+        // The death of the process is detected soon.
         let _ = Line::send_on(self.files[0].as_fd(), &ToProcess::Again, &[]);
     }
 }
 
 impl Process {
-    /// A process that has called.
+    /// Returns the state of a process that has registered.
     ///
     /// # Errors
-    /// Those of mmap(2) and epoll_ctl(2).
+    /// Errors of mmap(2) and epoll_ctl(2).
     pub fn new(caller: Caller, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
-        // If it has not said anything as a rank, another manager has made it one.
+        // If the process has reported nothing as a rank, another manager has made it one.
         let ready = shared
             .page()
             .ready
@@ -155,10 +159,12 @@ impl Process {
         })
     }
 
-    /// Gives it its page, for this generation; so many workers were started on this node.
+    /// Sends the process its page, which contains this generation.
+    ///
+    /// `workers` is the number of workers that were started on this node.
     ///
     /// # Errors
-    /// Those of the line; it may have ended.
+    /// Errors of the connection; the process may have ended.
     pub fn introduce(&self, workers: u32, generation: Generation) -> io::Result<()> {
         self.tell_generation(generation);
         let page = [self.file.as_fd()];
@@ -167,7 +173,7 @@ impl Process {
         })
     }
 
-    /// It is in a generation that begins.
+    /// Marks the process as a rank of a generation that begins.
     pub fn note_played(&self, is_protected: bool) {
         let page = self.shared.page();
         page.is_protected
@@ -175,7 +181,7 @@ impl Process {
         page.has_played.store(1, Ordering::Release);
     }
 
-    /// An idle spare has died.
+    /// Counts the death of an idle spare.
     pub fn count_spare_death(&self) {
         self.shared
             .page()
@@ -183,15 +189,15 @@ impl Process {
             .fetch_add(1, Ordering::Release);
     }
 
-    /// All workers are at their end.
+    /// Marks the program as ended: all workers are in `MPI_Finalize`.
     pub fn note_end(&self) {
         self.shared.page().has_ended.store(1, Ordering::Release);
     }
 
-    /// Has the poller wait for what the process says, or not.
+    /// Enables or disables polling for messages of the process.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// Errors of epoll_ctl(2).
     pub fn watch(&mut self, is_heard: bool) -> io::Result<()> {
         let interest = Interest::new(is_heard, false);
         self.line
@@ -203,22 +209,24 @@ impl Process {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// It is a rank of this generation, and from now on not a spare.
+    /// Makes the process a rank of this generation and not a spare any more.
     pub fn takes_part(&mut self, generation: Generation) {
         self.ready = Some(generation);
     }
 
-    /// It has been in a generation, and is not ready for this one.
+    /// True if the process was in a generation and is not ready for this one.
     pub fn is_late_for(&self, generation: Generation) -> bool {
         self.ready.is_some_and(|ready| ready < generation)
     }
 
-    /// How long ago it has closed its line; not before it ends.
+    /// Returns the time since the process has closed its connection, if it has.
+    ///
+    /// A process closes the connection only at its end.
     pub fn is_silent_for(&self) -> Option<Duration> {
         self.closed.map(|since| since.elapsed())
     }
 
-    /// What it has said since, with the files that came with that.
+    /// Receives the messages of the process, with their files.
     pub fn hear(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
         let mut heard = Vec::new();
         while let Some(line) = &self.line {
@@ -238,7 +246,7 @@ impl Process {
         heard
     }
 
-    /// Tells it something; one that has died meanwhile is found soon.
+    /// Sends a message to the process; its death is detected later.
     pub fn tell(&self, message: &ToProcess, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         if let Some(line) = &self.line {
@@ -246,7 +254,7 @@ impl Process {
         }
     }
 
-    /// Another generation is to be.
+    /// Announces a generation in the process's page.
     pub fn tell_generation(&self, generation: Generation) {
         self.shared
             .page()
@@ -258,24 +266,24 @@ impl Process {
             .store(generation.0, Ordering::Release);
     }
 
-    /// Whether it is in its MPI library.
+    /// True if a thread of the process is inside the MPI library.
     pub fn is_inside(&self) -> bool {
         self.shared.page().is_inside.load(Ordering::Acquire) != 0
     }
 
-    /// Whether its main thread can be called in wherever it is.
+    /// True if the main thread can be interrupted at any place.
     pub fn is_interruptible(&self) -> bool {
         self.shared.page().is_interruptible.load(Ordering::Acquire) != 0
     }
 
-    /// Takes the thread that is in there out of it, or calls the main thread in.
+    /// Interrupts the thread that is inside the MPI library, or else the main thread.
     pub fn interrupt(&self) {
         let pid = self.pid.as_raw_nonzero().get();
         let thread = match self.shared.page().is_inside.load(Ordering::Acquire) {
             0 | MAIN_THREAD => pid,
             thread => thread as i32,
         };
-        // The number of one that has ended may be another's.
+        // After the process has ended, another process may have its number.
         if let Ok(false) = is_ready(&self.pidfd, Interest::READ, Duration::ZERO) {
             // SAFETY: tgkill(2) has no memory effects.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
@@ -283,7 +291,7 @@ impl Process {
     }
 
     pub fn kill(&self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 }

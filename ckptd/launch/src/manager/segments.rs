@@ -26,34 +26,34 @@ fn shortage(ranks: usize) -> Option<u64> {
     (free < SEGMENT + USED * ranks as u64).then_some(free)
 }
 
-/// The directory of this user on a disk.
+/// Returns the directory of this user on a disk.
 fn own_directory() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     std::env::temp_dir().join(format!("understudy-{user}"))
 }
 
-/// Name of the job of a directory in `/dev/shm`.
+/// Returns the name of the job of a directory in `/dev/shm`.
 fn job_of(in_memory: &Path) -> Option<&OsStr> {
     in_memory.parent()?.file_name()
 }
 
-/// Makes the directory of a job that replaces its directory in `/dev/shm`.
+/// Creates the directory on disk that replaces a job's directory in `/dev/shm`.
 fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
     let own = Directory::make(&own_directory()).ok()?;
     let directory = own.make_below(job_of(in_memory)?).ok()?;
     Some(directory.path().to_owned())
 }
 
-/// Removes that directory, with what killed ranks have left there.
+/// Removes the directory on disk, with files that killed ranks have left there.
 pub fn remove_disk_directory(in_memory: &Path) {
     if let (Some(job), Ok(Some(own))) = (job_of(in_memory), Directory::open(&own_directory())) {
         let _ = own.remove_all(job);
-        // Only if it is empty.
+        // This removes the directory only if it is empty.
         let _ = std::fs::remove_dir(own.path());
     }
 }
 
-/// Reports once that the directory on disk is used.
+/// Reports once that a directory on disk is used.
 fn report(free: u64, path: &Path) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -72,7 +72,9 @@ pub struct SegmentDirectories {
 }
 
 impl SegmentDirectories {
-    /// Prepares directories below one in `/dev/shm`, or on a disk if the MPI library allows that.
+    /// Prepares directories below one in `/dev/shm`.
+    ///
+    /// If the MPI library allows it, they may be on a disk.
     pub fn new(memory: PathBuf, may_be_on_disk: bool) -> SegmentDirectories {
         SegmentDirectories {
             memory,
@@ -80,9 +82,9 @@ impl SegmentDirectories {
         }
     }
 
-    /// Chooses the directory of a generation, which is not made yet.
+    /// Chooses the directory of a generation; the directory is not created yet.
     ///
-    /// Segments of killed processes go with their generation.
+    /// Segments of killed processes are removed with their generation.
     pub fn choose(&self, generation: &Namespace) -> PathBuf {
         let name = generation.name.as_str();
         let ranks = generation.ranks_here().count();
@@ -103,17 +105,17 @@ impl Drop for SegmentDirectories {
     }
 }
 
-/// Generations whose MPI library has aborted while `/dev/shm` was full.
+/// Record of generations whose MPI library has aborted while `/dev/shm` was full.
 #[derive(Default)]
 pub struct Aborts {
     last: Option<(Name, Instant)>,
 }
 
 impl Aborts {
-    /// Time in which two generations abort for the same reason.
+    /// Time within which aborts of two generations have the same cause.
     const TOGETHER: Duration = Duration::from_secs(60);
 
-    /// Notes an abort of a rank. The second generation in a row makes the cause certain.
+    /// Records the abort of a rank; the second generation in succession proves the cause.
     pub fn note(&mut self, generation: &Name, ranks: usize) -> Option<String> {
         let free = shortage(ranks)?;
         let before = self.last.replace((generation.clone(), Instant::now()));

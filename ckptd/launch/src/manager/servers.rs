@@ -10,30 +10,30 @@ use understudy_pmi::{Kind, Namespace, RankEvent, Server, ServerSettings, remove_
 /// The server of a node's MPI library, with directories for the memory that ranks share.
 pub struct Servers {
     server: Server,
-    // The server removes what it has made there before these go.
+    // Dropped after the server, which removes its files in these directories first.
     segments: SegmentDirectories,
 }
 
 impl Servers {
-    /// Starts the server. `memory` is a directory of this user alone, in memory.
+    /// Starts the server; `memory` is a directory in memory that only this user can access.
     ///
     /// # Errors
-    /// Those of [`Server::start`].
+    /// Errors of [`Server::start`].
     pub fn start(
         settings: &ServerSettings,
         memory: PathBuf,
     ) -> Result<(Servers, Receiver<RankEvent>), Error> {
-        // MPICH takes `/dev/shm` only.
+        // MPICH accepts `/dev/shm` only.
         let may_be_on_disk = settings.mpi.kind == Kind::OpenMpi;
         let (server, events) = Server::start(settings)?;
         let segments = SegmentDirectories::new(memory, may_be_on_disk);
         Ok((Servers { server, segments }, events))
     }
 
-    /// Registers a generation, whose ranks may start from now on.
+    /// Registers a generation; its ranks may start from now on.
     ///
     /// # Errors
-    /// Those of [`Server::begin`].
+    /// Errors of [`Server::begin`].
     pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         let segments = self.segments.choose(generation);
         Ok(self.server.begin(generation, &segments)?)
@@ -48,7 +48,7 @@ impl Deref for Servers {
     }
 }
 
-/// Removes what the generations of a dead manager have left on this node.
+/// Removes the leftovers of a dead manager's generations on this node.
 ///
 /// The job has no other node. `sessions` is the directory of [`ServerSettings`], `memory` that of
 /// [`Servers::start`].

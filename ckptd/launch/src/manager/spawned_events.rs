@@ -1,4 +1,4 @@
-//! Spawned processes that end, go back or go on.
+//! End, rollback and continuation of spawned processes.
 
 use super::node::Node;
 use super::process::Process;
@@ -14,7 +14,9 @@ use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildNews, ToGuardian, ToManager};
 
 impl Node {
-    /// What has become of a child, and itself if it was started.
+    /// Handles the start or the end of a spawned process.
+    ///
+    /// `pidfd` is set if the process was started.
     pub(super) fn note_child(&mut self, id: u64, news: ChildNews, pidfd: Option<OwnedFd>) {
         let mut groups = self.children.groups.iter_mut();
         let found = groups.find_map(|group| {
@@ -22,7 +24,7 @@ impl Node {
             Some((group, at))
         });
         let Some((group, at)) = found else {
-            // It was to be killed before it was started.
+            // The group was killed before the process was started.
             let _ = pidfd.map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
             return;
         };
@@ -51,7 +53,8 @@ impl Node {
                 );
                 let child = &mut group.children[at];
                 (child.has_ended, child.status) = (true, status);
-                // Its like may wait for it, if it has not called MPI_Finalize.
+                // Processes of its namespace may wait for the process if it has not called
+                // MPI_Finalize.
                 if let (0, Some(servers)) = (status, &self.servers) {
                     servers.lose(&group.name, Rank(at as u32));
                 }
@@ -63,7 +66,7 @@ impl Node {
                 } else if is_bad {
                     let goes_back =
                         is_killed && !group.is_settled && !group.is_held && !self.is_ending;
-                    // One that is captured may turn out not to be spawned again.
+                    // A captured process may turn out not to be spawned again.
                     if group.is_captured || !goes_back {
                         group.broke = Some((Instant::now(), status));
                     }
@@ -76,7 +79,7 @@ impl Node {
         }
     }
 
-    /// With their guardian its children are killed, and nobody tells of that.
+    /// Handles the death of a guardian: its spawned processes are killed without a report.
     pub(super) fn lose_children(&mut self, home: Guardian) {
         let all = self
             .children
@@ -94,10 +97,11 @@ impl Node {
         }
     }
 
-    /// One has been killed.
+    /// Fails the generation because a spawned process was killed.
     pub(super) fn fail_for_child(&mut self) {
         say(message::SPAWNED_PROCESS_KILLED);
-        // Its worker is one of these, or has died, from which the same follows.
+        // The worker that has spawned the child is among these processes, or has died, which fails
+        // the generation as well.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
             let said = ToManager::Failed { generation };
@@ -106,7 +110,9 @@ impl Node {
         self.reports.extend(failed);
     }
 
-    /// Ends the job as one of the children has ended, unless that was for somebody who has died.
+    /// Ends the job with the status of a spawned process that has failed.
+    ///
+    /// The job does not end if the process has failed because another one has died.
     pub(super) fn end_as_children(&mut self) {
         let now = Instant::now();
         let is_over = |group: &&mut SpawnedGroup| group.ends_job_at().is_some_and(|due| due <= now);
@@ -118,8 +124,10 @@ impl Node {
         }
     }
 
-    /// Ends the job with the status of a child. When the workers have ended, nobody hears of an
-    /// abort.
+    /// Ends the job with the status of a spawned process.
+    ///
+    /// When all workers are in `MPI_Finalize`, an abort has no effect, and processes are killed
+    /// instead.
     pub(super) fn end_as(&mut self, status: i32) {
         say(message::spawned_process_ended(status));
         if self.children.is_awaited {
@@ -129,16 +137,17 @@ impl Node {
         self.reports.push(Report::Abort(status));
     }
 
-    /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would
-    /// wait there for ever.
+    /// Kills the processes of the job that wait in `MPI_Finalize` for connected children.
+    ///
+    /// After the death of a child they would wait for ever.
     pub(super) fn end_those_who_wait(&mut self) {
         self.children.kill_all();
         self.processes.values().for_each(Process::kill);
     }
 
-    /// Of those that are settled and have ended nothing is needed any more.
+    /// Releases groups that are settled and whose processes have all ended.
     pub(super) fn forget_children(&mut self) {
-        // What follows from a bad end is still to come.
+        // A failed process still determines the status of the job.
         let is_over = |group: &mut SpawnedGroup| {
             let has_ended =
                 group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
@@ -149,7 +158,7 @@ impl Node {
         self.let_guardians_leave();
     }
 
-    /// Nobody needs its namespace any more, here or on other nodes.
+    /// Ends the namespace of a group here and on other nodes.
     pub(super) fn forget_group(&mut self, group: &SpawnedGroup) {
         self.forget_namespace(&group.name);
         if self
@@ -170,20 +179,24 @@ impl Node {
         }
     }
 
-    /// A generation ends, and with it those that are not settled: nothing of theirs may come into
-    /// the next one. Those of which that is not known stay until their worker is heard of.
+    /// Ends groups that are rolled back with the generation.
+    ///
+    /// They must not affect the next generation. Captured groups stay until their worker has
+    /// resumed or was rolled back.
     pub(super) fn end_children(&mut self) {
         self.end_groups(SpawnedGroup::goes_back);
     }
 
-    /// A worker goes on from where it had started processes as often as this, and starts again what
-    /// came later: after a return to an older epoch on disk also what was settled.
+    /// Handles the rollback of a worker to a point after `time` spawn calls.
+    ///
+    /// Later groups are ended because the worker spawns them again. After a return to an older
+    /// checkpoint on disk these include settled groups.
     pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
         self.children.settle(worker, time);
         self.end_groups(|group| group.of.0 == worker && group.of.1 > time);
     }
 
-    /// Kills all processes of these, and waits for their end.
+    /// Kills all processes of the groups, and waits for their end.
     pub(super) fn end_groups(&mut self, is_meant: impl Fn(&SpawnedGroup) -> bool) {
         let mut ended: Vec<SpawnedGroup> = self
             .children
@@ -199,7 +212,9 @@ impl Node {
         }
     }
 
-    /// A process of the job has died at its end, for which its children wait.
+    /// Handles the death of a process of the job that is in `MPI_Finalize`.
+    ///
+    /// Its connected children would wait for it.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
             say(message::DEATH_IN_FINALIZE_WITH_SPAWNED);
@@ -207,7 +222,7 @@ impl Node {
         }
     }
 
-    /// What a guardian is told; it does not leave well as long as children run.
+    /// Returns the message for a guardian; the exit of a guardian waits for its children.
     pub(super) fn unless_children_run(
         &mut self,
         rank: Guardian,

@@ -2,9 +2,9 @@
 //!
 //! They are in namespaces of their own beside that of the generation.
 //!
-//! Until the worker that has asked for them says that they are *settled*, they belong to what
-//! happens between two cuts: when a generation ends they are killed, and the worker, set back, asks
-//! for them again. One that dies before is a failure of the generation.
+//! A worker reports when its spawned processes are *settled*, that is, not rolled back with it any
+//! more. Before that they are killed when a generation ends, and the worker spawns them again after
+//! its rollback. If one of them dies before it is settled, the generation fails.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -15,21 +15,21 @@ use understudy_pmi::{Answer, Name};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildProgram, ToGuardian};
 
-/// One of the processes.
+/// A spawned process.
 pub struct SpawnedChild {
     pub(super) id: u64,
-    /// The guardian that was to start it, and tells how it ends.
+    /// Guardian that was to start the process, and that reports its end.
     pub(super) home: Guardian,
-    /// When it has been started.
+    /// Set when the process has been started.
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) is_finalised: bool,
     pub(super) has_ended: bool,
-    /// How, if it has.
+    /// Exit status as a shell reports it, if `has_ended`.
     pub(super) status: i32,
 }
 
 impl SpawnedChild {
-    /// Kills it, and waits for its end.
+    /// Kills the process, and waits for its end.
     pub(super) fn end(&self) {
         if let Some(pidfd) = &self.pidfd {
             let _ = pidfd_send_signal(pidfd, Signal::KILL);
@@ -38,39 +38,45 @@ impl SpawnedChild {
     }
 }
 
-/// Those that one call has asked for.
+/// Processes of one spawn call.
 pub struct SpawnedGroup {
     pub(super) name: Name,
-    /// The worker that has asked, or whose children have, and how often it had before.
+    /// Worker that has spawned the processes, and the number of its spawn call.
+    ///
+    /// Groups that these processes spawn have the same values.
     pub(super) of: (Worker, u64),
-    /// The same when it asks again.
+    /// Name of the group, equal when the worker spawns it again.
     pub(super) label: String,
-    /// How often its processes have asked for others.
+    /// Number of spawn calls of the group's processes.
     pub(super) spawns: u64,
-    /// What they are to run, until they are started.
+    /// Programs of the processes, until they are started.
     pub(super) programs: Vec<ChildProgram>,
     pub(super) children: Vec<SpawnedChild>,
     pub(super) answer: Option<Answer>,
     pub(super) is_settled: bool,
-    /// Whether it is depends on a cut of which the worker does not know yet whether it counts.
+    /// True if the group will be settled when the current cut is committed.
     pub(super) is_captured: bool,
-    /// It stands still: another generation is to be, in which it goes on or is spawned again.
+    /// True if the processes are stopped because another generation was announced.
+    ///
+    /// In that generation they continue or are spawned again.
     pub(super) is_held: bool,
     pub(super) is_killed: bool,
-    /// One has ended badly or aborted, by itself, with this status.
+    /// Time and status of a process that has failed or aborted by itself.
     pub(super) broke: Option<(Instant, i32)>,
 }
 
-/// How long a process may take to be found dead for which a child has given up.
+/// Time in which the death is detected because of which a child has aborted.
 pub const FOUND_DEAD: Duration = Duration::from_secs(1);
 
 impl SpawnedGroup {
-    /// It is to be started again when its worker goes back.
+    /// True if the group is spawned again when its worker is rolled back.
     pub(super) fn goes_back(&self) -> bool {
         !self.is_settled && !self.is_captured
     }
 
-    /// When it ends the job that one has ended badly; not before it is known whether it goes back.
+    /// Returns the time when a failure in the group ends the job.
+    ///
+    /// `None` if no process has failed, or while a rollback may still follow.
     pub(super) fn ends_job_at(&self) -> Option<Instant> {
         let is_open = (self.is_captured || self.is_held) && !self.is_settled;
         let (since, _) = self.broke.filter(|_| !is_open)?;
@@ -107,15 +113,15 @@ pub struct SpawnedGroups {
     pub(super) groups: Vec<SpawnedGroup>,
     pub(super) last_id: u64,
     pub(super) last_name: u32,
-    /// How many programs of a script have ended.
+    /// Number of programs of a script that have ended.
     pub(super) programs: u32,
-    /// Who has said that it is about to start processes: as which worker, and for which time.
+    /// Processes that are about to spawn, with worker and number of the spawn call.
     pub(super) expected: BTreeMap<ProcessNumber, (Worker, u64)>,
-    /// What one has ended with that was not 0.
+    /// Exit status of a failed child; 0 if none has failed.
     pub(super) status: i32,
-    /// Guardians that are to leave when all have ended.
+    /// Guardians that are to exit when all children have ended.
     pub(super) leaves: Vec<(Guardian, ToGuardian)>,
-    /// All workers are in `MPI_Finalize`.
+    /// True if all workers are in `MPI_Finalize`.
     pub(super) is_awaited: bool,
 }
 
@@ -124,7 +130,7 @@ impl SpawnedGroups {
         self.expected.insert(number, (worker, time));
     }
 
-    /// Those that a worker has started up to this time.
+    /// Returns the groups of a worker up to this spawn call.
     pub(super) fn until(
         &mut self,
         worker: Worker,
@@ -147,7 +153,9 @@ impl SpawnedGroups {
         self.groups.iter_mut().find(|group| group.name == *name)
     }
 
-    /// One of this namespace has aborted, which MPICH takes for granted to be its end.
+    /// Handles the abort of a process of this namespace; the whole group is killed.
+    ///
+    /// MPICH assumes that an aborted process ends.
     pub fn broke(&mut self, name: &Name, status: i32) {
         if let Some(group) = self.group(name).filter(|group| !group.is_killed) {
             group.broke.get_or_insert((Instant::now(), status));
@@ -155,8 +163,9 @@ impl SpawnedGroups {
         }
     }
 
-    /// One has called MPI_Finalize: how it ends is its status. Its end may have been heard of
-    /// first.
+    /// Records that a child has called MPI_Finalize: its failure only sets the job's status.
+    ///
+    /// The end of the child may have been reported before.
     pub fn finalised(&mut self, name: &Name, rank: Rank) {
         let Some(group) = self.group(name) else {
             return;
@@ -172,12 +181,12 @@ impl SpawnedGroups {
         }
     }
 
-    /// The program is at its end, a good one or another.
+    /// Handles the end of the program, successful or not.
     pub fn end(&mut self, is_good: bool) {
         match is_good {
             true => {
                 self.is_awaited = true;
-                // Nobody goes back from there.
+                // No worker is rolled back after that.
                 let captured = self.groups.iter_mut().filter(|group| group.is_captured);
                 captured.for_each(SpawnedGroup::settle);
             }
@@ -185,7 +194,7 @@ impl SpawnedGroups {
         }
     }
 
-    /// The next program of a script begins; what is left of the one before goes on by itself.
+    /// Begins the next program of a script; remaining processes of the previous one continue.
     pub fn begin_program(&mut self) {
         self.programs += 1;
         self.is_awaited = false;
@@ -195,8 +204,10 @@ impl SpawnedGroups {
         }
     }
 
-    /// Another generation is to be. Which of those that are not settled are started again, workers
-    /// tell that have not left this one; until then nothing of theirs may come there.
+    /// Stops the processes of groups that are not settled, because a generation was announced.
+    ///
+    /// Workers that have not left the current generation report which groups are spawned again.
+    /// Until then nothing of these groups may reach them.
     pub fn hold(&mut self) {
         for group in self.groups.iter_mut().filter(|group| !group.is_settled) {
             // The worker may still wait for an answer.
@@ -214,7 +225,7 @@ impl SpawnedGroups {
         self.groups.iter_mut().for_each(SpawnedGroup::kill);
     }
 
-    /// How long to wait for somebody to be found dead.
+    /// Returns the time until a failure in a group ends the job.
     pub fn deadline(&self) -> Option<Duration> {
         let due = self
             .groups
@@ -224,14 +235,14 @@ impl SpawnedGroups {
         Some(due.saturating_duration_since(Instant::now()))
     }
 
-    /// Some run, or have ended badly, and nothing has followed from that yet.
+    /// True if a child runs, or a failure of a child was not handled yet.
     pub(super) fn is_any_open(&self) -> bool {
         let is_open =
             |group: &SpawnedGroup| group.broke.is_some() || group.running().next().is_some();
         self.groups.iter().any(is_open)
     }
 
-    /// Some run that would wait for the job's processes.
+    /// True if a child runs that would wait for the job's processes.
     pub(super) fn is_any_connected(&self) -> bool {
         let is_connected =
             |group: &SpawnedGroup| !group.is_settled && group.running().next().is_some();

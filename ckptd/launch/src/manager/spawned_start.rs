@@ -17,12 +17,12 @@ use understudy_pmi::{Answer, Name, Namespace, Placement, Spawn, Spawned};
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
 impl Node {
-    /// A rank wants processes started.
+    /// Handles a spawn request of a rank.
     pub(super) fn spawn(&mut self, spawn: Spawn) {
-        // What it has said before it called its library.
+        // The rank has announced the spawn call before it called its library.
         self.hear_processes();
         if self.announced.is_some() {
-            // Another generation is to be, in which it asks again.
+            // In the announced generation the rank spawns again.
             return;
         }
         let Some((of, label)) = self.origin(&spawn.generation, spawn.rank) else {
@@ -33,7 +33,7 @@ impl Node {
         }
     }
 
-    /// The worker that is behind a call, for which time, and what these children are called.
+    /// Returns the worker of a spawn call, its number, and the group's name.
     pub(super) fn origin(&mut self, caller: &Name, rank: Rank) -> Option<((Worker, u64), String)> {
         if let Some(number) = self.process_of(caller, rank) {
             let of = *self.children.expected.get(&number)?;
@@ -90,7 +90,7 @@ impl Node {
             programs: spawn.programs,
             children: Vec::new(),
             answer: Some(spawn.answer),
-            // Of those that go on whatever happens.
+            // Children of groups that always continue do so, too.
             is_settled,
             is_captured,
             is_held,
@@ -110,7 +110,7 @@ impl Node {
         Ok(())
     }
 
-    /// All nodes know these children, or that cannot be.
+    /// Starts the children after all nodes have registered them; kills the group if they cannot.
     pub(super) fn start_children(&mut self, name: &Name, are_known: bool) {
         let Some(group) = self.children.group(name).filter(|group| !group.is_killed) else {
             return;
@@ -161,7 +161,7 @@ impl Node {
             let descriptor: Vec<_> = identity.descriptor.iter().map(OwnedFd::as_fd).collect();
             let sent = guardian.send_with(&start, &descriptor);
             if let Err(error) = &sent {
-                // Without the answer that it waits for, the call fails.
+                // Without the answer that it waits for, the spawn call fails.
                 group.kill();
                 say(message::spawn_arguments(error));
             }

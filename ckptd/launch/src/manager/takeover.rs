@@ -1,6 +1,6 @@
 //! The takeover from a manager that has died.
 //!
-//! Guardians report what they have. Nothing else is done before all of them have reported.
+//! Guardians report their state. No other message is handled before all have reported.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -9,29 +9,30 @@ use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
 use understudy_wire::line::FromGuardian;
 
-/// How often guardians are looked for that have not come.
+/// Interval of polling for guardians that have not joined.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// What a guardian has said: its rank, and what has come with the message.
+/// Message of a guardian: its rank, the message and its files.
 type Heard = (Guardian, FromGuardian, Vec<OwnedFd>);
 
-/// What is known until all guardians have come.
+/// State of the takeover until all guardians have joined.
 #[derive(Default)]
 pub struct Takeover {
-    /// The leader has wanted something.
+    /// True if the leader has sent an order.
     pub(super) is_led: bool,
-    /// How many guardians there were, if there has been another manager.
+    /// Number of guardians if this manager follows another one.
     pub(super) size: Option<u32>,
     pub(super) absent: BTreeSet<Guardian>,
+    /// Time of the last poll for absent guardians.
     pub(super) looked: Option<Instant>,
-    /// What is to be seen to afterwards.
+    /// Messages that are handled after the takeover.
     pub(super) held: Vec<Heard>,
-    /// The file of the MPI library.
+    /// File of the MPI library.
     pub(super) library: Option<PathBuf>,
 }
 
 impl Takeover {
-    /// Whether the leader knows enough to lead: at once, if there has been no other manager.
+    /// True if the leader leads: at once if this manager does not follow another one.
     pub fn is_led(&self) -> bool {
         self.is_led || self.size.is_none()
     }
@@ -50,7 +51,7 @@ impl Takeover {
         self.held.push((rank, message, files));
     }
 
-    /// What has been held so long, if it is time for that.
+    /// Returns the deferred messages once the leader leads.
     pub fn take_held(&mut self) -> Vec<Heard> {
         match self.is_led {
             true => std::mem::take(&mut self.held),
@@ -62,7 +63,7 @@ impl Takeover {
         self.library.take()
     }
 
-    /// How long the node may wait.
+    /// Returns the time for which the node may wait.
     pub fn limit(&self) -> Option<Duration> {
         match (self.is_led, self.size) {
             (true, _) => (!self.held.is_empty()).then_some(Duration::ZERO),

@@ -15,7 +15,7 @@ use understudy_protocol::Known;
 use understudy_wire::line::{Call, FromGuardian, Has, Line, Socket};
 
 impl Node {
-    /// A process that was started for another manager.
+    /// Registers a process that was started for an earlier manager.
     pub(super) fn learn(&mut self, rank: Guardian, has: Has, files: Vec<OwnedFd>) {
         let number = has.number;
         let mut files = files.into_iter();
@@ -41,7 +41,8 @@ impl Node {
                     self.processes.insert(number, process);
                 }
             } else {
-                // It has not been in any generation, so it may as well call now.
+                // The process was not in a generation, so that it can be handled like a new
+                // registration.
                 let (call, files) = caller.take_apart();
                 self.takeover
                     .hold(rank, FromGuardian::Called { number, call }, files);
@@ -69,7 +70,7 @@ impl Node {
         });
     }
 
-    /// Guardians that are needed to go on, and do not live any more.
+    /// Reports guardians that are missing for the takeover and have died.
     pub(super) fn look_for_guardians(&mut self) {
         let Some(size) = self.takeover.size.filter(|_| !self.takeover.is_led) else {
             return;
@@ -86,7 +87,7 @@ impl Node {
             .map(Guardian)
             .filter(|rank| !self.guardians.contains_key(rank))
         {
-            // Without a socket it is still to come.
+            // A guardian without a socket has not started yet.
             let called = Line::call(&self.directory, Socket::Guardian(rank));
             let has_gone = called.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
             if has_gone && self.takeover.absent.insert(rank) {
@@ -95,14 +96,14 @@ impl Node {
         }
     }
 
-    /// Removes what generations of another manager have left.
+    /// Removes the leftovers of an earlier manager's generations.
     pub(super) fn forget_others(&mut self) {
         if self.takeover.size.take().is_some() {
             self.forget_generations();
         }
     }
 
-    /// Removes what generations have left, none of which has a process any more.
+    /// Removes the leftovers of generations that have no process any more.
     pub(super) fn forget_generations(&self) {
         remove_generations(
             &self.directory.join(SESSIONS),

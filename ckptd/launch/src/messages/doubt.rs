@@ -1,4 +1,4 @@
-//! Time in which a silent peer could have been heard.
+//! Time for which a peer was silent while this process was running.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 pub const DOUBT: Duration = Duration::from_secs(1);
 /// Longest time between two updates that counts.
 ///
-/// A longer one means that this process, and maybe its machine, was not running.
+/// A longer interval means that this process, and maybe its machine, was not running.
 const STEP: Duration = Duration::from_millis(500);
 /// Time between two updates.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// Time for which a peer has been silent although this process was running.
 ///
-/// Wall time does not do: a machine that stops several times within seconds would take its peers
-/// for lost as soon as it runs.
+/// Wall time is not sufficient: a machine that stops several times within seconds would declare its
+/// peers lost as soon as it runs again.
 #[derive(Debug, Default)]
 pub struct Doubt {
     updated: Option<Instant>,
@@ -24,7 +24,7 @@ pub struct Doubt {
 impl Doubt {
     /// Adds the time since the last update if the peer `is_silent`.
     ///
-    /// Otherwise there is no doubt any more.
+    /// A peer that is not silent ends the doubt.
     pub fn update(&mut self, is_silent: bool) {
         if !is_silent {
             return *self = Doubt::default();
@@ -35,12 +35,12 @@ impl Doubt {
         }
     }
 
-    /// True if the peer may be taken for lost.
+    /// True if the peer may be declared lost.
     pub fn is_over(&self) -> bool {
         self.silence >= DOUBT
     }
 
-    /// Time until the next update; `None` without a doubt.
+    /// Returns the time until the next update; `None` without a doubt.
     pub fn limit(&self) -> Option<Duration> {
         Some(PERIOD.saturating_sub(self.updated?.elapsed()))
     }

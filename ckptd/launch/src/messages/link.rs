@@ -2,8 +2,9 @@
 //!
 //! Only the greeting of a node blocks.
 //!
-//! Both sides show that they know the job's token before anything else: the leader sends a number,
-//! the node answers with a proof and a number of its own, the leader answers with a proof.
+//! Before any other message, both sides prove that they have the job's token. The leader sends a
+//! nonce, the node answers with a proof and a nonce of its own, and the leader answers with a
+//! proof.
 
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind};
@@ -14,21 +15,20 @@ use understudy_wire::auth::{self, Purpose};
 use understudy_wire::io::{Interest, Mailbox, Outbox, is_ready};
 use understudy_wire::{Frames, WireError, encode_within};
 
-/// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all
-/// nodes.
+/// Longest payload: fence data of all nodes, a few KiB for each rank.
 const LONGEST: usize = 256 << 20;
-/// What decoding it may allocate.
+/// Limit of memory for decoding a payload.
 const DECODED: usize = 2 * LONGEST;
-/// What may wait to be sent before the other side counts as gone.
+/// Limit of unsent bytes after which the other side counts as gone.
 const MOST_TO_SEND: usize = 2 * LONGEST;
-/// What is read before others have their turn.
+/// Limit of bytes that are read before other connections are served.
 const TURN: usize = 1 << 20;
 /// Interval of attempts to send the last bytes.
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
-/// How long a greeting may take.
+/// Time limit of a greeting.
 pub const GREETING: Duration = Duration::from_secs(10);
 
-/// The words of a greeting, in order.
+/// Messages of a greeting, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Greeting {
     Challenge {
@@ -38,7 +38,7 @@ pub enum Greeting {
         proof: [u8; 32],
         nonce: [u8; 32],
         node: u32,
-        /// What it calls itself (uname(2)).
+        /// Name of the node's host (uname(2)).
         host: String,
     },
     Leader {
@@ -46,7 +46,7 @@ pub enum Greeting {
     },
 }
 
-/// One end of a connection.
+/// An end of a connection between a node and the leader.
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
@@ -58,10 +58,10 @@ pub struct Link {
 
 impl Link {
     /// # Errors
-    /// Those of fcntl(2).
+    /// Errors of fcntl(2).
     pub fn new(stream: TcpStream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
-        // Only slower without.
+        // Without this option the connection is only slower.
         let _ = stream.set_nodelay(true);
         Ok(Link {
             stream,
@@ -71,10 +71,10 @@ impl Link {
         })
     }
 
-    /// Calls the leader, at whichever of its addresses answers, as this node.
+    /// Connects to the leader at the first of its addresses that answers.
     ///
     /// # Errors
-    /// Nobody answers, or nobody who knows the token.
+    /// The leader does not answer, or has another token.
     pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Link> {
         let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
         for address in leader {
@@ -124,7 +124,7 @@ impl Link {
         }
     }
 
-    /// Blocks until the other side has sent its next word of the greeting.
+    /// Blocks until the next message of the greeting arrives.
     fn wait_for(&mut self, until: Instant) -> io::Result<Greeting> {
         loop {
             if let Some(greeting) = self.hear_greeting()? {
@@ -138,12 +138,12 @@ impl Link {
         }
     }
 
-    /// What to wait for.
+    /// Returns the operations for which the connection must be polled.
     pub fn interest(&self) -> Interest {
         Interest::new(true, !self.out.is_empty())
     }
 
-    /// Says something, as soon as it can be sent.
+    /// Queues a message, and sends as much as possible at once.
     pub fn say(&mut self, message: &impl Encode) {
         let frame = encode_within(message, LONGEST);
         let is_taken = frame.is_some_and(|frame| self.out.push(&frame).is_ok());
@@ -151,19 +151,19 @@ impl Link {
         self.flush();
     }
 
-    /// True if the other side has gone, or has taken too little.
+    /// True if the other side has gone, or has received too little.
     fn has_ended(&self) -> bool {
         self.is_flooded || self.out.is_closed() || self.mailbox.has_ended()
     }
 
     fn flush(&mut self) {
         if !self.has_ended() {
-            // The outbox is closed then.
+            // The outbox is closed after an error.
             let _ = self.out.flush(&self.stream);
         }
     }
 
-    /// Waits until all is sent, but not longer than this.
+    /// Waits until everything has been sent, at most `limit`.
     pub fn finish(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
         while !self.out.is_empty() && !self.has_ended() && Instant::now() < until {
@@ -172,7 +172,7 @@ impl Link {
         }
     }
 
-    /// Reads what has come, at most `limit` bytes.
+    /// Reads at most `limit` bytes.
     fn read(&mut self, limit: usize) -> io::Result<()> {
         self.flush();
         if !self.has_ended() {
@@ -181,7 +181,7 @@ impl Link {
         Ok(())
     }
 
-    /// The next message of those that have been read.
+    /// Returns the next message of the bytes that were read.
     fn take<M: Decode<()>>(&mut self) -> io::Result<Option<M>> {
         let taken = self.mailbox.decoder().take();
         self.checked(taken)
@@ -194,14 +194,15 @@ impl Link {
         }
     }
 
-    /// Returns the number of bytes that are read and not taken.
+    /// Returns the number of bytes that were read and not decoded.
     #[cfg(test)]
     pub fn unread(&mut self) -> usize {
         self.mailbox.decoder().waiting()
     }
 
-    /// What has been said since; and whether the other side has gone, or what it says cannot be
-    /// understood.
+    /// Receives all messages that have arrived.
+    ///
+    /// The error is set if the other side has gone or a message is malformed.
     pub fn hear<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
         let mut error = self.read(TURN).err();
         let mut heard = Vec::new();
@@ -215,7 +216,7 @@ impl Link {
         (heard, error)
     }
 
-    /// The next word of a greeting, if it is there; nothing else is taken from what has come.
+    /// Receives the next message of a greeting, and nothing else.
     ///
     /// The other side has not authenticated: at most [`understudy_wire::UNAUTHENTICATED`] bytes are
     /// read.

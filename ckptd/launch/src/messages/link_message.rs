@@ -5,24 +5,24 @@ use super::report::Report;
 use bincode::{Decode, Encode};
 use std::time::Duration;
 
-/// How often a node tells that it lives.
+/// Interval of a node's heartbeats.
 pub const BEAT: Duration = Duration::from_millis(500);
 
-/// How long a node goes on without hearing of its leader.
+/// Time for which a node continues without a returned heartbeat.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// What a node says.
+/// Message of a node to the leader.
 #[derive(Debug, Encode, Decode)]
 pub enum NodeToLeader {
-    /// It lives; the number is for itself.
+    /// Heartbeat; the leader returns the number.
     Beat(u64),
     Report(Report),
 }
 
-/// What the leader says.
+/// Message of the leader to a node.
 #[derive(Debug, Encode, Decode)]
 pub enum LeaderToNode {
-    /// That beat has been heard.
+    /// Returned heartbeat.
     Beat(u64),
     Order(Order),
 }

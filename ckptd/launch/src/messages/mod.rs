@@ -1,11 +1,11 @@
 //! Messages between the processes of the launcher.
 //!
 //! ```text
-//!   node (one manager each)                              leader (understudy-protocol)
-//!     what processes and guardians say, and their ends ── Report ──► decides
-//!     starts, kills, interrupts, hands out  ◄──────────── Order ────
-//!     what its servers ask of other nodes' ── Fence, Modex ────────► collects, passes on
-//!     what they are answered ◄─────────────────────────── Answer ───
+//!   node (one manager each)                                leader (understudy-protocol)
+//!     messages and ends of processes, guardians  ── Report ──────► decides
+//!     starts, kills, interrupts processes        ◄── Order ───────
+//!     requests of its servers to other nodes     ── Fence, Modex ► collects, forwards
+//!     answers to these requests                  ◄── Answer ──────
 //! ```
 //!
 //! The leader's own node has no connection to it; other nodes have a [`Link`].

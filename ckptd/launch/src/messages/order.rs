@@ -11,8 +11,8 @@ use understudy_numbers::ProcessNumber;
 
 /// An order of the leader to a node.
 ///
-/// The encoding has no tag for the two kinds. Both have tags of their own, which differ, so that
-/// an order is encoded as if this were one enumeration of all orders.
+/// The encoding has no tag for the two kinds. The tags of the two enumerations differ, so that an
+/// order is encoded as if all orders were variants of one enumeration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
     Job(JobOrder<Beginning>),
@@ -30,8 +30,8 @@ impl Encode for Order {
 
 impl<Context> Decode<Context> for Order {
     fn decode<D: Decoder<Context = Context>>(decoder: &mut D) -> Result<Order, DecodeError> {
-        // Tags are less than 251, and so one byte long. Messages are decoded from memory, of which
-        // the reader shows the next byte.
+        // Tags are less than 251, and so one byte long. Messages are decoded from memory, so that
+        // the reader can return the next byte without consuming it.
         let tag = decoder.reader().peek_read(1).and_then(|next| next.first());
         match tag {
             Some(&tag) if u32::from(tag) < ServerOrder::FIRST_TAG => {
@@ -50,7 +50,7 @@ pub struct Beginning {
     /// Name of the job, to which the generation's number is added ([`understudy_pmi::Name`]).
     pub job: String,
     pub start: GenerationStart,
-    /// The process of each rank, and its position in `hosts`.
+    /// Process of each rank, and the index of its host in `hosts`.
     pub ranks: Vec<(ProcessNumber, u32)>,
     pub hosts: Vec<String>,
 }

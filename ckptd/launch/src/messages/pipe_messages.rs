@@ -6,22 +6,22 @@ use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind, Read, Write};
 use understudy_wire::{Frames, encode_within};
 
-/// Longest payload: an environment is the greatest part.
+/// Longest payload; the environment is its largest part.
 const LONGEST: usize = 16 << 20;
-/// What decoding it may allocate.
+/// Limit of memory for decoding a payload.
 const DECODED: usize = 4 * LONGEST;
 
-/// Says something.
+/// Writes a message.
 ///
 /// # Errors
-/// Those of write(2); that it is too long.
+/// Errors of write(2); the message is too long.
 pub fn put(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
     let frame = encode_within(message, LONGEST).ok_or(ErrorKind::InvalidInput)?;
     to.write_all(&frame)?;
     to.flush()
 }
 
-/// The end that is read.
+/// Reading end of a pipe.
 #[derive(Debug)]
 pub struct Messages<R> {
     from: R,
@@ -43,7 +43,7 @@ impl<R: Read> Messages<R> {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// Those of read(2); [`ErrorKind::UnexpectedEof`] at the end; what comes cannot be understood.
+    /// Errors of read(2); [`ErrorKind::UnexpectedEof`] at the end; a message is malformed.
     pub fn next<M: Decode<()>>(&mut self) -> io::Result<M> {
         loop {
             if let Some(message) = self.take()? {
@@ -53,10 +53,10 @@ impl<R: Read> Messages<R> {
         }
     }
 
-    /// What has come, if there is something to be read.
+    /// Reads once, and returns the messages that are complete.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Errors of [`next`](Self::next).
     pub fn hear<M: Decode<()>>(&mut self) -> io::Result<Vec<M>> {
         self.read()?;
         std::iter::from_fn(|| self.take().transpose()).collect()

@@ -6,10 +6,10 @@ use understudy_pmi::{Members, Name, Purpose};
 use understudy_protocol::Known;
 use understudy_wire::line::{Ended, ToManager};
 
-/// What a node tells the leader.
+/// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
-    /// A guardian has come; `is_again`: it has had another manager.
+    /// A guardian has joined; `is_again` if it had another manager before.
     Came {
         rank: Guardian,
         workers: u32,
@@ -17,21 +17,21 @@ pub enum Report {
         replenishes: bool,
         is_again: bool,
     },
-    /// It has a process that it has started for another manager.
+    /// The guardian has a process that it has started for an earlier manager.
     Knows {
         rank: Guardian,
         number: ProcessNumber,
         known: Known,
     },
-    /// It has told all that it has.
+    /// The guardian has reported all its processes.
     Told {
         rank: Guardian,
     },
-    /// A guardian has gone, and its processes with it.
+    /// A guardian has died with its processes.
     Gone {
         rank: Guardian,
     },
-    /// A process uses MPI.
+    /// A process has begun to use MPI.
     Called {
         number: ProcessNumber,
     },
@@ -40,43 +40,45 @@ pub enum Report {
         said: ToManager,
     },
     Ended(Ended),
-    /// The MPI library of a process has given up in a generation.
+    /// The MPI library of a process has aborted in a generation.
     Broke {
         number: ProcessNumber,
         generation: Generation,
     },
-    /// A process that the program has spawned has ended with this status; so is the job to.
+    /// A spawned process has failed with this status, with which the job ends.
     Abort(i32),
-    /// One has ended with this status, which is that of the job if all else ends well.
+    /// A spawned process has failed with this status after `MPI_Finalize`.
+    ///
+    /// The job has this status if all other processes succeed.
     Spawned(i32),
-    /// The job cannot go on here; why.
+    /// The job cannot continue on this node; the reason.
     GivesUp(String),
-    /// This node's ranks have come to a fence ([`understudy_pmi::Fence`]).
+    /// This node's ranks have entered a fence ([`understudy_pmi::Fence`]).
     Fence {
-        /// By which the node knows what the answer belongs to.
+        /// Identifier of the request, which the answer repeats.
         id: u64,
         fence: FenceOf,
         bytes: Vec<u8>,
     },
-    /// A rank of this node wants what one of another node has put ([`understudy_pmi::Modex`]).
+    /// A rank of this node requests data of a rank on another node ([`understudy_pmi::Modex`]).
     Modex {
         id: u64,
         of: Name,
         rank: Rank,
     },
-    /// The program has asked for so many processes here; all nodes shall know their namespace.
+    /// Processes were spawned on this node; all nodes must register their namespace.
     Join {
         id: u64,
         name: Name,
         size: u32,
     },
-    /// A process of this node wants to see what these workers show, who are where this process is.
+    /// A process requests boards of these workers, which are on the node of `process`.
     Look {
         id: u64,
         process: ProcessNumber,
         workers: Vec<Worker>,
     },
-    /// That namespace is no more.
+    /// The namespace of spawned processes has ended.
     Forget {
         name: Name,
     },
@@ -88,7 +90,7 @@ pub enum Report {
     },
 }
 
-/// Which fence of which ranks.
+/// Identification of a fence and its ranks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 pub struct FenceOf {
     pub purpose: Purpose,

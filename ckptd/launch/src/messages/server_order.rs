@@ -14,9 +14,9 @@ pub enum ServerOrder {
     Modex { id: u64, of: Name, rank: Rank },
     /// Registers processes that the program has spawned on another node.
     Join { id: u64, joining: Joining },
-    /// Reports that a worker of another node goes on from an earlier number of spawns.
+    /// Reports that a worker was rolled back to an earlier number of spawn calls.
     ///
-    /// The worker has spawned processes on this node.
+    /// The worker, on another node, has spawned processes on this node.
     WentBack { worker: Worker, number: u64 },
     /// Requests the boards of these workers of this node, for another node.
     Look { id: u64, workers: Vec<Worker> },

@@ -1,4 +1,4 @@
-//! Signals to what has started a job are those of the job.
+//! Signals to the starter of a job, which are forwarded to the job.
 
 use crate::Error;
 use crate::spawn_thread::spawn_thread;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
 
-/// Signals that are passed on.
+/// Signals that are forwarded.
 const FORWARDED: [i32; 5] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -18,13 +18,15 @@ const FORWARDED: [i32; 5] = [
     libc::SIGUSR2,
 ];
 
-/// Guardians that have been started. The number of one that has ended may be another process's.
+/// Guardians that were started, by pidfd.
+///
+/// After the end of a guardian another process may have its number.
 #[derive(Clone)]
 pub(super) struct Started(Arc<[OwnedFd]>);
 
 impl Started {
     /// # Errors
-    /// Those of pidfd_open(2).
+    /// Errors of pidfd_open(2).
     pub fn new(guardians: &[Child]) -> Result<Started, Error> {
         let pidfds: Result<_, _> = guardians.iter().map(pidfd_of).collect();
         pidfds.map(Started).map_err(Error::system("a guardian"))
@@ -35,26 +37,38 @@ impl Started {
             return;
         };
         for pidfd in self.0.iter() {
-            // It may have ended; all are waited for at the end.
+            // The guardian may have ended; the exit status of each is collected at the end.
             let _ = pidfd_send_signal(pidfd, signal);
         }
     }
 }
 
-/// From now on these guardians, and whoever else is told, get the signals that this process gets.
-///
-/// # Errors
-/// Those of sigaction(2), and of starting a thread.
-pub(super) fn pass_signals_on(
-    guardians: Started,
-    mut tell: impl FnMut(i32) + Send + 'static,
-) -> Result<(), Error> {
-    let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
-    spawn_thread(move || {
-        for number in signals.forever() {
-            tell(number);
-            guardians.signal(number);
-        }
-    })
-    .map_err(Error::system("a thread"))
+/// Signals to this process, which wait until the guardians have been started.
+pub(super) struct CaughtSignals(Signals);
+
+impl CaughtSignals {
+    /// # Errors
+    /// Errors of sigaction(2).
+    pub fn catch() -> Result<CaughtSignals, Error> {
+        let signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+        Ok(CaughtSignals(signals))
+    }
+
+    /// Passes all signals, earlier ones included, to `notify` and then to the guardians.
+    ///
+    /// # Errors
+    /// Errors of starting a thread.
+    pub fn pass_on_to(
+        mut self,
+        guardians: Started,
+        mut notify: impl FnMut(i32) + Send + 'static,
+    ) -> Result<(), Error> {
+        spawn_thread(move || {
+            for number in self.0.forever() {
+                notify(number);
+                guardians.signal(number);
+            }
+        })
+        .map_err(Error::system("a thread"))
+    }
 }

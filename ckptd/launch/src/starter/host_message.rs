@@ -5,9 +5,10 @@ use crate::Error;
 use crate::job_environment::Environment;
 use crate::messages::Duty;
 use bincode::{Decode, Encode};
+use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is to be started.
+/// Description of the guardians and the manager that a host has to start.
 #[derive(Debug, Encode, Decode)]
 pub struct Assignment {
     pub build: u64,
@@ -21,18 +22,17 @@ pub struct Assignment {
 pub enum StarterToHost {
     /// A signal for the processes.
     Signal(i32),
-    /// More of the standard input of rank 0; nothing: that is its end.
+    /// Data from the standard input of rank 0; empty at its end.
     Input(Vec<u8>),
 }
 
-/// Returns the checksum of this program's file.
+/// Returns the checksum of the executable `ckptd`.
 ///
 /// Managers exchange messages of one build only.
 ///
 /// # Errors
-/// Those of reading it.
-pub fn build() -> Result<u64, Error> {
-    let what = || Error::system("this program's file");
-    let own = std::env::current_exe().map_err(what())?;
-    Ok(xxh3_64(&std::fs::read(own).map_err(what())?))
+/// Errors of reading the file.
+pub fn build_of(ckptd: &Path) -> Result<u64, Error> {
+    let bytes = std::fs::read(ckptd).map_err(Error::system(ckptd.display().to_string()))?;
+    Ok(xxh3_64(&bytes))
 }

@@ -1,24 +1,25 @@
-//! Hosts of a job, as Open MPI's mpirun takes them: `a:2,b:2`, or a file with lines such as `a
-//! slots=2`.
+//! Hosts of a job in the formats of Open MPI's mpirun.
+//!
+//! A list is `a:2,b:2`; a file has lines such as `a slots=2`.
 
 use crate::Error;
 use std::path::Path;
 use understudy_numbers::Guardian;
 
-/// A host and how many processes it may have.
+/// A host and its number of slots for processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
     pub name: String,
     pub slots: u32,
 }
 
-/// How ranks are dealt out.
+/// Order in which ranks are assigned to hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum By {
-    /// A host is filled before the next one.
+    /// Fills a host before the next one.
     #[default]
     Slot,
-    /// One to each host, again and again.
+    /// Assigns one rank to each host in turn.
     Node,
 }
 
@@ -34,7 +35,7 @@ impl std::str::FromStr for By {
     }
 }
 
-/// Hosts of `--host`: a name stands for a slot each time that it is there without a number.
+/// Parses the hosts of `--host`; a name without a number adds one slot.
 ///
 /// # Errors
 /// [`Error::Hosts`].
@@ -47,7 +48,7 @@ pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
     Ok(hosts)
 }
 
-/// Hosts of a file.
+/// Reads the hosts of a file.
 ///
 /// # Errors
 /// [`Error::Hosts`], [`Error::System`].
@@ -71,7 +72,7 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
             "`{name}:{slots}` is no host with a number of slots"
         ))
     };
-    // An agent would take it for an option.
+    // The agent would interpret such a name as an option.
     if name.is_empty() || name.starts_with('-') {
         return Err(wrong());
     }
@@ -86,7 +87,7 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The ranks of each host.
+/// Assigns ranks to hosts; returns the ranks of each host.
 ///
 /// # Errors
 /// [`Error::Slots`].

@@ -1,20 +1,26 @@
-//! Starts the guardians of a job, as mpirun would: on this node, or on [several
-//! hosts](run_on_several).
+//! Starts the guardians of a job, as mpirun does.
+//!
+//! They run on this node, or on [several hosts](run_on_several).
 
-use super::forwarded_signals::{Started, pass_signals_on};
+use super::forwarded_signals::{CaughtSignals, Started};
 use super::node_share::Share;
 use super::plan::Plan;
 use super::several_hosts::run_on_several;
 use crate::Error;
 use crate::job_directory::{CKPTD_JOB, directory_of, prepare, remove_left};
+use crate::process_context::ProcessContext;
 use crate::refused_start::refuse;
 use std::process::Stdio;
 
-/// Runs a job to its end; its exit status.
+/// Runs a job to its end, and returns its exit status.
+///
+/// The calling thread must live as long as the process, because the guardians end with it. Signals
+/// to this process are forwarded to the job, after `notify` was called with their numbers.
 ///
 /// # Errors
-/// Those of starting a process.
-pub fn run(plan: &Plan) -> Result<i32, Error> {
+/// Errors of starting a process.
+pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32, Error> {
+    let signals = CaughtSignals::catch()?;
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -22,28 +28,33 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     let job = format!("{CKPTD_JOB}{host}-{}@1", std::process::id());
     let share = Share::of(plan, job)?;
     if !plan.hosts.is_empty() {
-        return run_on_several(plan, &share, &host);
+        return run_on_several(plan, &share, &host, (signals, notify));
     }
     if let Err(error) = prepare(&share.job) {
         return match error.is_refusal() {
-            true => Ok(refuse(&error)),
+            true => Ok(refuse(&error, &plan.context.streams)),
             false => Err(error),
         };
     }
-    let status = guard(&share);
-    // A manager that could not be started, or was killed, has left its directory.
+    let status = guard(&share, &plan.context, signals, notify);
+    // A manager that could not be started, or was killed, has left the directory.
     remove_left(&directory_of(&share.job));
     status
 }
 
-fn guard(share: &Share) -> Result<i32, Error> {
-    let guardians = share.start(None, Stdio::inherit)?;
-    pass_signals_on(Started::new(&guardians)?, |_| {})?;
+fn guard(
+    share: &Share,
+    context: &ProcessContext,
+    signals: CaughtSignals,
+    notify: impl FnMut(i32) + Send + 'static,
+) -> Result<i32, Error> {
+    let guardians = share.start(context, Stdio::inherit)?;
+    signals.pass_on_to(Started::new(&guardians)?, notify)?;
     let mut codes = Vec::new();
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());
     }
-    // Who was killed is missed by nobody, if others bring the job to its end.
+    // A guardian that was killed has no effect if other processes complete the job.
     let first = codes.iter().copied().find(|&code| code != 0);
     Ok(first.or(codes.pop()).unwrap_or(128 + libc::SIGKILL))
 }

@@ -1,9 +1,10 @@
-//! What a node has of a job that is started by ckptd: its guardians.
+//! Share of a node in a job that is started by ckptd: its guardians.
 
 use super::plan::Plan;
 use crate::Error;
 use crate::find_program::find_program;
-use crate::job_environment::{Environment, Text};
+use crate::job_environment::Text;
+use crate::process_context::ProcessContext;
 use crate::tied_child::die_with_parent;
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};
@@ -14,23 +15,24 @@ use understudy_numbers::Guardian;
 use understudy_pmi::{Identity, adopt};
 use understudy_wire::line::PRELOADED;
 
-/// The share of a node.
+/// Share of a node in a job.
 #[derive(Clone, Debug, Encode, Decode)]
 pub struct Share {
     pub job: String,
-    /// Of the whole job.
+    /// Number of processes of the whole job.
     pub size: u32,
-    /// Those of the node.
+    /// Ranks of this node's guardians.
     pub ranks: Vec<Guardian>,
-    /// The program's file, and its name with its arguments.
+    /// File of the program.
     file: Text,
+    /// Name of the program, followed by its arguments.
     program: Vec<Text>,
     preload: Text,
     variables: Vec<(Text, Text)>,
 }
 
 impl Share {
-    /// All of a job.
+    /// Returns the share that contains the whole job.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
@@ -74,7 +76,7 @@ impl Share {
         Ok(share)
     }
 
-    /// The same for these ranks.
+    /// Returns the share with these ranks only.
     pub fn with(&self, ranks: Vec<Guardian>) -> Share {
         Share {
             ranks,
@@ -82,7 +84,7 @@ impl Share {
         }
     }
 
-    /// Whether all files are on this node.
+    /// Checks that all files exist on this node.
     ///
     /// # Errors
     /// [`Error::NoProgram`], [`Error::Missing`].
@@ -96,31 +98,35 @@ impl Share {
         }
     }
 
-    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets
-    /// `input`.
+    /// Starts the guardians of these ranks; `input` is the standard input of rank 0.
+    ///
+    /// The guardians do not outlive this thread.
     ///
     /// # Errors
-    /// Those of starting a process.
+    /// Errors of starting a process.
     pub fn start(
         &self,
-        environment: Option<&Environment>,
+        context: &ProcessContext,
         mut input: impl FnMut() -> Stdio,
     ) -> Result<Vec<Child>, Error> {
+        let what = || Error::system("a guardian");
         let mut guardian = |(place, &rank)| {
-            let mut command = self.command(environment, place, rank)?;
+            let mut command = self.command(context, place, rank)?;
+            let [stdout, stderr] = context.streams.for_command().map_err(what())?;
+            command.stdout(stdout).stderr(stderr);
             command.stdin(if rank == Guardian(0) {
                 input()
             } else {
                 Stdio::null()
             });
-            command.spawn().map_err(Error::system("a guardian"))
+            command.spawn().map_err(what())
         };
         let mut started: Vec<Child> = Vec::new();
         for each in (0..).zip(&self.ranks) {
             match guardian(each) {
                 Ok(child) => started.push(child),
                 Err(error) => {
-                    // Nobody would wait for them.
+                    // No process would collect their exit statuses.
                     for mut child in started {
                         let _ = child.kill();
                         let _ = child.wait();
@@ -134,19 +140,16 @@ impl Share {
 
     fn command(
         &self,
-        environment: Option<&Environment>,
+        context: &ProcessContext,
         place: u32,
         rank: Guardian,
     ) -> Result<Command, Error> {
-        let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-        let mut command = Command::new(own);
+        let mut command = Command::new(&context.ckptd);
         command
             .args(["guardian", "--"])
             .arg(OsStr::from_bytes(&self.file));
         command.args(self.program.iter().map(|word| OsStr::from_bytes(word)));
-        if let Some(environment) = environment {
-            environment.give_to(&mut command);
-        }
+        context.environment.give_to(&mut command);
         let set = |(name, value): &(Text, Text)| {
             command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
         };

@@ -1,21 +1,25 @@
-//! What a job is made of, as its user has said.
+//! The plan of a job: its processes, program and hosts.
 
 use super::hosts::{By, Host};
+use crate::process_context::ProcessContext;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What a job is made of.
+/// The processes, program and hosts of a job.
 pub struct Plan {
     pub workers: u32,
     pub spares: u32,
-    /// The program, with its arguments.
+    /// The program and its arguments.
     pub program: Vec<OsString>,
     pub preload: OsString,
-    /// The MPI library of a program that opens it late, by its name.
+    /// Name of the MPI library of a program that opens the library late.
     pub mpi: Option<PathBuf>,
-    /// Where it runs; nowhere but here, if there are none.
+    /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
     pub by: By,
-    /// What starts a command on another host: words, before that and the command.
+    /// Command that starts a command on another host.
+    ///
+    /// The name of the host and the command are added.
     pub agent: Vec<String>,
+    pub context: ProcessContext,
 }

@@ -1,13 +1,16 @@
-//! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input,
-//! from the starter, and the output goes to it.
+//! `ckptd node`: the part of a job's starter on another host.
+//!
+//! The starter sends the assignment by standard input, and receives the output.
 
-use super::forwarded_signals::{Started, pass_signals_on};
-use super::host_message::{Assignment, StarterToHost, build};
+use super::forwarded_signals::{CaughtSignals, Started};
+use super::host_message::{Assignment, StarterToHost, build_of};
 use crate::Error;
 use crate::job_directory::{directory_of, remove_left};
 use crate::manager_process::start_with_duty;
 use crate::messages::Messages;
+use crate::process_context::{ProcessContext, own_program};
 use crate::spawn_thread::spawn_thread;
+use crate::streams::Streams;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,10 +19,10 @@ use std::process::{Child, Stdio};
 use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
 use understudy_protocol::LOST;
 
-/// Does what standard input says, until the guardians have ended.
+/// Executes the assignment from standard input until the guardians have ended.
 ///
 /// # Errors
-/// What is missing on this host.
+/// A file is missing on this host, or a system call fails.
 pub fn run_on_host() -> Result<i32, Error> {
     let what = || Error::system("what the starter says");
     let input = rustix::stdio::stdin()
@@ -30,7 +33,8 @@ pub fn run_on_host() -> Result<i32, Error> {
         io::ErrorKind::InvalidData => Error::Build,
         _ => what()(error),
     })?;
-    if assignment.build != build()? {
+    let ckptd = own_program()?;
+    if assignment.build != build_of(&ckptd)? {
         return Err(Error::Build);
     }
     let directory = OsStr::from_bytes(&assignment.directory);
@@ -40,12 +44,18 @@ pub fn run_on_host() -> Result<i32, Error> {
         name_runtime_directory(place);
     }
     share.check()?;
-    // As long as its standard input is open, it knows that this process lives.
-    let manager = start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
-    let mut guardians = share.start(Some(&environment), Stdio::piped)?;
+    let context = ProcessContext {
+        ckptd,
+        environment,
+        streams: Streams::own()?,
+    };
+    let signals = CaughtSignals::catch()?;
+    // The manager detects the end of this process by the end of its standard input.
+    let manager = start_with_duty(&share.job, &assignment.duty, Some(&context))?;
+    let mut guardians = share.start(&context, Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
     let started = Started::new(&guardians)?;
-    pass_signals_on(started.clone(), |_| {})?;
+    signals.pass_on_to(started.clone(), |_| {})?;
     spawn_thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
     for child in &mut guardians {
         child.wait().map_err(Error::system("a guardian"))?;
@@ -54,7 +64,7 @@ pub fn run_on_host() -> Result<i32, Error> {
     Ok(0)
 }
 
-/// It removes what the job has left here, unless it has been killed.
+/// Waits for the manager, and removes the job's leftovers if the manager was killed.
 fn wait_for(mut manager: Child, job: &str) {
     let input = manager.stdin.take();
     if !manager.wait().is_ok_and(|status| status.success()) {
@@ -63,7 +73,7 @@ fn wait_for(mut manager: Child, job: &str) {
     drop(input);
 }
 
-/// Does what the starter says. When that has gone, so does this process, and its guardians with it.
+/// Handles messages of the starter; after its end this process exits and ends its guardians.
 fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<impl Write>) {
     while let Ok(message) = messages.next() {
         match message {
@@ -74,7 +84,7 @@ fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<i
                     .as_mut()
                     .is_some_and(|input| input.write_all(&bytes).is_err())
                 {
-                    // The program does not want it.
+                    // The program has closed its standard input.
                     input = None;
                 }
             }

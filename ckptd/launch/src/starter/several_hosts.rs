@@ -1,8 +1,10 @@
-//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the
-//! end, and a `ckptd node` on each other host.
+//! Starts a job on several hosts.
+//!
+//! The manager with the leader runs here, so that no other host must survive to the end. Each other
+//! host runs a `ckptd node`.
 
-use super::forwarded_signals::{Started, pass_signals_on};
-use super::host_message::{Assignment, StarterToHost, build};
+use super::forwarded_signals::{CaughtSignals, Started};
+use super::host_message::{Assignment, StarterToHost, build_of};
 use super::hosts::deal;
 use super::node_share::Share;
 use super::plan::Plan;
@@ -11,13 +13,13 @@ use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{Duty, LeaderToStarter, Messages, StarterToLeader, put};
 use crate::output::UNWRITTEN;
-use crate::say::say;
+use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
 use parking_lot::Mutex;
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -28,13 +30,13 @@ use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, is_ready};
 
-/// How often agents are looked at.
+/// Poll interval of agents.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the last output may take when the job has ended, if it is read.
+/// Time limit for the last output after the job has ended, while it is read.
 const FAREWELL: Duration = Duration::from_secs(5);
 const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
 
-/// What has been started on another host.
+/// Command that was started for another host.
 struct Agent {
     node: u32,
     host: String,
@@ -42,14 +44,20 @@ struct Agent {
     has_ended: bool,
 }
 
-/// Its standard input, which threads share.
+/// Standard input of an agent, shared by threads.
 type Input = Arc<Mutex<ChildStdin>>;
 
-/// Runs the job on the hosts of the plan; its exit status.
+/// Runs the job on the hosts of the plan; returns its exit status.
 ///
 /// # Errors
-/// Those of starting processes here. What goes wrong on other hosts is told, and ends the job.
-pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
+/// Errors of starting processes on this host. Failures on other hosts are printed and end the job.
+pub fn run_on_several(
+    plan: &Plan,
+    share: &Share,
+    own: &str,
+    (signals, mut notify): (CaughtSignals, impl FnMut(i32) + Send + 'static),
+) -> Result<i32, Error> {
+    let context = &plan.context;
     let ranks = deal(&plan.hosts, share.size, plan.by)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
     let shares = plan
@@ -69,7 +77,7 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
             .map(|(name, _)| (*name).to_owned())
             .collect(),
     };
-    let mut manager = start_with_duty(&share.job, &duty, None)?;
+    let mut manager = start_with_duty(&share.job, &duty, Some(context))?;
     let what = || Error::system("the process manager");
     let port = port_of(&mut manager)?;
     let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
@@ -78,13 +86,14 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     let mut messages = Messages::new(output);
     let mut guardians = Vec::new();
     for (_, share) in &here {
-        guardians.extend(share.start(None, Stdio::inherit)?);
+        guardians.extend(share.start(context, Stdio::inherit)?);
     }
     let (mut agents, mut inputs) = (Vec::new(), Vec::new());
-    let (build, environment) = (build()?, Environment::own());
+    let build = build_of(&context.ckptd)?;
+    let environment = Environment::own().with(&context.environment);
     let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
     for (node, (name, share)) in (1..).zip(elsewhere) {
-        let mut child = start(&plan.agent, name)?;
+        let mut child = start(&plan.agent, name, context)?;
         let has_first = share.ranks.contains(&Guardian(0));
         let assignment = Assignment {
             build,
@@ -98,7 +107,7 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
             },
         };
         if let Some(mut input) = child.stdin.take() {
-            // Who has ended at once is found below.
+            // An agent that has ended at once is detected below.
             let _ = put(&mut input, &assignment);
             let input = Arc::new(Mutex::new(input));
             if has_first {
@@ -113,7 +122,8 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
             has_ended: false,
         });
     }
-    pass_signals_on(Started::new(&guardians)?, move |number| {
+    signals.pass_on_to(Started::new(&guardians)?, move |number| {
+        notify(number);
         inputs
             .iter()
             .for_each(|input| tell(input, &StarterToHost::Signal(number)));
@@ -124,27 +134,29 @@ pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Erro
     for mut guardian in guardians {
         codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
     }
-    let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let streams = &context.streams;
+    let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
     for host in end(&mut agents, FAREWELL, outputs) {
-        say(message::host_not_ended(host, FAREWELL.as_secs()));
+        streams.print(message::host_not_ended(host, FAREWELL.as_secs()));
         codes.push(UNWRITTEN.into());
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
 
 fn tell(input: &Input, message: &StarterToHost) {
-    // One that has ended is found by its end.
+    // The end of the agent is detected elsewhere.
     let _ = put(&mut *input.lock(), message);
 }
 
-/// Whether a name is this host's.
+/// True if a name is that of this host.
 fn is_here(name: &str, own: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     name == "localhost" || name == own || short(name) == short(own)
 }
 
-/// Where the leader can be reached from a host: by the address that this one has on the way there,
-/// or else by its name.
+/// Returns addresses at which a host can reach the leader.
+///
+/// The first is the local address of the route to the host, and the second is this host's name.
 fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
     let on_the_way = || -> io::Result<String> {
         let to = (host, 9)
@@ -153,7 +165,7 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
             .ok_or(io::ErrorKind::NotFound)?;
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
-        // Nothing is sent.
+        // Connecting a UDP socket sends nothing.
         socket.connect(to)?;
         let mut address = socket.local_addr()?;
         address.set_port(port);
@@ -166,9 +178,8 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
 }
 
 /// Starts `ckptd node` on a host.
-fn start(agent: &[String], host: &str) -> Result<Child, Error> {
-    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
-    let own = own.to_string_lossy().into_owned();
+fn start(agent: &[String], host: &str, context: &ProcessContext) -> Result<Child, Error> {
+    let ckptd = context.ckptd.to_string_lossy();
     let Some((program, options)) = agent.split_first() else {
         return Err(Error::Hosts(
             "the command that starts others is empty".into(),
@@ -176,14 +187,19 @@ fn start(agent: &[String], host: &str) -> Result<Child, Error> {
     };
     let mut command = Command::new(program);
     command.args(options).arg(host);
-    command.arg(format!("exec {} node", shell_words::quote(&own)));
-    // What a terminal sends to all reaches it from here.
-    command.stdin(Stdio::piped()).process_group(0);
+    command.arg(format!("exec {} node", shell_words::quote(&ckptd)));
+    // Signals of a terminal's process group are forwarded by this process.
+    let [stdout, stderr] = context
+        .streams
+        .for_command()
+        .map_err(Error::system("an agent"))?;
+    command.stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
+    command.process_group(0);
     die_with_parent(&mut command);
     command.spawn().map_err(Error::system(program.clone()))
 }
 
-/// Standard input is that of rank 0, which is elsewhere.
+/// Passes standard input on to rank 0, which is on another host.
 fn pass_input_on(to: &Input) -> Result<(), Error> {
     let to = Arc::clone(to);
     spawn_thread(move || {
@@ -196,7 +212,7 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
     .map_err(Error::system("a thread"))
 }
 
-/// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
+/// Reports ended agents to the leader, and kills unneeded ones, until the leader ends.
 fn attend(
     messages: &mut Messages<std::process::ChildStdout>,
     agents: &mut [Agent],
@@ -221,7 +237,7 @@ fn attend(
                     node: agent.node,
                     status: status.code().unwrap_or(128 + libc::SIGKILL),
                 };
-                // When it has gone, that is found next.
+                // The end of the leader is detected next.
                 let _ = put(input, &ended);
             }
         }
@@ -230,9 +246,9 @@ fn attend(
 
 /// Waits for the last output, and returns the hosts that have not ended.
 ///
-/// The limit is for the time in which what is printed is read and this process runs.
+/// The limit applies to time in which the output is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
-    // A terminal that has been hung up is no reader.
+    // A terminal that was hung up is not a reader.
     let is_blocked = |output| {
         matches!(
             is_ready(&output, Interest::WRITE, Duration::ZERO),
@@ -261,7 +277,6 @@ fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]

@@ -1,5 +1,6 @@
-//! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in,
-//! [`Act`]s out; no sockets.
+//! Key space of a generation: data that its ranks put, and its barriers.
+//!
+//! The module converts bytes into [`Act`]s and uses no sockets.
 
 use super::pmi1_line::Line;
 use super::spawn_request::SpawnRequest;
@@ -8,58 +9,60 @@ use std::collections::{BTreeMap, BTreeSet};
 use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 
-/// Longest key and value, in bytes; clients are told.
+/// Longest key, in bytes, as reported to clients.
 const LONGEST_KEY: usize = 64;
+/// Longest value, in bytes, as reported to clients.
 const LONGEST_VALUE: usize = 1024;
 /// Longest name of a key space that clients must expect.
 const LONGEST_NAME: usize = 256;
-/// Longest line of a client: one argument of a program that is to be started (execve(2)), and its
-/// name.
+/// Longest line of a client: one argument of a spawned program (execve(2)) and its name.
 const LONGEST_LINE: usize = (128 << 10) + 16;
-/// Bytes that all ranks of a generation may put.
+/// Limit of bytes that all ranks of a generation may put.
 const MOST: usize = 256 << 20;
 
-/// What follows from what a rank has sent.
+/// Action in response to data from a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// Send it to a rank.
+    /// Sends bytes to a rank.
     Send(Rank, Vec<u8>),
-    /// Tell that a rank has done something.
+    /// Reports an action of a rank.
     Tell(Rank, RankAction),
-    /// All ranks of this node wait in barrier `number`; bring what they have put to the other
-    /// nodes.
+    /// Sends the new data of this node to the other nodes.
+    ///
+    /// All ranks of this node wait in barrier `number`.
     Fence { number: u64, bytes: Vec<u8> },
-    /// A rank wants processes, which can get this from the beginning; [`KeySpace::spawned`] answers
-    /// it.
+    /// Spawns processes for a rank; [`KeySpace::spawned`] returns the answer.
+    ///
+    /// The processes can get `put` from the beginning.
     Spawn {
         rank: Rank,
         programs: Vec<ChildProgram>,
         put: Preput,
     },
-    /// A rank does not speak PMI-1: close its connection.
+    /// Closes the connection of a rank that does not use PMI-1.
     Close(Rank),
 }
 
-/// What is known of a rank's connection.
+/// State of a rank's connection.
 #[derive(Default)]
 struct Client {
-    /// The beginning of a line.
+    /// Incomplete line.
     begun: Vec<u8>,
-    /// It is inside of a `mcmd=spawn`.
+    /// Request that is being received, inside of a `mcmd=spawn`.
     asking: Option<SpawnRequest>,
-    /// It waits for processes.
+    /// True while the rank waits for spawned processes.
     is_spawning: bool,
 }
 
 pub struct KeySpace {
     name: String,
     here: BTreeSet<Rank>,
-    /// Which program each of them is of.
+    /// Index of each local rank's program.
     programs: BTreeMap<Rank, u32>,
     is_alone: bool,
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
-    /// Put since the last barrier: `key=value` lines.
+    /// New data since the last barrier, as `key=value` lines.
     fresh: Vec<u8>,
     published: BTreeMap<Vec<u8>, Vec<u8>>,
     waiting: BTreeSet<Rank>,
@@ -87,8 +90,8 @@ impl KeySpace {
             barriers: 0,
             clients: BTreeMap::new(),
         };
-        // MPICH compares the hosts' names if it is not there: because it is longer than a value,
-        // say.
+        // Without this entry MPICH compares the names of the hosts. The entry is missing if it is
+        // longer than a value may be.
         space.put(
             b"PMI_process_mapping",
             placement.process_mapping().as_bytes(),
@@ -99,20 +102,20 @@ impl KeySpace {
         space
     }
 
-    /// A rank's process has closed its connection, or another one takes its place.
+    /// Handles a rank whose connection is closed or replaced.
     pub fn forget(&mut self, rank: Rank) {
         self.clients.remove(&rank);
         self.waiting.remove(&rank);
     }
 
-    /// Takes what a rank of this node has sent.
+    /// Handles data that a rank of this node has sent.
     pub fn take(&mut self, rank: Rank, bytes: &[u8]) -> Vec<Act> {
         let mut acts = Vec::new();
         let mut client = self.clients.remove(&rank).unwrap_or_default();
         client.begun.extend_from_slice(bytes);
         let begun = std::mem::take(&mut client.begun);
         let mut lines = begun.split(|&byte| byte == b'\n');
-        // What follows the last end of a line.
+        // The last element is an incomplete line.
         let rest = lines.next_back().unwrap_or_default();
         let is_good = lines.all(|line| {
             self.line(rank, &mut client, Line(line), &mut acts)
@@ -128,7 +131,7 @@ impl KeySpace {
         acts
     }
 
-    /// What the ranks of all nodes have put before a barrier has come, or never will.
+    /// Handles the data of all nodes for a barrier; `None` if a node is lost.
     pub fn fenced(&mut self, bytes: Option<&[u8]>) -> Vec<Act> {
         for line in bytes.unwrap_or_default().split(|&byte| byte == b'\n') {
             if let Some(equals) = line.iter().position(|&byte| byte == b'=') {
@@ -146,7 +149,7 @@ impl KeySpace {
             .collect()
     }
 
-    /// The processes that a rank waits for have been started, or not.
+    /// Handles the success or failure of a rank's spawn request.
     pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<Act> {
         let client = self
             .clients
@@ -163,7 +166,7 @@ impl KeySpace {
         acts.into_iter().collect()
     }
 
-    /// `None` if it is no PMI-1.
+    /// Handles a line; returns `None` if it is not PMI-1.
     fn line(
         &mut self,
         rank: Rank,
@@ -209,7 +212,8 @@ impl KeySpace {
                 send(format!("cmd=appnum rc=0 appnum={program}"));
             }
             b"get_my_kvsname" => send(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
-            // Nobody has said it, as under MPICH's own launcher: programs that would spawn do so.
+            // The size is not specified, as under MPICH's own launcher; programs that spawn specify
+            // it themselves.
             b"get_universe_size" => send("cmd=universe_size rc=0 size=-1".into()),
             b"put" => send(match self.rank_puts(line) {
                 Ok(()) => "cmd=put_result rc=0".into(),
@@ -246,7 +250,7 @@ impl KeySpace {
                 acts.push(Act::Send(rank, found("lookup_result", "port", port)));
             }
             b"finalize" => {
-                // It may end as soon as it has the answer.
+                // The rank may exit as soon as it has received the answer.
                 acts.push(Act::Tell(rank, RankAction::Finalized));
                 acts.push(Act::Send(rank, b"cmd=finalize_ack rc=0\n".to_vec()));
             }
@@ -342,7 +346,7 @@ impl KeySpace {
     }
 }
 
-/// The answer to a question for a value.
+/// Returns the answer to a request for a value.
 fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
     match value {
         Some(value) => [

@@ -14,7 +14,7 @@ fn space(of_rank: &[usize]) -> KeySpace {
     })
 }
 
-/// What one rank is sent.
+/// Returns the text that is sent to one rank.
 fn said(acts: &[Act], to: u32) -> String {
     let sent = acts.iter().filter_map(|act| match act {
         Act::Send(rank, bytes) if rank.0 == to => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -111,7 +111,7 @@ fn a_barrier_waits_for_all_and_can_be_used_again() {
         assert_eq!(said(&acts, 0), "cmd=barrier_out rc=0\n");
         assert_eq!(said(&acts, 1), "cmd=barrier_out rc=0\n");
     }
-    // Who has gone does not wait any more.
+    // A rank whose connection was closed does not wait any more.
     space.take(Rank(1), b"cmd=barrier_in\n");
     space.forget(Rank(1));
     assert_eq!(space.take(Rank(0), b"cmd=barrier_in\n"), []);
@@ -130,7 +130,7 @@ fn a_barrier_of_several_nodes_brings_what_was_put_there() {
         ask(&mut space, 0, "cmd=get kvsname=job.3 key=theirs"),
         "cmd=get_result rc=0 value=3\n"
     );
-    // Only what is new goes out again.
+    // Only new data are sent with the next barrier.
     let acts = space.take(Rank(0), b"cmd=barrier_in\n");
     assert_eq!(
         acts,
@@ -162,7 +162,7 @@ fn an_abort_is_told_with_its_message() {
     );
 }
 
-/// What MPICH sends for two programs.
+/// Lines that MPICH sends for two programs.
 const SPAWN: &str = "mcmd=spawn
 nprocs=2
 execname=worker
@@ -223,7 +223,7 @@ fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
             std::slice::from_ref(&expected)
         );
         assert_eq!(said(&space.spawned(Rank(1), is_good), 1), answer);
-        // Only once, and nobody else.
+        // Each answer is given once and only to the requesting rank.
         assert_eq!(space.spawned(Rank(1), is_good), []);
         assert_eq!(space.spawned(Rank(0), is_good), []);
     }
@@ -284,7 +284,7 @@ fn lines_may_come_in_pieces_but_not_without_end() {
     );
 }
 
-/// What a client may begin with, so that some of what it sends means something.
+/// Fragments of valid requests, so that some random input is meaningful.
 const WORDS: [&str; 12] = [
     "cmd=",
     "init pmi_version=1",
@@ -303,7 +303,7 @@ const WORDS: [&str; 12] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No bytes make it panic, and what it keeps is bounded by what it was sent.
+    /// No input causes a panic, and the stored bytes are bounded by the input.
     #[test]
     fn anything_may_be_sent(parts in vec((0u32..2, prop_oneof![
         (0..WORDS.len()).prop_map(|word| WORDS[word].as_bytes().to_vec()),

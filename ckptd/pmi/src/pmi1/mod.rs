@@ -1,19 +1,22 @@
-//! A PMI-1 server: lines over a socket, for MPICH and what derives from it; and a [`Pmi1Client`] of
-//! a launcher's.
+//! A PMI-1 server: lines over a socket, for MPICH and its derivatives.
 //!
-//! | a rank sends | it is answered |
+//! The module also has a [`Pmi1Client`] of a launcher's server.
+//!
+//! | request of a rank | answer |
 //! |---|---|
-//! | `init`, `get_maxes`, `get_appnum`, `get_my_kvsname`, `get_universe_size` | who and where it is |
-//! | `put`, `get` | what ranks want to know of each other; certain behind a barrier |
-//! | `barrier_in` | when all ranks wait there |
+//! | `init`, `get_maxes`, `get_appnum` | version, limits, and the rank's program |
+//! | `get_my_kvsname`, `get_universe_size` | data about the job |
+//! | `put`, `get` | data of ranks for each other; guaranteed after a barrier |
+//! | `barrier_in` | when all ranks wait in the barrier |
 //! | `publish_name`, `lookup_name`, `unpublish_name` | within the generation |
 //! | `spawn` | when the processes have been started |
-//! | `abort` | nothing; whoever drives the server ends the job |
-//! | `finalize` | farewell |
+//! | `abort` | none; the owner of the server ends the job |
+//! | `finalize` | acknowledgement |
 //!
-//! [`key_space`] is all of it as a state machine; here are the sockets, and one thread that serves
-//! them all ([`understudy_sockets::Poller`]). A rank inherits its end of a pair of sockets
-//! (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
+//! [`key_space`] has all of this as a state machine; [`pmi1_server`] has the sockets, and one
+//! thread that serves all of them ([`understudy_sockets::Poller`]). A rank inherits its end of a
+//! pair of sockets (`PMI_FD`), so that no other process can act for it. A client that floods the
+//! server is disconnected.
 
 mod key_space;
 mod pmi1_client;

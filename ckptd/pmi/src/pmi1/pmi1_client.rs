@@ -1,8 +1,8 @@
-//! A client of the launcher's PMI-1 server, for a moment: processes that it has started on several
-//! nodes find each other so.
+//! A short-lived client of the launcher's PMI-1 server.
 //!
-//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have one. What is put can be got by all behind a
-//! barrier, to which all ranks must come.
+//! Processes that the launcher has started on several nodes exchange an address by it. MPICH's
+//! mpiexec and Slurm's srun (`--mpi=pmi2`) have such a server. After a barrier, which all ranks
+//! must enter, all can get the data that were put.
 
 use super::pmi1_line::Line;
 use crate::Error;
@@ -11,24 +11,25 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What an answer may take: a barrier ends when the last rank has come.
+/// Time limit of an answer; a barrier ends when the last rank has entered it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The descriptor of a rank's line.
+/// Variable for the descriptor of a rank's connection.
 pub const DESCRIPTOR: &str = "PMI_FD";
 
-/// This process, as the rank that its line belongs to. There is one client in the life of a
-/// process.
+/// Connection of this process, as the rank to which its descriptor belongs.
+///
+/// A process can create one client.
 pub struct Pmi1Client {
     lines: BufReader<UnixStream>,
     key_space: String,
 }
 
 impl Pmi1Client {
-    /// Greets the server of the launcher.
+    /// Connects to the server of the launcher.
     ///
     /// # Errors
-    /// [`Error::NotLaunched`], and [`Error::System`] if the server does not answer as it should.
+    /// [`Error::NotLaunched`], and [`Error::System`] if the server's answer is not as expected.
     pub fn connect() -> Result<Pmi1Client, Error> {
         let number = std::env::var(DESCRIPTOR)
             .ok()
@@ -51,10 +52,10 @@ impl Pmi1Client {
         Ok(client)
     }
 
-    /// Puts a text without spaces and `=`.
+    /// Puts a text, which must not contain spaces or `=`.
     ///
     /// # Errors
-    /// As [`Pmi1Client::connect`].
+    /// Errors of [`Pmi1Client::connect`].
     pub fn put(&mut self, key: &str, text: &str) -> Result<(), Error> {
         let request = format!("put kvsname={} key={key} value={text}", self.key_space);
         self.ask(&request, "put_result", "rc").map(drop)
@@ -63,29 +64,29 @@ impl Pmi1Client {
     /// Waits for all ranks.
     ///
     /// # Errors
-    /// As [`Pmi1Client::connect`].
+    /// Errors of [`Pmi1Client::connect`].
     pub fn barrier(&mut self) -> Result<(), Error> {
         self.ask("barrier_in", "barrier_out", "cmd").map(drop)
     }
 
-    /// What has been put before the barrier.
+    /// Returns data that were put before the barrier.
     ///
     /// # Errors
-    /// As [`Pmi1Client::connect`].
+    /// Errors of [`Pmi1Client::connect`].
     pub fn get(&mut self, key: &str) -> Result<String, Error> {
         let request = format!("get kvsname={} key={key}", self.key_space);
         self.ask(&request, "get_result", "value")
     }
 
-    /// Takes leave: from now on the launcher does not expect this process to speak PMI.
+    /// Ends the connection; afterwards the launcher expects no PMI requests of this process.
     ///
     /// # Errors
-    /// As [`Pmi1Client::connect`].
+    /// Errors of [`Pmi1Client::connect`].
     pub fn finalize(mut self) -> Result<(), Error> {
         self.ask("finalize", "finalize_ack", "cmd").map(drop)
     }
 
-    /// A field of the answer to a command.
+    /// Sends a request and returns a field of its answer.
     fn ask(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
         let mut text = String::new();
         let asked = self
@@ -115,6 +116,7 @@ fn what() -> impl FnOnce(io::Error) -> Error {
 
 #[allow(unsafe_code)]
 fn inherited(descriptor: RawFd) -> UnixStream {
-    // SAFETY: the launcher has left it open for this process, in which nobody else uses it.
+    // SAFETY: the launcher has left the descriptor open for this process, in which no other code
+    // uses it.
     UnixStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -1,15 +1,14 @@
 //! Lines of PMI-1: `cmd=put kvsname=… key=… value=…`.
 //!
-//! A value ends at a space or at the end of the line; a backslash takes what follows it into the
-//! value. Values are kept as they were written and are written again like that, so nothing need be
-//! taken apart and put together.
+//! A value ends at a space or at the end of the line; a backslash adds the following byte to the
+//! value. Values are stored and sent as they were received, so that they need not be decoded.
 
-/// A line without its end.
+/// A line without its terminator.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a>(pub &'a [u8]);
 
 impl<'a> Line<'a> {
-    /// Its fields in order: name and value, which is empty without `=`.
+    /// Returns the fields in order, as name and value; the value is empty without `=`.
     pub fn fields(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -24,19 +23,19 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
         self.fields()
             .find(|(of, _)| *of == name.as_bytes())
             .map(|(_, value)| value)
     }
 
-    /// A value that is a number.
+    /// Returns the value of a field as a number.
     pub fn number(self, name: &str) -> Option<i32> {
         str::from_utf8(self.get(name)?).ok()?.parse().ok()
     }
 
-    /// All that follows `name=`, with its spaces.
+    /// Returns everything after `name=`, including spaces.
     pub fn rest(self, name: &str) -> Option<&'a [u8]> {
         let mark = [b" ", name.as_bytes(), b"="].concat();
         let at = self
@@ -47,7 +46,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Bytes up to the space that ends a field.
+/// Returns the length of a field, up to the space that ends it.
 fn length(text: &[u8]) -> usize {
     let mut is_taken = false;
     let end = text.iter().position(|&byte| {

@@ -21,9 +21,11 @@ use understudy_numbers::Rank;
 use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::io::{Interest, Outbox};
 
-/// What is read from a client before the others have their turn, in bytes.
+/// Limit of bytes that are read from a client before other clients are served.
 const TURN: usize = 64 << 10;
-/// What may wait to be sent to a client, in bytes; answers are short, and a client waits for each.
+/// Limit of unsent bytes for a client.
+///
+/// Answers are short, and a client waits for each one.
 const MOST_TO_SEND: usize = 1 << 20;
 
 /// A PMI-1 server.
@@ -34,7 +36,7 @@ pub struct Pmi1Server {
 
 struct Shared {
     state: Mutex<State>,
-    /// Place of the clients' sockets, for which the thread waits.
+    /// Registry of the clients' sockets, which the thread polls.
     registry: Registry,
     peers: Arc<dyn Peers>,
     events: Mutex<Sender<RankEvent>>,
@@ -58,7 +60,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends as much as the socket takes, and has the thread wait for the rest.
+    /// Sends as many bytes as the socket accepts; the thread sends the remaining ones later.
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush(&*self.socket)?;
         let interest = Interest::new(true, !self.out.is_empty());
@@ -66,7 +68,7 @@ impl Client {
     }
 }
 
-/// What must be done without the lock, for a generation.
+/// Action for a generation that must be performed without the lock.
 enum Outside {
     Fence {
         members: Vec<Rank>,
@@ -81,7 +83,7 @@ enum Outside {
 }
 
 impl Pmi1Server {
-    /// Starts the thread. What happens to the ranks comes out of the channel.
+    /// Starts the thread; events of the ranks are sent to the channel.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -103,7 +105,7 @@ impl Pmi1Server {
         Ok((Pmi1Server { shared, thread }, received))
     }
 
-    /// Makes a generation known.
+    /// Registers a generation.
     ///
     /// # Errors
     /// [`Error::Exists`].
@@ -121,8 +123,9 @@ impl Pmi1Server {
         Ok(())
     }
 
-    /// The variables of a rank of this node, and its socket. If it has been asked for before, the
-    /// earlier one is closed.
+    /// Returns the variables and the socket of a rank of this node.
+    ///
+    /// An earlier socket of the rank is closed.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::System`].
@@ -168,7 +171,7 @@ impl Pmi1Server {
         })
     }
 
-    /// Forgets a generation, closes its connections, and removes its shared memory.
+    /// Removes a generation, closes its connections, and removes its shared memory.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -194,16 +197,18 @@ impl Drop for Pmi1Server {
     }
 }
 
-/// Removes the memory that ranks of a key space share on a node of it. There is none if MPI_Init
-/// was not reached, or MPI_Finalize was.
+/// Removes the memory that ranks of a key space share on one of its nodes.
+///
+/// None exists if MPI_Init was not reached, or MPI_Finalize was.
 pub fn remove_segments(key_space: &str, node: usize) {
     for segment in segments(key_space, node) {
         let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
     }
 }
 
-/// What MPICH (4.2 and later) calls the memory that the ranks of a node share: after a hash of the
-/// key space's name (FNV-1a).
+/// Returns MPICH's names (4.2 and later) for the memory that ranks of a node share.
+///
+/// They contain a hash of the key space's name (FNV-1a).
 fn segments(key_space: &str, node: usize) -> [String; 2] {
     let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = key_space.bytes().fold(0x811c_9dc5, add);
@@ -217,7 +222,7 @@ impl Shared {
 
     fn tell(&self, generation: &Name, rank: Rank, action: RankAction) {
         let events = self.events.lock();
-        // Nobody listens any more when the server's owner has gone.
+        // The receiver is gone if the server's owner is.
         let _ = events.send(RankEvent {
             generation: generation.clone(),
             rank,
@@ -248,7 +253,7 @@ impl Shared {
         }
     }
 
-    /// Sends and receives what can be sent and received.
+    /// Sends and receives as much as is possible without blocking.
     fn turn(&self, world: &mut World, rank: Rank) -> Vec<Outside> {
         let Some(client) = world.clients.get_mut(&rank) else {
             return Vec::new();
@@ -300,7 +305,7 @@ impl Shared {
         outside
     }
 
-    /// Brings what was put before a barrier to the other nodes, or has processes started.
+    /// Sends data of a barrier to the other nodes, or spawns processes.
     fn ask(self: &Arc<Shared>, generation: &Name, what: Outside) {
         let generation = generation.clone();
         match what {
@@ -331,7 +336,7 @@ impl Shared {
         }
     }
 
-    /// An answer that this makes of what comes.
+    /// Returns an answer that passes the reply to `then`.
     fn answer(
         self: &Arc<Shared>,
         generation: &Name,
@@ -362,7 +367,7 @@ impl State {
 }
 
 impl World {
-    /// Sends an answer; a client that does not take its answers is disconnected.
+    /// Sends an answer; disconnects a client that does not read its answers.
     fn send(&mut self, rank: Rank, bytes: &[u8]) {
         if let Some(client) = self.clients.get_mut(&rank)
             && (client.out.push(bytes).is_err() || client.flush().is_err())
@@ -385,15 +390,16 @@ mod tests {
 
     #[test]
     fn segments_are_called_as_mpich_calls_them() {
-        // Seen in a job of MPICH 5.0.2 under its own mpiexec.
+        // Observed in a job of MPICH 5.0.2 under its own mpiexec.
         assert_eq!(
             segments("kvs_19155_0_595749385_vm", 0)[0],
             "mpich_shm_89282178_0"
         );
     }
 
-    /// Of two ranks: one that waits in a barrier, and one that floods the server; then the next
-    /// generation.
+    /// Two ranks: one waits in a barrier, and the other one floods the server.
+    ///
+    /// The next generations follow.
     #[test]
     fn ranks_are_served_and_one_that_floods_is_disconnected() {
         let (server, events) = Pmi1Server::start(Arc::new(Alone)).unwrap();
@@ -411,7 +417,7 @@ mod tests {
                 .unwrap();
             assert_eq!(events.recv().unwrap().action, RankAction::Connected);
             let question = b"cmd=get_my_kvsname\n".repeat(1000);
-            // It never reads what it is answered.
+            // The rank never reads its answers.
             while second.write_all(&question).is_ok() {}
             let mut second = socket(1);
             second.write_all(b"cmd=barrier_in\n").unwrap();
@@ -423,7 +429,7 @@ mod tests {
                 server.end(&generation.name),
                 Err(Error::Unknown(_))
             ));
-            // All that was sent is read before the end of file.
+            // All sent bytes are received before the end of file.
             let mut rest = String::new();
             first.read_to_string(&mut rest).unwrap();
             assert!(rest.ends_with("cmd=barrier_out rc=0\n"), "{rest}");

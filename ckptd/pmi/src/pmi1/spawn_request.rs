@@ -1,14 +1,14 @@
-//! Processes that a rank asks for: `spawn`, a command of several lines for each program.
+//! Spawn requests of ranks: `spawn`, a command of several lines for each program.
 //!
 //! ```text
 //! mcmd=spawn
 //! nprocs=2
 //! execname=child
-//! totspawns=1         programs in all
-//! spawnssofar=1       with this one
+//! totspawns=1         number of programs
+//! spawnssofar=1       number of programs up to this one
 //! argcnt=1
 //! arg1=anything       up to the end of the line
-//! preput_num=1        what the processes can get from the beginning; with the first program
+//! preput_num=1        data that the processes can get from the beginning; with the first program
 //! preput_key_0=key
 //! preput_val_0=value
 //! info_num=1
@@ -22,22 +22,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use understudy_messages::ChildProgram;
 
-/// Bytes of all lines of one.
+/// Limit of bytes of all lines of a request.
 const MOST: usize = 4 << 20;
 
-/// What has come of it.
+/// Part of a request that was received.
 #[derive(Default)]
 pub struct SpawnRequest {
-    /// Of the program that is being told.
+    /// Fields of the program that is being received.
     fields: BTreeMap<String, String>,
-    /// `None`: it cannot be started.
+    /// Complete programs; `None` for a program that cannot be started.
     programs: Vec<Option<ChildProgram>>,
     put: Preput,
     bytes: usize,
 }
 
 impl SpawnRequest {
-    /// Takes a line; whether it was the last.
+    /// Handles a line; returns true if it was the last one.
     pub fn take(&mut self, line: &[u8]) -> bool {
         self.bytes += line.len();
         let line = String::from_utf8_lossy(line);
@@ -54,13 +54,14 @@ impl SpawnRequest {
         is_last
     }
 
-    /// Nobody needs so much.
+    /// True if the request exceeds the limit.
     pub fn is_too_long(&self) -> bool {
         self.bytes > MOST
     }
 
-    /// What is to be started, and what that can get from the beginning; `None` if it makes no
-    /// sense.
+    /// Returns the programs and the data that they can get from the beginning.
+    ///
+    /// `None` if the request is invalid.
     pub fn wanted(self) -> Option<(Vec<ChildProgram>, Preput)> {
         Some((self.programs.into_iter().collect::<Option<_>>()?, self.put))
     }
@@ -90,7 +91,7 @@ impl SpawnRequest {
         self.fields.get(name)?.parse().ok()
     }
 
-    /// Names and values: `KIND_key_0`, `KIND_val_0`.
+    /// Returns names and values of the fields `KIND_key_0`, `KIND_val_0`, and so on.
     fn pairs(&self, kind: &str) -> impl Iterator<Item = (String, String)> {
         let field = move |what, number| self.fields.get(&format!("{kind}_{what}_{number}"));
         (0..).map_while(move |number| {

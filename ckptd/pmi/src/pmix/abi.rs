@@ -1,18 +1,18 @@
-//! What crosses between this server and libpmix: structures, constants, functions.
+//! Structures, constants and functions that libpmix and this server share.
 //!
-//! From the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`; equal in 4.2.2,
-//! 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). Nothing is generated: installations of MPI come
-//! without these headers as often as not.
+//! They are taken from the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`, which
+//! are equal in 4.2.2, 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). They are not generated,
+//! because many installations of MPI have no headers of PMIx.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 
-/// Bytes of a namespace's name, with the final zero (PMIX_MAX_NSLEN + 1).
+/// Length of a namespace's name in bytes, with the final zero (PMIX_MAX_NSLEN + 1).
 pub const NAMESPACE_SIZE: usize = 256;
-/// Bytes of a key, with the final zero (PMIX_MAX_KEYLEN + 1).
+/// Length of a key in bytes, with the final zero (PMIX_MAX_KEYLEN + 1).
 pub const KEY_SIZE: usize = 512;
 
-/// What PMIx functions return (`pmix_status_t`).
+/// Result of PMIx functions (`pmix_status_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Status(pub c_int);
@@ -25,7 +25,7 @@ impl Status {
     pub const NOT_SUPPORTED: Status = Status(-47);
     pub const DUPLICATE_KEY: Status = Status(-53);
     pub const LOST_CONNECTION: Status = Status(-61);
-    /// The call has done it all, there will be no callback.
+    /// The call has completed the operation; the callback is not called.
     pub const OPERATION_SUCCEEDED: Status = Status(-157);
 
     pub fn is_good(self) -> bool {
@@ -50,7 +50,7 @@ pub struct Proc {
     pub rank: u32,
 }
 
-/// Types of values (`pmix_data_type_t`): those that are used here.
+/// Types of values (`pmix_data_type_t`), as far as they are used here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Type(pub u16);
@@ -67,7 +67,7 @@ impl Type {
     pub const PROC_RANK: Type = Type(40);
 }
 
-/// Bytes (`pmix_byte_object_t`).
+/// A byte object (`pmix_byte_object_t`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Bytes {
@@ -83,7 +83,7 @@ pub struct Array {
     pub start: *mut c_void,
 }
 
-/// What a value may be; `room` is as large as the largest (`pmix_envar_t`).
+/// Contents of a value; `room` has the size of the largest member (`pmix_envar_t`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union Data {
@@ -114,7 +114,7 @@ pub struct Info {
     pub value: Value,
 }
 
-/// What somebody has published (`pmix_pdata_t`).
+/// A published value (`pmix_pdata_t`).
 #[repr(C)]
 pub struct Published {
     pub by: Proc,
@@ -122,7 +122,7 @@ pub struct Published {
     pub value: Value,
 }
 
-/// A program that is to be started (`pmix_app_t`).
+/// A program that is to be spawned (`pmix_app_t`).
 #[repr(C)]
 pub struct App {
     pub command: *mut c_char,
@@ -134,7 +134,7 @@ pub struct App {
     pub info_count: usize,
 }
 
-// The sizes that a C compiler gives them on x86-64.
+// Sizes of the structures in C on x86-64.
 const _: () = {
     assert!(size_of::<Proc>() == 260);
     assert!(size_of::<Value>() == 32);
@@ -221,16 +221,16 @@ pub type Connect = unsafe extern "C" fn(
     *mut c_void,
 ) -> Status;
 
-/// A function that this server does not have; libpmix answers then that it is not supported.
+/// A function that this server does not have; libpmix reports that it is not supported.
 pub type Absent = Option<unsafe extern "C" fn()>;
 
-/// What libpmix calls (`pmix_server_module_t`).
+/// Functions of the server that libpmix calls (`pmix_server_module_t`).
 ///
-/// libpmix copies as much of it as its version knows; later versions have more functions, so it
-/// ends with room for them.
+/// libpmix copies as much of the structure as its version has. Later versions have more functions,
+/// so that the structure ends with room for them.
 #[repr(C)]
 pub struct Module {
-    /// Not called, since `connected2` is there.
+    /// Unused, because `connected2` is set.
     pub connected: Absent,
     pub finalized: Option<OfClient>,
     pub abort: Option<Abort>,
@@ -248,7 +248,9 @@ pub struct Module {
     pub notify_event: Absent,
     pub query: Absent,
     pub tool_connected: Absent,
-    /// A client that logs waits for the answer: absent, it prints by itself.
+    /// Must be absent.
+    ///
+    /// A client that logs waits for the answer; without this function it prints itself.
     pub log: Absent,
     pub allocate: Absent,
     pub job_control: Absent,
@@ -272,16 +274,16 @@ pub struct Version {
 }
 
 impl Version {
-    /// The first whose structures have been compared with the ones here.
+    /// First version whose structures were compared with those in this file.
     pub const OLDEST: Version = Version {
         major: 4,
         minor: 2,
         release: 0,
     };
-    /// The last major number of which that is true.
+    /// Last major version whose structures were compared.
     pub const NEWEST_MAJOR: u32 = 7;
 
-    /// Of what PMIx_Get_version says: `OpenPMIx 5.0.11rc1 (PMIx Standard: …)`.
+    /// Parses the result of PMIx_Get_version: `OpenPMIx 5.0.11rc1 (PMIx Standard: …)`.
     pub fn of(text: &str) -> Option<Version> {
         let number = text.strip_prefix("OpenPMIx ")?.split(' ').next()?;
         let mut parts = number.split('.').map(|part| {

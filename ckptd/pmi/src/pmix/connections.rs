@@ -1,17 +1,18 @@
-//! The connections between ranks and libpmix, which hears of lost ones apart from each other.
+//! Proxy between ranks and libpmix, which reports lost connections one after the other.
 //!
-//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If it
-//! finds two of them gone before that event runs, it completes the fence twice, and the second time
-//! it uses what it has freed (`lost_connection`). A recovery is when many go at once. So ranks
-//! connect here, and what they and libpmix say to each other is passed on. That a rank has gone
-//! without a farewell (PMIx_Finalize) is not: its connection stays open on libpmix's side until
-//! [`Connections::end`], which closes one after the other.
+//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If two
+//! of the connections are lost before that event runs, it completes the fence twice, and the second
+//! time it uses freed memory (`lost_connection`). In a recovery many ranks disappear at once. So
+//! ranks connect to this proxy, which passes on all data in both directions. The loss of a rank
+//! without PMIx_Finalize is not passed on: its connection to libpmix stays open until
+//! [`Connections::end`], which closes one connection after the other.
 //!
-//! Nor does libpmix hear of a rank before that has said something: it would wait for that with all
-//! others, also for one that has died.
+//! libpmix is not connected to a rank either before the rank has sent something. Otherwise it would
+//! wait, with all other ranks, for the greeting of a rank that may be dead.
 //!
-//! Any local user can connect here. Connections of other users are closed at once, as far as the
-//! kernel names the owner, and of each rank a few connections that have sent nothing are kept.
+//! Any local user can connect to this proxy. Connections of other users are closed at once, as far
+//! as the kernel reports the owner. For each rank a few connections that have sent nothing are
+//! kept.
 
 use super::name_store::Owner;
 use crate::Error;
@@ -24,27 +25,33 @@ use understudy_catalogue::message;
 use understudy_sockets::{Poller, Registry, Source, is_foreign};
 use understudy_wire::io::{Interest, Outbox};
 
-/// How libpmix begins the addresses that clients find it by.
+/// Prefixes of the addresses at which clients find libpmix.
 const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];
-/// How long libpmix may take to close a connection whose other end is closed.
+/// Time limit for libpmix to close a connection whose other end is closed.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Most connections of a rank that have sent nothing yet; another one closes the oldest.
+/// Limit of a rank's connections that have sent nothing.
+///
+/// A further one closes the oldest.
 const SILENT: usize = 4;
-/// Bytes that are passed on at once.
+/// Number of bytes that are passed on at once.
 const CHUNK: usize = 1 << 16;
-/// How long to wait when there are no descriptors left.
+/// Delay after a failure to accept a connection for lack of descriptors.
 const NO_ROOM: Duration = Duration::from_millis(10);
 
-/// What the thread that passes everything on is to do.
+/// Order to the thread of the proxy.
 enum Order {
     Listen(Entry),
-    /// The rank has said farewell: its connection ends when it closes it.
+    /// The rank has called PMIx_Finalize.
+    ///
+    /// When it closes its connection, that to libpmix is closed, too.
     Farewell(Owner),
-    /// Ends a connection of a rank that expects no others. Tells when libpmix has closed it; if
-    /// there is none, this is dropped.
+    /// Ends one connection of a rank, which makes no further connections.
+    ///
+    /// A message is sent when libpmix has closed the connection. The sender is dropped without a
+    /// message if no connection is left.
     End(Owner, Sender<()>),
-    /// Nobody has orders any more.
+    /// Ends the thread.
     Stop,
 }
 
@@ -55,7 +62,7 @@ pub struct Connections {
 
 impl Connections {
     /// # Errors
-    /// Those of [`Poller::new`] and of the start of a thread.
+    /// Errors of [`Poller::new`] and of the start of a thread.
     pub fn new() -> Result<Connections, Error> {
         let (orders, received) = channel();
         let start = |poller: Poller| {
@@ -77,17 +84,18 @@ impl Connections {
             .map_err(Error::system("connections of ranks"))
     }
 
-    /// The variables by which a rank would find libpmix, so that it comes here instead. Whether
-    /// there are any.
+    /// Changes the variables by which a rank finds libpmix to the address of this proxy.
+    ///
+    /// Returns false if there are no such variables.
     ///
     /// # Errors
-    /// Those of bind(2).
+    /// Errors of bind(2).
     pub fn behind(
         &self,
         owner: &Owner,
         variables: &mut [(OsString, OsString)],
     ) -> Result<bool, Error> {
-        // All of them are names of one address, for clients of different versions.
+        // All variables have the same address, for clients of different versions.
         let Some(there) = variables
             .iter()
             .find_map(|(_, value)| Some(parts(value)?.1))
@@ -117,12 +125,12 @@ impl Connections {
         Ok(own)
     }
 
-    /// A rank has said farewell.
+    /// Records that a rank has called PMIx_Finalize.
     pub fn farewell(&self, owner: Owner) {
         self.order(Order::Farewell(owner));
     }
 
-    /// Closes the connections of a rank one after the other, and does this after each.
+    /// Closes the connections of a rank one after the other, and calls `then` after each.
     pub fn end(&self, owner: &Owner, then: impl Fn()) {
         loop {
             let (done, is_done) = channel();
@@ -150,7 +158,7 @@ impl Drop for Connections {
     }
 }
 
-/// What libpmix is found by: what is before its address, that, and what is behind.
+/// Splits a variable's value into the text before the address, the address, and the rest.
 fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
     let value = value.to_str()?;
     let scheme = SCHEMES.into_iter().find(|scheme| value.contains(scheme))?;
@@ -162,7 +170,7 @@ fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
     Some((front, (host, port.parse().ok()?).into(), rest))
 }
 
-/// Where a rank connects.
+/// Listening socket for a rank.
 struct Entry {
     owner: Owner,
     listener: Source<TcpListener>,
@@ -170,14 +178,14 @@ struct Entry {
     is_ready: bool,
 }
 
-/// What passes everything on.
+/// State of the thread of the proxy.
 struct Switch {
     orders: Receiver<Order>,
     poller: Poller,
     is_over: bool,
     entries: Vec<Entry>,
     connections: Vec<Connection>,
-    /// Where what is passed on is for a moment.
+    /// Buffer for the bytes that are being passed on.
     bytes: Vec<u8>,
 }
 
@@ -192,7 +200,7 @@ impl Switch {
             let (registry, bytes) = (self.poller.registry(), &mut self.bytes);
             self.connections
                 .retain_mut(|it| !std::mem::take(&mut it.is_ready) || it.pass_on(registry, bytes));
-            // One that cannot be waited for would hang.
+            // A connection that cannot be polled would hang.
             self.connections.retain_mut(|it| it.watch().is_ok());
         }
     }
@@ -210,7 +218,7 @@ impl Switch {
                     close_oldest_silent(&mut self.connections, &entry.owner);
                 }
                 Err(error) if is_passing(&error) => {}
-                // Others may close descriptors.
+                // Other threads may close descriptors meanwhile.
                 Err(_) => std::thread::sleep(NO_ROOM),
             }
         }
@@ -247,7 +255,7 @@ impl Switch {
 
 /// Closes the oldest of a rank's connections that have sent nothing.
 ///
-/// [`SILENT`] of them are kept.
+/// At most [`SILENT`] of them are kept.
 fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
     let is_silent = |it: &&Connection| it.server.is_none() && it.owner == *owner;
     if connections.iter().filter(is_silent).count() > SILENT
@@ -259,10 +267,10 @@ fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
 
 struct Connection {
     owner: Owner,
-    /// `None`: it has closed it.
+    /// Connection to the rank; `None` after the rank has closed it.
     client: Option<Source<TcpStream>>,
     there: SocketAddr,
-    /// `None`: the rank has said nothing yet.
+    /// Connection to libpmix; `None` before the rank has sent something.
     server: Option<Source<TcpStream>>,
     /// Bytes of the rank for libpmix.
     up: Outbox,
@@ -270,7 +278,7 @@ struct Connection {
     down: Outbox,
     is_finalised: bool,
     is_ready: bool,
-    /// Who waits for its end.
+    /// Receiver of the message that libpmix has closed the connection.
     done: Option<Sender<()>>,
 }
 
@@ -300,7 +308,7 @@ impl Connection {
         })
     }
 
-    /// Has the thread wait for something to pass on, or for room for that.
+    /// Makes the poller wait for data to pass on, or for room for them.
     fn watch(&mut self) -> io::Result<()> {
         let interest = |from: &Outbox, to: &Outbox| Interest::new(from.is_empty(), !to.is_empty());
         let of_client = interest(&self.up, &self.down);
@@ -313,7 +321,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes on what there is. Whether it goes on.
+    /// Passes on available data; returns false if the connection has ended.
     fn pass_on(&mut self, registry: &Registry, bytes: &mut [u8]) -> bool {
         if let Some(client) = &self.client
             && !pass(&mut self.up, client, self.server.as_deref(), bytes)
@@ -339,7 +347,7 @@ impl Connection {
         is_open
     }
 
-    /// Connects to libpmix if the rank has said something. Whether that can be.
+    /// Connects to libpmix if the rank has sent something; returns false if this fails.
     fn greet(&mut self, registry: &Registry) -> bool {
         if self.up.is_empty() {
             return true;
@@ -347,7 +355,7 @@ impl Connection {
         let server = TcpStream::connect(self.there);
         self.server = server.and_then(|server| prepared(registry, server)).ok();
         self.server.as_deref().is_some_and(|server| {
-            // Whoever has gone is found by reading.
+            // Reading detects a closed connection.
             let _ = self.up.flush(server);
             true
         })
@@ -363,12 +371,12 @@ impl Connection {
     fn end(&mut self, done: Sender<()>) {
         self.client = None;
         self.up.clear();
-        // It may be closed on that side already.
+        // libpmix may have closed the connection already.
         (self.is_ready, self.done) = (true, Some(done));
         self.close();
     }
 
-    /// Tells libpmix that it is over.
+    /// Closes the write side of the connection to libpmix.
     fn close(&self) {
         if let Some(server) = &self.server {
             let _ = server.shutdown(Shutdown::Write);
@@ -376,7 +384,7 @@ impl Connection {
     }
 }
 
-/// Passes on some of what there is. Whether more may come.
+/// Passes on some of the available data; returns false at the end of the stream.
 fn pass(
     pending: &mut Outbox,
     mut from: &TcpStream,
@@ -393,7 +401,7 @@ fn pass(
         }
     }
     if let Some(to) = to {
-        // Whoever has gone is found by reading.
+        // Reading detects a closed connection.
         let _ = pending.flush(to);
     }
     true

@@ -1,4 +1,4 @@
-//! libpmix of an MPI installation: where it is, and its functions.
+//! libpmix of an MPI installation: its file and its functions.
 #![allow(unsafe_code)]
 
 use super::abi::{DmodexDone, Info, Module, OpDone, Proc, Status, Version};
@@ -8,13 +8,15 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-/// Its soname since PMIx 2.
+/// Soname of libpmix since PMIx 2.
 const SONAME: &str = "libpmix.so.2";
 
-/// Never unloaded (dlopen(3), RTLD_NODELETE): it has threads of its own.
+/// Prevents unloading (dlopen(3), RTLD_NODELETE), because libpmix has threads of its own.
 const STAYS: c_int = libc::RTLD_NODELETE;
 
-/// The libpmix that a libmpi loads; its bare name, if a component of Open MPI loads it later (4.x).
+/// Returns the libpmix that a libmpi loads.
+///
+/// The result is the bare name if a component of Open MPI loads libpmix later (4.x).
 ///
 /// # Errors
 /// [`Error::Unlisted`].
@@ -52,7 +54,7 @@ pub struct Functions {
         unsafe extern "C" fn(*const Proc, Option<DmodexDone>, *mut c_void) -> Status,
 }
 
-/// Turns the status of a call into a result.
+/// Converts the status of a call into a result.
 ///
 /// # Errors
 /// [`Error::Pmix`].
@@ -63,15 +65,15 @@ pub fn checked(call: &'static str, status: Status) -> Result<(), Error> {
     }
 }
 
-/// Opens a libpmix and looks at its version.
+/// Opens a libpmix and checks its version.
 ///
 /// # Errors
 /// [`Error::Load`], [`Error::Version`].
 pub fn open(path: &Path) -> Result<Library, Error> {
-    // SAFETY: its constructors and those of what it needs (libevent, hwloc) do nothing to this
-    // process.
+    // SAFETY: the constructors of libpmix and of its dependencies (libevent, hwloc) have no effect
+    // on other code of this process.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
-    // SAFETY: it is declared so in all versions.
+    // SAFETY: the function has this declaration in all versions.
     let version = unsafe {
         let version: unsafe extern "C" fn() -> *const c_char =
             *library.get(b"PMIx_Get_version\0")?;
@@ -87,14 +89,14 @@ pub fn open(path: &Path) -> Result<Library, Error> {
 }
 
 impl Functions {
-    /// Those of a server.
+    /// Opens a libpmix and returns the functions of a server.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::Version`].
     pub fn open(path: &Path) -> Result<Functions, Error> {
         let library = open(path)?;
-        // SAFETY: all declarations are those of pmix_server.h in the known versions, and the
-        // library stays.
+        // SAFETY: all declarations are those of pmix_server.h in the supported versions, and the
+        // library is never unloaded.
         unsafe {
             Ok(Functions {
                 init: *library.get(b"PMIx_server_init\0")?,

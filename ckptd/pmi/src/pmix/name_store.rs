@@ -1,4 +1,4 @@
-//! What ranks publish for others to look up (PMIx_Publish; MPI_Publish_name).
+//! Values that ranks publish for others to look up (PMIx_Publish; MPI_Publish_name).
 
 use super::abi::Status;
 use super::values::Owned;
@@ -6,15 +6,15 @@ use crate::Name;
 use std::collections::BTreeMap;
 use understudy_numbers::Rank;
 
-/// Who has published something.
+/// The process that has published a value.
 pub type Owner = (Name, Rank);
 
-/// Published values by their keys, on this node.
+/// Published values of this node, by key.
 #[derive(Default)]
 pub struct NameStore(BTreeMap<String, (Owner, Owned)>);
 
 impl NameStore {
-    /// Most values; one that publishes without end must not fill this process.
+    /// Limit of values, so that a process which publishes without end cannot exhaust memory.
     const MOST: usize = 10_000;
 
     pub fn publish(&mut self, owner: &Owner, values: Vec<(String, Owned)>) -> Status {
@@ -31,7 +31,7 @@ impl NameStore {
         Status::SUCCESS
     }
 
-    /// Those of the keys that are there.
+    /// Returns the keys that are published, with owner and value.
     pub fn lookup<'a>(
         &'a self,
         keys: &'a [String],
@@ -40,7 +40,7 @@ impl NameStore {
         found.map(|(key, (owner, value))| (key, owner, value))
     }
 
-    /// Forgets what the owner has published: these keys, or with none given all.
+    /// Removes values of the owner: those with these keys, or all without keys.
     pub fn unpublish(&mut self, owner: &Owner, keys: &[String]) {
         let is_meant = |key: &String| keys.is_empty() || keys.contains(key);
         self.0.retain(|key, (of, _)| of != owner || !is_meant(key));

@@ -1,8 +1,7 @@
-//! A client of the launcher's PMIx server, for a moment: processes that a launcher has started on
-//! several nodes find each other so.
+//! A short-lived client of the launcher's PMIx server.
 //!
-//! The libpmix is that of the launcher, which an ancestor of this process is, or of its daemon on
-//! this node.
+//! Processes that a launcher has started on several nodes exchange an address by it. The libpmix is
+//! that of the launcher or of its daemon on this node, which is an ancestor of this process.
 #![allow(unsafe_code)]
 
 use super::abi::{Data, Info, Proc, Status, Type, Value};
@@ -14,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use understudy_formats::proc_stat;
 
-/// To processes of any node (PMIX_GLOBAL).
+/// Scope of data for processes of any node (PMIX_GLOBAL).
 const GLOBAL: u8 = 3;
 
-/// The functions of a client.
+/// Functions of a PMIx client.
 pub struct Functions {
     pub init: unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> Status,
     pub put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> Status,
@@ -32,10 +31,11 @@ pub struct Functions {
     pub finalize: unsafe extern "C" fn(*const Info, usize) -> Status,
 }
 
-/// Those of this libpmix.
+/// Returns the functions of this libpmix.
 fn functions(path: &Path) -> Result<Functions, Error> {
     let library = libpmix::open(path)?;
-    // SAFETY: all declarations are those of pmix.h in the known versions, and the library stays.
+    // SAFETY: all declarations are those of pmix.h in the supported versions, and the library is
+    // never unloaded.
     unsafe {
         Ok(Functions {
             init: *library.get(b"PMIx_Init\0")?,
@@ -47,8 +47,9 @@ fn functions(path: &Path) -> Result<Functions, Error> {
     }
 }
 
-/// This process, as the rank that its environment says it is. There is one client in the life of a
-/// process.
+/// Connection of this process, as the rank that its environment gives.
+///
+/// A process can create one client.
 pub struct PmixClient {
     functions: Functions,
     own: Proc,
@@ -66,14 +67,14 @@ impl PmixClient {
             namespace: fixed(""),
             rank: 0,
         };
-        // SAFETY: as declared for this version; it fills in who this is.
+        // SAFETY: the function has this declaration in this version; it fills in `own`.
         checked("PMIx_Init", unsafe {
             (functions.init)(&mut own, ptr::null_mut(), 0)
         })?;
         Ok(PmixClient { functions, own })
     }
 
-    /// Lets all know a text by a key; once.
+    /// Publishes a text under a key for all processes; can be called once.
     ///
     /// # Errors
     /// [`Error::Pmix`].
@@ -89,19 +90,19 @@ impl PmixClient {
         checked("PMIx_Put", unsafe {
             (self.functions.put)(GLOBAL, key_of(key).as_ptr(), &mut value)
         })?;
-        // SAFETY: nothing is handed over.
+        // SAFETY: the function has no arguments.
         checked("PMIx_Commit", unsafe { (self.functions.commit)() })
     }
 
-    /// What a rank has put, as soon as it has.
+    /// Waits until a rank has put data under this key, and returns them.
     ///
     /// # Errors
     /// [`Error::Pmix`].
     pub fn get(&self, rank: u32, key: &str) -> Result<String, Error> {
         let of = Proc { rank, ..self.own };
         let mut value: *mut Value = ptr::null_mut();
-        // SAFETY: the key ends with a zero; a value is made by the call, and stays until the end of
-        // this short process.
+        // SAFETY: the key ends with a zero; the call allocates the value, which is never freed in
+        // this short-lived process.
         unsafe {
             let status =
                 (self.functions.get)(&of, key_of(key).as_ptr(), ptr::null(), 0, &mut value);
@@ -120,12 +121,12 @@ impl PmixClient {
 
 impl Drop for PmixClient {
     fn drop(&mut self) {
-        // SAFETY: it has been initialised, and nothing is called after this.
+        // SAFETY: the client was initialised, and no function is called afterwards.
         unsafe { (self.functions.finalize)(ptr::null(), 0) };
     }
 }
 
-/// The libpmix that the nearest ancestor has that has one.
+/// Returns the libpmix of the nearest ancestor that has loaded one.
 fn of_launcher() -> Option<PathBuf> {
     let mut pid = std::os::unix::process::parent_id();
     while pid > 0 {

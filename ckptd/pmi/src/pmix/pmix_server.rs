@@ -22,15 +22,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use understudy_numbers::Rank;
 
-/// What a server needs.
+/// Inputs of a server.
 pub struct PmixSettings {
-    /// A libmpi.so.40, or the directory that it is in.
+    /// File name of a libmpi.so.40, or its directory.
     pub libmpi: PathBuf,
-    /// A directory of this user alone (0700), for session directories.
+    /// Directory for session directories that only this user can access (0700).
     pub directory: PathBuf,
-    /// What this node is called in placements.
+    /// Name of this node in placements.
     pub host: String,
-    /// The servers of other nodes.
+    /// Servers of other nodes.
     pub peers: Arc<dyn Peers>,
 }
 
@@ -46,18 +46,19 @@ pub struct PmixServer {
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// The server's own namespace, of which no generation has the name: theirs have a number behind a
-/// dot.
+/// The server's own namespace.
+///
+/// Names of generations differ from it, because they end with a dot and a number.
 const OWN_NAMESPACE: &[u8] = b"ckptd";
 
 impl PmixServer {
-    /// Opens libpmix and starts the server. What happens to the ranks comes out of the channel.
+    /// Opens libpmix and starts the server; events of the ranks are sent to the channel.
     ///
     /// # Errors
     /// [`Error::Again`], [`Error::Inherited`], [`Error::Load`], [`Error::Version`],
     /// [`Error::Pmix`], [`Error::System`].
     pub fn start(settings: &PmixSettings) -> Result<(PmixServer, Receiver<RankEvent>), Error> {
-        // libpmix would call whoever has set them.
+        // libpmix would connect to the process that has set these variables.
         for name in ["PMIX_LAUNCHER_RNDZ_URI", "PMIX_KEEPALIVE_PIPE"] {
             if std::env::var_os(name).is_some() {
                 return Err(Error::Inherited(name));
@@ -78,14 +79,14 @@ impl PmixServer {
         infos.string("pmix.srvr.tmpdir", directory);
         infos.string("pmix.sys.tmpdir", directory);
         infos.string("pmix.hname", settings.host.as_bytes());
-        // Else libpmix prints what clients write to its output channels a second time.
+        // Without this, libpmix prints output that clients write to its channels a second time.
         infos.flag("pmix.iof.local", false);
         let (events, received) = mpsc::channel();
         let connections = Arc::new(Connections::new()?);
         let host = Host::new(events, settings.peers.clone(), Arc::clone(&connections));
         let mut module: Module = module();
         host.open();
-        // SAFETY: module and infos are as declared for this version, and are copied by the call.
+        // SAFETY: module and infos have the layout of this version, and the call copies them.
         let status = unsafe { (functions.init)(&mut module, infos.as_mut_ptr(), infos.len()) };
         if !status.is_good() {
             Host::close();
@@ -106,7 +107,7 @@ impl PmixServer {
         self.generations.lock()
     }
 
-    /// Makes a generation known; its ranks may start from now on.
+    /// Registers a generation; its ranks may start from now on.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`],
@@ -141,7 +142,7 @@ impl PmixServer {
         Ok(())
     }
 
-    /// The directory that the libraries of a generation may use.
+    /// Returns the directory that the libraries of a generation may use.
     fn session(&self, generation: &Name) -> PathBuf {
         self.directory.join(generation.as_str())
     }
@@ -151,8 +152,8 @@ impl PmixServer {
         let mut infos = describe(generation, &self.session(&generation.name));
         let name = proc(&generation.name, Rank(0)).namespace;
         let here = generation.ranks_here().count() as i32;
-        // SAFETY: the name ends with a zero; without a callback the call has finished with the
-        // infos when it returns.
+        // SAFETY: the name ends with a zero; without a callback the call does not use the infos
+        // after it returns.
         let status = unsafe {
             (functions.register_namespace)(
                 name.as_ptr(),
@@ -167,7 +168,7 @@ impl PmixServer {
         for rank in generation.ranks_here() {
             let proc = proc(&generation.name, rank);
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-            // SAFETY: as above.
+            // SAFETY: `proc` is valid during the call, which does not use it after it returns.
             let status = unsafe {
                 (functions.register_client)(
                     &proc,
@@ -183,7 +184,7 @@ impl PmixServer {
         Ok(())
     }
 
-    /// The variables by which the process of a rank finds this server.
+    /// Returns the variables by which the process of a rank finds this server.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::Pmix`].
@@ -201,9 +202,9 @@ impl PmixServer {
         let local = known.local_rank(rank)?;
         let proc = proc(generation, rank);
         let mut list: *mut *mut c_char = ptr::null_mut();
-        // SAFETY: the list that is not there yet is made by the call.
+        // SAFETY: the call allocates the list, because the pointer is null.
         let status = unsafe { (self.functions.setup_fork)(&proc, &mut list) };
-        // SAFETY: it is that list.
+        // SAFETY: libpmix has allocated the list with malloc.
         let mut variables = unsafe { taken(list) };
         checked("PMIx_server_setup_fork", status)?;
         if !self
@@ -212,12 +213,13 @@ impl PmixServer {
         {
             checked("PMIx_server_setup_fork", Status::NOT_FOUND)?;
         }
-        // Open MPI 4 takes itself for a singleton without it. It is never called.
+        // Without this variable Open MPI 4 assumes that it is a singleton. The address is never
+        // used.
         variables.push((
             "OMPI_MCA_orte_local_daemon_uri".into(),
             "0.0;tcp://127.0.0.1:1".into(),
         ));
-        // What programs read that want to know their rank before MPI_Init.
+        // Variables for programs that read their rank before MPI_Init.
         for (name, number) in [
             ("OMPI_COMM_WORLD_SIZE", known.placement.size() as usize),
             ("OMPI_COMM_WORLD_RANK", rank.0 as usize),
@@ -231,18 +233,18 @@ impl PmixServer {
         Ok(variables)
     }
 
-    /// Forgets a generation and what its ranks have left in its session directory.
+    /// Removes a generation and the files of its ranks in its session directory.
     ///
-    /// A connection that is open still is closed. It should end before processes of the next one
-    /// start: of one that is being accepted then, libpmix keeps a number that the next to connect
-    /// is given, and would close that one's connection.
+    /// Open connections are closed. A generation should end before processes of the next one start:
+    /// if a connection is being accepted meanwhile, libpmix keeps a descriptor number that the next
+    /// connection receives, and would close that connection.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     pub fn end(&self, generation: &Name) -> Result<(), Error> {
         let unknown = || Error::Unknown(generation.to_string());
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
-        // First: libpmix holds what still waits for an answer.
+        // Must come first, because libpmix keeps the objects of open requests.
         self.host.end(generation);
         for rank in known.ranks_here() {
             self.lose(generation, rank);
@@ -255,22 +257,24 @@ impl PmixServer {
         Ok(())
     }
 
-    /// The process of a rank has ended: libpmix hears of that, if it has not by a farewell, and
-    /// takes it out of the fences that it owes.
+    /// Reports the end of a rank's process that has not called PMIx_Finalize.
+    ///
+    /// libpmix removes the rank from the fences in which it is awaited.
     pub fn lose(&self, generation: &Name, rank: Rank) {
         self.connections
             .end(&(generation.clone(), rank), || self.settle());
     }
 
-    /// Waits until libpmix has done what follows from a connection that it has closed: it may
-    /// complete a fence, by an event of its own. Its thread takes events in their order, and those
-    /// that callers bring among them.
+    /// Waits until libpmix has handled a connection that it has closed.
+    ///
+    /// libpmix may complete a fence by an event of its own. Its thread handles events in order,
+    /// including those that callers create.
     fn settle(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
             rank: 0,
         };
-        // The first may come before that event.
+        // The first call may be handled before the event of the fence.
         for _ in 0..2 {
             self.deregister_client(&nobody);
         }
@@ -281,23 +285,25 @@ impl PmixServer {
         unsafe { (self.functions.deregister_client)(proc, None, ptr::null_mut()) };
     }
 
-    /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a
-    /// [`crate::Modex`] of another node. `then` is called by a thread of libpmix; with `None` if
-    /// there is nothing.
+    /// Requests data that a rank of this node has put for other nodes.
+    ///
+    /// It answers a [`crate::Modex`] of another node. `then` is called by a thread of libpmix as
+    /// soon as the rank has put data, with `None` if there are none.
     pub fn modex(
         &self,
         generation: &Name,
         rank: Rank,
         then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
     ) {
-        // For one that it does not know, libpmix would wait.
+        // For an unknown namespace, libpmix would wait.
         if !self.generations().contains_key(generation) {
             return then(None);
         }
         let then: Box<Then> = Box::new(Box::new(then));
         let context = Box::into_raw(then);
         let done: DmodexDone = modex_done;
-        // SAFETY: the context comes back once, in the callback, or here if that will not be called.
+        // SAFETY: the context is passed back once: to the callback, or here if the callback will
+        // not be called.
         unsafe {
             let status = (self.functions.dmodex_request)(
                 &proc(generation, rank),
@@ -318,7 +324,7 @@ impl Drop for PmixServer {
             let _ = self.end(&name);
         }
         Host::close();
-        // SAFETY: it has been initialised once, and nothing is called after this.
+        // SAFETY: the server was initialised once, and no function is called afterwards.
         unsafe { (self.functions.finalize)() };
     }
 }
@@ -331,7 +337,7 @@ unsafe extern "C" fn modex_done(
     size: usize,
     context: *mut c_void,
 ) {
-    // SAFETY: it is what `PmixServer::modex` has handed over, and so many bytes are there.
+    // SAFETY: the context was made by `PmixServer::modex`, and this number of bytes exists.
     let (then, bytes) = unsafe { (Box::from_raw(context.cast::<Then>()), bytes_at(bytes, size)) };
     then(status.is_good().then_some(bytes));
 }
@@ -343,16 +349,16 @@ fn proc(generation: &Name, rank: Rank) -> Proc {
     }
 }
 
-/// Moves `NAME=VALUE`s out of a list that libpmix has made.
+/// Moves `NAME=VALUE` strings out of a list that libpmix has allocated.
 ///
 /// # Safety
-/// It is null, or a list made with malloc that ends with a null pointer.
+/// `list` is null, or a list made with malloc that ends with a null pointer.
 unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     let mut variables = Vec::new();
     if list.is_null() {
         return variables;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that the list and its strings are valid and made with malloc.
     unsafe {
         let mut at = list;
         while !(*at).is_null() {
@@ -372,7 +378,7 @@ unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     variables
 }
 
-/// What the ranks may ask about their generation (PMIx Standard, "Job-level information").
+/// Returns the data about a generation for its ranks (PMIx Standard, "Job-level information").
 fn describe(generation: &Namespace, session: &Path) -> Infos {
     let placement = &generation.placement;
     let size = placement.size();
@@ -386,8 +392,8 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.uint32("pmix.max.size", size);
     infos.uint32("pmix.job.napps", 1);
     infos.uint32("pmix.num.nodes", placement.used_hosts() as u32);
-    // Open MPI does not bear an empty list: of processes that were spawned on another node there is
-    // none.
+    // Open MPI cannot handle an empty list, which occurs for processes that were spawned on another
+    // node.
     if let Some(first) = here.first() {
         infos.uint32("pmix.local.size", here.len() as u32);
         infos.uint32("pmix.node.size", here.len() as u32);
@@ -397,9 +403,9 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.string("pmix.tmpdir", session.as_os_str().as_bytes());
     infos.string("pmix.nsdir", session.as_os_str().as_bytes());
     if generation.is_crowded {
-        // Waiting ranks yield then; without, a small Allreduce takes 18 ms where ranks share cores.
-        // Open MPI asks whether the flag is there, not what it says, and yields against the user's
-        // wish.
+        // With this flag, waiting ranks yield; without it, a small Allreduce takes 18 ms where
+        // ranks share cores. Open MPI tests whether the flag exists, not its value, and yields
+        // against the user's settings.
         infos.flag("pmix.ndosub", true);
     }
     let mut on_host = vec![0u16; placement.hosts().len()];
@@ -407,7 +413,7 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
         let local = on_host[host];
         on_host[host] = local.saturating_add(1);
         let mut of_rank = Infos::new();
-        // It must be the first.
+        // This entry must be the first.
         of_rank.rank("pmix.rank", rank.0);
         of_rank.rank("pmix.grank", rank.0);
         of_rank.rank("pmix.apprank", rank.0);

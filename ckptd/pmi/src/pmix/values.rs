@@ -1,14 +1,14 @@
-//! Lists of keys and values for libpmix, which own what they point to.
+//! Lists of keys and values for libpmix, which own the data that they point to.
 #![allow(unsafe_code)]
 
 use super::abi::{Array, Bytes, Data, Info, KEY_SIZE, Type, Value};
 use std::ffi::{CStr, CString, c_char};
 
-/// Keys with their values (`pmix_info_t[]`).
+/// A list of keys with their values (`pmix_info_t[]`).
 #[derive(Default)]
 pub struct Infos {
     infos: Vec<Info>,
-    // What `infos` points to. None of it moves when these lists do.
+    // Targets of the pointers in `infos`. Moving these vectors does not move the targets.
     strings: Vec<CString>,
     #[expect(
         clippy::vec_box,
@@ -48,7 +48,7 @@ impl Infos {
         self.push(key, Type::PROC_RANK, Data { uint32 });
     }
 
-    /// A text; what follows a zero in it is lost.
+    /// Adds a text, which is cut at its first zero.
     pub fn string(&mut self, key: &str, text: &[u8]) {
         let end = text
             .iter()
@@ -60,7 +60,7 @@ impl Infos {
         self.push(key, Type::STRING, Data { string });
     }
 
-    /// A list of keys and values as a value.
+    /// Adds a list of keys and values as a value.
     pub fn list(&mut self, key: &str, list: Infos) {
         self.nested.push(list);
         let list = &self.nested[self.nested.len() - 1].infos;
@@ -74,7 +74,7 @@ impl Infos {
         self.push(key, Type::DATA_ARRAY, Data { array: array_at });
     }
 
-    /// For the call of a function that only reads.
+    /// Returns a pointer for functions that only read the list.
     pub fn as_mut_ptr(&mut self) -> *mut Info {
         self.infos.as_mut_ptr()
     }
@@ -84,12 +84,12 @@ impl Infos {
     }
 }
 
-/// A key, cut to what fits.
+/// Returns a key, cut to the size of the field.
 pub fn key_of(key: &str) -> [c_char; KEY_SIZE] {
     fixed(key)
 }
 
-/// A text in a field, cut to what fits, with zeros behind.
+/// Returns a text in a field of zeros, cut to the size of the field.
 pub fn fixed<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     let mut field = [0; SIZE];
     for (to, from) in field[..SIZE - 1].iter_mut().zip(text.bytes()) {
@@ -98,14 +98,14 @@ pub fn fixed<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
     field
 }
 
-/// The text in a field; nothing if it is no UTF-8.
+/// Returns the text in a field, if it is UTF-8.
 pub fn text_in(field: &[c_char]) -> Option<&str> {
     // SAFETY: c_char and u8 have the same size, alignment and values.
     let bytes = unsafe { std::slice::from_raw_parts(field.as_ptr().cast::<u8>(), field.len()) };
     CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()
 }
 
-/// A copy of a value that somebody has published; the types that MPI libraries publish.
+/// Copy of a published value, for the types that MPI libraries publish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Owned {
     Text(CString),
@@ -115,10 +115,10 @@ pub enum Owned {
 
 impl Owned {
     /// # Safety
-    /// It is a value as libpmix makes them: pointers fit its type.
+    /// `value` was created by libpmix: its pointers fit its type.
     pub unsafe fn copy(value: &Value) -> Option<Owned> {
-        // SAFETY: the type tells which field is there; strings end with a zero, and objects have
-        // their bytes.
+        // SAFETY: the type says which member of the union is valid; strings end with a zero, and
+        // byte objects have the given size.
         unsafe {
             match value.of {
                 Type::STRING if !value.data.string.is_null() => {
@@ -134,7 +134,7 @@ impl Owned {
         }
     }
 
-    /// The same for libpmix to read, as long as `self` is there.
+    /// Returns a value for libpmix that borrows the data of `self`.
     pub fn lend(&self) -> Value {
         match self {
             Owned::Text(text) => Value {
@@ -160,25 +160,25 @@ impl Owned {
     }
 }
 
-/// A copy of `size` bytes; none at a null pointer.
+/// Returns a copy of `size` bytes; empty for a null pointer.
 ///
 /// # Safety
-/// If `start` is not null, so many bytes are there.
+/// If `start` is not null, `size` bytes exist there.
 pub unsafe fn bytes_at(start: *const c_char, size: usize) -> Vec<u8> {
     match start.is_null() {
         true => Vec::new(),
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees that `size` bytes exist at `start`.
         false => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) }.to_vec(),
     }
 }
 
-/// A list of texts that ends with a null pointer.
+/// Returns a copy of a list of strings that ends with a null pointer.
 ///
 /// # Safety
-/// It is null or such a list.
+/// `list` is null, or such a list.
 pub unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
     let mut texts = Vec::new();
-    // SAFETY: as the caller says; it is not read past its end.
+    // SAFETY: the caller guarantees that the list is valid; it is not read past its end.
     unsafe {
         while !list.is_null() && !(*list).is_null() {
             texts.push(CStr::from_ptr(*list).to_string_lossy().into_owned());
@@ -188,14 +188,14 @@ pub unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
     texts
 }
 
-/// So many elements.
+/// Returns `count` elements as a slice; empty for a null pointer.
 ///
 /// # Safety
-/// They are there, or the address is null.
+/// `first` is null, or `count` elements exist there.
 pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     match first.is_null() {
         true => &[],
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees that `count` elements exist at `first`.
         false => unsafe { std::slice::from_raw_parts(first, count) },
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         outer.list("pmix.pdata", inner);
         outer.flag("pmix.ndosub", true);
         let mut moved = Box::new(outer);
-        // SAFETY: `moved` has two elements, and owns what they point to.
+        // SAFETY: `moved` has two elements, and owns the data that they point to.
         unsafe {
             let infos = std::slice::from_raw_parts(moved.as_mut_ptr(), moved.len());
             let array = &*infos[0].value.data.array;
@@ -234,7 +234,7 @@ mod tests {
             Owned::Bytes(vec![0, 1]),
             Owned::Number(7),
         ] {
-            // SAFETY: `lend` makes values whose pointers fit their types.
+            // SAFETY: the pointers in the result of `lend` fit its type.
             assert_eq!(unsafe { Owned::copy(&value.lend()) }, Some(value));
         }
     }

@@ -1,5 +1,6 @@
-//! A manager that follows one that has died: the guardians tell what there is, and the next
-//! generation is the answer.
+//! The start of a manager that follows one that has died.
+//!
+//! Guardians report their processes, and the next generation is begun.
 
 use super::{Job, Phase};
 use crate::member::Member;
@@ -9,7 +10,7 @@ use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
-    /// Guardians have died before all had come.
+    /// Handles guardians that have died before all had joined.
     pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
         if !self.is_again {
             self.say(message::LAUNCHED_PROCESSES_DIED.into());
@@ -19,7 +20,7 @@ impl Job {
         self.start_if_all_are_there();
     }
 
-    /// All guardians have come, and have told what they know.
+    /// Takes over when all guardians have joined and reported their processes.
     pub(super) fn take_over(&mut self) {
         let (all, absent) = (
             std::mem::take(&mut self.known),
@@ -39,7 +40,7 @@ impl Job {
             .keys()
             .last()
             .map_or(first, |last| first.max(last.0 + 1));
-        // A guardian that has died as it told what it knows is not counted on.
+        // A guardian that has died while it reported is left out.
         for (&number, (at, known)) in all
             .iter()
             .filter(|(_, (at, _))| self.nodes.contains_key(at))
@@ -49,7 +50,7 @@ impl Job {
             self.members.insert(number, Member::known(*at, known));
         }
         (self.unready, self.open) = (self.living.clone(), self.living.clone());
-        // Whoever has it now, dead or alive, knows more.
+        // The process that has adopted a store has the newer state, even if it is dead by now.
         for from in all.values().filter_map(|(_, known)| known.heir_of) {
             if let Some(member) = self.members.get_mut(&from) {
                 member.keeps = None;
@@ -68,10 +69,10 @@ impl Job {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::end(true));
         } else if self.has_begun() {
-            // The manager before had failed when this one started.
+            // The failure of the earlier manager preceded the start of this one.
             self.happened_at = Duration::ZERO;
             self.renew();
-            // Spares are to say so to this manager, too.
+            // Spares must report to this manager, too.
             self.unready.clone_from(&self.living);
         } else {
             self.start_absent();
@@ -79,7 +80,9 @@ impl Job {
         self.gone(&absent.into_iter().collect::<Vec<_>>());
     }
 
-    /// No generation has begun yet. Those who have come are to say so again.
+    /// Continues a start in which no generation has begun.
+    ///
+    /// Processes that were started already must report again.
     fn start_absent(&mut self) {
         if self.members.is_empty() {
             return self.start_all();

@@ -1,4 +1,4 @@
-//! Deaths, and what starts in the place of the dead.
+//! Failures of processes and the start of replacements.
 
 use super::{Job, Phase};
 use crate::member::Member;
@@ -8,19 +8,20 @@ use understudy_catalogue::message;
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
-/// How many new processes may die before they have been in a generation.
+/// Limit of new processes that die before they have been in a generation.
 const STILLBORN: u32 = 10;
-/// A generation that fails this many times in a row without a death ends the job.
+/// Limit of successive generations that fail without a death.
 const FUTILE: u32 = 10;
-/// How long a process whose MPI library has given up may wait for the death that has led to that:
-/// longer than a node may be silent.
+/// Time limit for the failure because of which an MPI library has aborted.
+///
+/// Longer than a node may be silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a job may begin from the beginning.
+/// Limit of restarts from the beginning.
 const RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
 const SIGKILL: i32 = 9;
 
-/// Returns the limit that a process has exceeded which this signal has ended (setrlimit(2)).
+/// Returns the resource limit that a process has exceeded if this signal ended it (setrlimit(2)).
 fn limit_of(signal: i32) -> Option<&'static str> {
     match signal {
         24 => Some("its limit of CPU time (SIGXCPU, `ulimit -t`)"),
@@ -30,16 +31,18 @@ fn limit_of(signal: i32) -> Option<&'static str> {
 }
 
 impl Job {
-    /// Its library may have found a connection closed before anybody has told of the death behind
-    /// that. In the next generation it is as before MPI_Init, if the process lives still; if there
-    /// is none soon, that is one more death.
+    /// Handles the abort of a process's MPI library.
+    ///
+    /// The library may have found a connection closed before the death of the peer was reported. If
+    /// the process still lives, the next generation resets its library. If no generation follows
+    /// within [`BROKEN_TIMEOUT`], the process is killed and counts as dead.
     pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
         let is_first = !self
             .members
             .values()
             .any(|member| member.lives() && member.is_broken);
         let (is_ending, starts_again) = (self.is_ending(), !self.is_protected);
-        // Since then it may have left its library.
+        // The process may have left that generation's library since.
         let in_it = |member: &&mut Member| member.lives() && member.ready == Some(of);
         let Some(member) = self.members.get_mut(&number).filter(in_it) else {
             return;
@@ -47,7 +50,7 @@ impl Job {
         member.is_broken = true;
         let at = member.at;
         if is_ending || starts_again {
-            // Nobody would take it out of there.
+            // No further generation would reset the library.
             self.actions.push(Action::kill(number, at));
         } else if self.phase == Phase::Running {
             self.broken_deadline
@@ -76,7 +79,7 @@ impl Job {
         self.actions.extend(broken.map(kill));
     }
 
-    /// What its processes have handed over is lost as well.
+    /// Handles the loss of a node: the replica stores there are lost as well.
     pub(super) fn lost(&mut self, node: Node) {
         self.domains.lose(node);
         let nodes = &self.nodes;
@@ -108,25 +111,27 @@ impl Job {
                 self.actions.push(Action::kill(number, at));
                 self.ended(number, Ending::Signal(SIGKILL));
             }
-            // What it may have printed is not known.
+            // The output of a lost process is unknown.
             self.closed(number, true);
         }
     }
 
-    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes
-    /// say so in the next generation.
+    /// True if any living process may have a checkpoint.
+    ///
+    /// The manager may not have received [`Running`](understudy_messages::ToManager::Running); the
+    /// processes report it in the next generation.
     pub(super) fn has_begun(&self) -> bool {
         self.living
             .iter()
             .any(|number| self.members[number].has_played)
     }
 
-    /// No generation has begun, and the first is awaited.
+    /// True if no generation has begun and the first one is awaited.
     fn is_at_start(&self) -> bool {
         !self.is_protected && !self.has_begun() && self.is_meeting()
     }
 
-    /// The generation has failed without a death.
+    /// Handles a generation that has failed without a death.
     pub(super) fn failed(&mut self) {
         if !self.is_protected {
             return self.restart();
@@ -141,7 +146,8 @@ impl Job {
 
     pub(super) fn ended(&mut self, number: ProcessNumber, ending: Ending) {
         if let (Phase::Gathering, Ending::Asked(_)) = (self.phase, ending) {
-            // It is told of a guardian that has nothing to pass the signal on to.
+            // The process stands for its guardian, which has no process that could receive the
+            // signal.
             return self.end_with(ending.status(), None);
         }
         let Some(member) = self
@@ -155,7 +161,8 @@ impl Job {
         let (at, is_heard, has_played) = (member.at, member.is_heard(), member.has_played);
         let is_spare = !has_played && (self.is_protected || self.phase == Phase::Running);
         if let Some(worker) = member.keeps {
-            // Of one worker, the process that was started last knows the most.
+            // Of several processes of one worker, the last one that was started has the newest
+            // replicas.
             let legacy = self.legacies.entry(worker).or_insert(number);
             *legacy = number.max(*legacy);
         }
@@ -172,7 +179,8 @@ impl Job {
         }
         match ending {
             _ if self.members[&number].is_broken => self.died(at, has_played),
-            // Nobody misses a spare now, but the launcher means all.
+            // The death of an idle spare has no consequence, but the launcher's signal is for the
+            // whole job.
             Ending::Exit(_) | Ending::Signal(_) | Ending::Memory if is_spare && is_heard => {
                 self.lost_spare(number)
             }
@@ -181,7 +189,8 @@ impl Job {
             {
                 self.do_without()
             }
-            // A spare is there already; only a new process would need as much memory again.
+            // A spare replaces the process in its own memory; only a new process would need more
+            // memory.
             Ending::Memory if self.is_protected && self.living.len() as u32 >= self.workers => {
                 self.died(at, has_played)
             }
@@ -189,32 +198,32 @@ impl Job {
                 self.say(message::REPLACEMENT_NEEDS_MEMORY.into());
                 self.end_with(LOST, Some(at))
             }
-            // A new process has to come as far as the first one did.
+            // A new process must reach MPI, as the first one did.
             Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
-            // It does not use MPI.
+            // The process does not use MPI.
             Ending::Exit(0) if !is_heard => {}
-            // The program, the layer or the launcher has ended it.
+            // The program, the runtime or the launcher has ended the process.
             Ending::Exit(_) | Ending::Asked(_) => {
                 self.end_with(ending.status(), Some(at));
                 self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
             }
-            // It would exceed the limit again.
+            // A replacement would exceed the limit again.
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
                 self.say(message::resource_limit_exceeded(number, limit).to_string());
                 self.end_with(ending.status(), Some(at))
             }
-            // Nobody has killed it but itself.
+            // The program has ended itself by a signal.
             Ending::Signal(signal) if !is_heard && signal != SIGKILL => {
                 self.end_with(ending.status(), Some(at))
             }
-            // Nobody has heard of it, and it starts again alone (`revive`).
+            // The process has not used MPI; [`Job::revive`] starts it again alone.
             Ending::Signal(_) if !is_heard && self.is_at_start() => {}
             Ending::Signal(_) => self.died(at, has_played),
         }
     }
 
-    /// Starts so many spares, as far as they are missing.
+    /// Starts at most this number of spares, as many as are missing.
     pub(super) fn replenish(&mut self, spares: u32) {
         if self.is_ending() || self.has_failed_to_replenish {
             return;
@@ -235,7 +244,7 @@ impl Job {
         }
     }
 
-    /// A spare has died that waited.
+    /// Handles the death of an idle spare.
     fn lost_spare(&mut self, number: ProcessNumber) {
         let spares = self.spares_left();
         self.say(message::spare_died(number, spares).to_string());
@@ -250,7 +259,9 @@ impl Job {
         (self.living.len() as u32).saturating_sub(self.workers)
     }
 
-    /// A spare has died before it was ready; the next one would die so, too.
+    /// Handles the death of a spare before it was ready.
+    ///
+    /// The next one would die in the same way.
     pub(super) fn do_without(&mut self) {
         self.has_failed_to_replenish = true;
         let spares = self.spares_left();
@@ -267,7 +278,7 @@ impl Job {
         self.settle(number);
     }
 
-    /// Nothing of this process will come any more, if that is so.
+    /// Closes the record of a process that has exited and whose output has ended.
     pub(super) fn settle(&mut self, number: ProcessNumber) {
         if self.members.get(&number).is_some_and(Member::is_over) {
             self.open.remove(&number);
@@ -297,7 +308,7 @@ impl Job {
         self.renew();
     }
 
-    /// There is nothing to go back to: all start from the beginning.
+    /// Restarts all processes from the beginning because no checkpoint exists.
     pub(super) fn restart(&mut self) {
         self.phase = Phase::Restarting;
         self.kill_all();
@@ -332,7 +343,7 @@ impl Job {
         self.start_all();
     }
 
-    /// Starts a process again that was killed before anybody had heard of it.
+    /// Starts a process again that was killed before it used MPI.
     pub(super) fn revive(&mut self, number: ProcessNumber) {
         let member = &self.members[&number];
         if !self.is_at_start() || member.is_heard() || !member.is_killed() {

@@ -1,9 +1,11 @@
-//! Domains: nodes that fail together, of which what is left is used last.
+//! Failure domains: nodes that fail together.
+//!
+//! The remaining nodes of a domain that has lost a node are used last.
 
 use crate::{Domain, Node};
 use std::collections::BTreeMap;
 
-/// The domain of each node that has one, and which of them have lost a node.
+/// Failure domains of the nodes, and the domains that have lost a node.
 #[derive(Debug, Default)]
 pub(super) struct Domains {
     of: BTreeMap<Node, Domain>,
@@ -19,7 +21,7 @@ impl Domains {
         self.failed.extend(self.of.get(&node));
     }
 
-    /// Whether another node of this one's domain has been lost.
+    /// True if any node of this node's failure domain has been lost.
     pub(super) fn have_failed_around(&self, node: Node) -> bool {
         self.of
             .get(&node)

@@ -1,4 +1,4 @@
-//! The end of the job, good or bad.
+//! The end of the job, successful or not.
 
 use super::{GATHERING, Job, Phase};
 use crate::{Action, Ending, LOST};
@@ -6,13 +6,15 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_numbers::{Guardian, ProcessNumber};
 
-/// How long the others may take to end by themselves.
+/// Time for the other processes to exit by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The same when the program wants all to end (MPI_Abort).
+/// Time for the other processes to exit by themselves after `MPI_Abort`.
 const LAST_WORD: Duration = Duration::from_millis(100);
 
 impl Job {
-    /// One that has died at the end may have had something to do still, and nobody does it.
+    /// Handles the end of a process while the job ends.
+    ///
+    /// A process that was killed may have had work left, which is not repeated: its status counts.
     pub(super) fn ended_at_the_end(
         &mut self,
         number: ProcessNumber,
@@ -20,7 +22,8 @@ impl Job {
         is_at_end: bool,
     ) {
         let member = &self.members[&number];
-        // Others have left the MPI library that a spare is still in; nothing depends on it.
+        // Other processes have left the MPI library in which a spare still is; the spare is not
+        // needed.
         if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part
         {
             return;
@@ -32,7 +35,9 @@ impl Job {
         self.note(ending.status(), Some(at));
     }
 
-    /// Of one that dies before it has come nobody tells.
+    /// Ends the job if guardians have not joined in time.
+    ///
+    /// The death of a guardian before it joins is not reported.
     pub(super) fn end_if_some_do_not_come(&mut self) {
         if self.now >= GATHERING {
             let (all, there, time) = (
@@ -53,7 +58,9 @@ impl Job {
         }
     }
 
-    /// After the end of a program, the first process that calls begins the next one of its script.
+    /// Handles a process that begins to use MPI.
+    ///
+    /// After the end of a program, the first such process begins the next program of its script.
     pub(super) fn called(&mut self, number: ProcessNumber) {
         let has_ended = self.phase == (Phase::Ending { deadline: None }) && self.status == 0;
         if has_ended && self.living.contains(&number) {
@@ -67,13 +74,13 @@ impl Job {
         }
         let generation = (!self.is_ending()).then_some(self.generation);
         self.actions.push(Action::admit(number, generation));
-        // One that was started for a dead one when the job was lost tells nobody anything.
+        // A replacement that was started when the job was lost needs no message.
         if generation.is_none() && self.status == 0 {
             self.say(message::process_too_late(number).to_string());
         }
     }
 
-    /// Nobody knows anything of that yet.
+    /// Begins the next program of a script: clears all state of the program before.
     fn begin_next_program(&mut self) {
         let is_whole = self.living.len() as u32 == self.workers + self.spares
             && self
@@ -97,12 +104,12 @@ impl Job {
         }
     }
 
-    /// Ends the job: what still runs after a while is killed.
+    /// Ends the job; processes that still run after a while are killed.
     pub(super) fn end_with(&mut self, status: i32, culprit: Option<Guardian>) {
         self.end_within(LAST_WORDS, status, culprit);
     }
 
-    /// A process has asked for the end of the job.
+    /// Ends the job on the request of a process.
     pub(super) fn abort(&mut self, status: i32, culprit: Guardian) {
         self.end_within(LAST_WORD, status, Some(culprit));
     }
@@ -142,7 +149,7 @@ impl Job {
         }
     }
 
-    /// Others still run although a process has ended: the program has not come to its end.
+    /// Reports a process that has exited while others still run: the program is incomplete.
     pub(super) fn note_leaver(&mut self) {
         let Some((number, has_played)) = self.leaver.filter(|_| !self.living.is_empty()) else {
             return;

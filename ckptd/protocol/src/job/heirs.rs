@@ -1,5 +1,6 @@
-//! Who inherits what the dead have left: a process of the same node, which has neither a part nor
-//! copies.
+//! Adoption of the replica stores of dead processes.
+//!
+//! A store is adopted by a process of the same node that neither was a worker nor has a store.
 
 use super::Job;
 use crate::{Action, Node};
@@ -8,7 +9,7 @@ use understudy_messages::JobOrder;
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
-    /// Starts processes where copies are left and too few could inherit them.
+    /// Starts processes on nodes with more replica stores than processes that can adopt one.
     pub(super) fn start_heirs(&mut self) {
         let mut homes: BTreeMap<Node, Vec<Guardian>> = BTreeMap::new();
         for from in self.legacies.values() {
@@ -23,7 +24,7 @@ impl Job {
                 homes.get_mut(&node).and_then(Vec::pop);
             }
         }
-        // Where no guardian is left, nobody can.
+        // Without a guardian no process can be started on the node.
         homes.retain(|node, _| self.guardians.iter().any(|it| self.nodes[it] == *node));
         homes
             .into_values()
@@ -31,13 +32,13 @@ impl Job {
             .for_each(|home| self.start_next(home));
     }
 
-    /// Where a process could inherit: it has nothing yet.
+    /// Returns the node where a process can adopt a replica store, if it can.
     fn could_inherit_on(&self, number: ProcessNumber) -> Option<Node> {
         let member = &self.members[&number];
         (member.keeps.is_none() && !member.has_part).then(|| self.nodes[&member.at])
     }
 
-    /// Whether somebody is still to come who is needed to inherit.
+    /// True if a missing process is needed to adopt a replica store.
     pub(super) fn awaits_heirs(&self) -> bool {
         let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
         for from in self.legacies.values() {
@@ -63,7 +64,7 @@ impl Job {
             .any(|node| missing.get(&node).is_some_and(|&count| count > 0))
     }
 
-    /// Gives what the dead have left to ranks of the next generation.
+    /// Assigns the replica stores of dead processes to ranks of the next generation.
     pub(super) fn bequeath(&mut self, ranks: &[ProcessNumber]) {
         let legacies = std::mem::take(&mut self.legacies);
         if legacies.is_empty() {

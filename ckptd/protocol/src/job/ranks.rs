@@ -1,4 +1,4 @@
-//! Who is in a generation: whoever has been in one and lives, and a spare for each that has died.
+//! Ranks of a generation: surviving ranks, and a spare for each dead one.
 
 use super::Job;
 use crate::{Action, Node};
@@ -6,24 +6,25 @@ use std::collections::BTreeSet;
 use understudy_messages::JobOrder;
 use understudy_numbers::ProcessNumber;
 
-/// Which spare is preferred.
+/// A preferred spare.
 enum Preference {
     On(Node),
     This(ProcessNumber),
 }
 
 impl Job {
-    /// The ranks of the next generation, if there are enough: each of the last one keeps its own,
-    /// and others fill the gaps. So a worker's rank stays what it was: MPICH derives from its own
-    /// rank on which side of an intercommunicator a process is (`determine_low_group`), and is
-    /// wrong where others have come between.
+    /// Chooses the ranks of the next generation, if there are enough processes.
+    ///
+    /// Each rank of the last generation keeps its number, and spares fill the gaps. So a worker's
+    /// rank does not change: MPICH derives from its own rank on which side of an intercommunicator
+    /// a process is (`determine_low_group`), and errs where other processes have come in between.
     pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
         let is_ready = |number: &ProcessNumber| !self.unready.contains(number);
         if is_first {
-            // A spare that came when the program has ended would be taken for the next one of a
-            // script. Of those that were killed before anybody had heard of them, others will have
-            // the numbers.
+            // All spares are awaited: one that joined after the end of the program would be taken
+            // for the next program of a script. Processes that were killed before they used MPI are
+            // started again under their numbers.
             let is_whole =
                 self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
@@ -63,8 +64,11 @@ impl Job {
         ranks.copied().collect()
     }
 
-    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have
-    /// left on their node; these not where more of the domain has been lost.
+    /// Returns the preferred spares in order.
+    ///
+    /// First come processes that can adopt a replica store, then placement hints, then spares on
+    /// nodes of dead processes, which can read what these have left there. The last rule does not
+    /// hold where a node of the failure domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
         let heirs = self
             .legacies
@@ -85,8 +89,7 @@ impl Job {
         self.nodes[&self.members[&number].at]
     }
 
-    /// Asks which spares should take parts, if somebody can say; whether the answer is still to
-    /// come.
+    /// Requests placement hints if a process can give them; returns true until they have arrived.
     pub(super) fn awaits_wishes(&mut self) -> bool {
         if self.question.is_answered || self.fallen.is_empty() {
             return false;

@@ -1,11 +1,14 @@
-//! Who plays which worker, and who has copies of it.
+//! Workers of the simulated processes, and processes with replicas of each worker.
 
 use super::{Process, Stage, World};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_protocol::{Node, ProcessNumber, Worker};
 
 impl World {
-    /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
+    /// Assigns workers to ranks.
+    ///
+    /// A surviving process keeps its worker. The workers of dead processes are assigned to
+    /// processes that have adopted their replicas, if there are any.
     pub fn give_parts(&mut self, ranks: &[ProcessNumber]) {
         for part in Worker::all(self.workers as u32) {
             let find = |is_fit: &dyn Fn(&Process) -> bool| {
@@ -26,7 +29,7 @@ impl World {
         }
     }
 
-    /// What no rank has, nobody has who could be asked.
+    /// Checks that all replicas that are left can be used by a rank.
     pub fn check_copies(&mut self, ranks: &[ProcessNumber]) {
         let is_left =
             |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
@@ -49,8 +52,10 @@ impl World {
         self.is_doomed |= !self.kept.is_subset(&known);
     }
 
-    /// Whether all workers have handed over copies of themselves; if so, a worker of another node
-    /// has one of each, too.
+    /// Commits a checkpoint if all workers have handed over replicas of themselves.
+    ///
+    /// Then a worker of another node receives a replica of each. Returns true if the checkpoint is
+    /// committed.
     pub fn commit(&mut self) -> bool {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);

@@ -1,14 +1,14 @@
-//! A manager dies, and another one follows it.
+//! Death of a manager and takeover by another one.
 
 use super::{Stage, World};
 use understudy_protocol::{Event, Generation, Guardian, Job, Known, ToManager};
 
 impl World {
-    /// The manager has died; another one follows it.
+    /// Replaces the manager by another one after its death.
     pub fn follow(&mut self) {
         self.managers -= 1;
         if !self.statuses.is_empty() {
-            // The job's directory is gone, and guardians leave by themselves.
+            // The job's directory has been removed, and guardians exit by themselves.
             self.is_over = true;
             let all = 0..self.size;
             self.statuses.extend(all.map(|it| (Guardian(it), 0)));
@@ -31,7 +31,7 @@ impl World {
             told.push((number, process.at, known, process.ending));
         }
         if !told.iter().any(|(_, _, known, _)| known.is_heard) {
-            // Nobody has heard of any generation.
+            // No process has been in a generation.
             self.begun.clear();
         }
         for guardian in (0..self.size).map(Guardian) {
@@ -47,7 +47,7 @@ impl World {
             events.extend(ending.into_iter().flat_map(ends));
             let process = self.processes.get_mut(&number).expect("a process");
             match process.stage {
-                // It waits for a generation that is over.
+                // The process waits for a generation that has ended.
                 Stage::Spare if process.known.has_played => {
                     process.stage = Stage::Ready(Generation::default())
                 }
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// The manager does all of what follows.
+    /// Handles an event without a death of the manager: all actions are executed.
     fn happen_unseen(&mut self, event: Event) {
         let actions = self.job.handle(self.now, event);
         actions.into_iter().for_each(|action| self.act(action));

@@ -1,10 +1,9 @@
-//! The protocol among simulated processes, with deaths at any moment, by seed.
+//! The protocol with simulated processes and random failures, by seed.
 //!
-//! A simulated process goes through its stages by itself, and what it says, and what it is told,
-//! arrives late. Guardians report deaths late, too. In each run some processes are killed, or
-//! managers, in the middle of what they do, or whole nodes are lost; the job must come to its end,
-//! in a generation that has all workers, and a copy of each as long as there is one on a living
-//! node.
+//! A simulated process passes through its stages by itself. Its messages, and the messages to it,
+//! arrive late. Guardians report deaths late, too. In each run some processes or managers are
+//! killed at random moments, or whole nodes are lost. The job must end. Its last generation must
+//! have all workers, and a replica of each as long as one is left on a node that is not lost.
 
 mod copies;
 mod follow;
@@ -16,7 +15,7 @@ use understudy_protocol::{
     ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
-/// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
+/// SplitMix64 (Steele, Lea & Flood 2014), sufficient for random choices.
 struct Random(u64);
 
 impl Random {
@@ -29,17 +28,17 @@ impl Random {
     }
 }
 
-/// Where a process is.
+/// Stage of a simulated process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Starting,
-    /// Before its first generation: it waits for any.
+    /// Before the first generation; the process is ready for any.
     Spare,
-    /// Its library is as before MPI_Init for this generation; it waits.
+    /// The process's MPI library is in its state before `MPI_Init` for this generation.
     Ready(Generation),
-    /// It is in that generation, so many steps from the end of the program.
+    /// The process is in that generation, this number of steps before the end.
     Running(Generation, u32),
-    /// It waits in MPI_Finalize.
+    /// The process waits in `MPI_Finalize`.
     AtEnd(Generation),
     Dead,
 }
@@ -48,26 +47,28 @@ struct Process {
     node: Node,
     at: Guardian,
     stage: Stage,
-    /// What its guardian and its page have for another manager.
+    /// State that a new manager receives from the guardian and the shared page.
     known: Known,
     ending: Option<Ending>,
-    /// Its guardian has forgotten it.
+    /// True if the guardian has released the state of the process.
     is_forgotten: bool,
-    /// The generation in its page.
+    /// Generation in the shared page.
     page: Generation,
-    /// The worker that it plays, if it does not only wait.
+    /// Worker that the process runs; `None` for a spare.
     part: Option<Worker>,
-    /// It has copies of these workers.
+    /// Workers of which the process has replicas.
     copies: BTreeSet<Worker>,
-    /// It has handed them over.
+    /// True if the replicas were handed over.
     keeps: bool,
-    /// The part of the dead process that it has these of, if it is an heir.
+    /// Worker whose replicas the process has adopted.
     of_dead: Option<Worker>,
 }
 
 /// Steps of the simulated program.
 const STEPS: u32 = 6;
-/// So many steps from the end all hand over their copies, and go on when all have.
+/// Number of steps before the end at which all processes hand over their replicas.
+///
+/// The processes continue when all have done so.
 const CHECKPOINT: u32 = 4;
 
 struct World {
@@ -77,28 +78,28 @@ struct World {
     size: u32,
     now: Duration,
     processes: BTreeMap<ProcessNumber, Process>,
-    /// On their way to the manager, in order for each sender.
+    /// Events in transit to the manager, in order for each sender.
     events: BTreeMap<ProcessNumber, VecDeque<Event>>,
     kills: u32,
-    /// Managers that may die still.
+    /// Number of managers that may still die.
     managers: u32,
     nodes: u32,
     losses: u32,
     lost: BTreeSet<Node>,
-    /// Losses that the manager has not heard of.
+    /// Lost nodes that were not reported to the manager yet.
     news: Vec<Node>,
-    /// Who is to say which spares should take parts.
+    /// Process that was asked for placement hints.
     asked: Option<ProcessNumber>,
-    /// Workers of which there have been copies.
+    /// Workers of which replicas have existed.
     kept: BTreeSet<Worker>,
-    /// The last copy of one of them is lost.
+    /// True if the last replica of a worker is lost.
     is_doomed: bool,
     statuses: BTreeMap<Guardian, i32>,
     begun: Vec<(Generation, Vec<ProcessNumber>)>,
     is_ending: bool,
-    /// A manager has heard that somebody goes on.
+    /// True if a manager has received `Running` from a process.
     is_protected: bool,
-    /// The manager has died when guardians had begun to leave.
+    /// True if the manager has died after guardians had begun to exit.
     is_over: bool,
     said: Vec<String>,
 }
@@ -237,7 +238,7 @@ impl World {
 
     fn start(&mut self, number: ProcessNumber, at: Guardian, anew: bool) {
         if anew && number == ProcessNumber(0) {
-            // From the beginning: what the dead have left is of no use.
+            // After a restart from the beginning, the replicas of dead processes are useless.
             let dead = self
                 .processes
                 .values_mut()
@@ -262,7 +263,7 @@ impl World {
             of_dead: None,
         };
         let before = self.processes.insert(number, process);
-        // Its line is a new one.
+        // The connection of the process is a new one.
         self.events.remove(&number);
         assert!(
             before.is_none_or(|it| it.stage == Stage::Dead),
@@ -298,7 +299,7 @@ impl World {
         for number in &ranks {
             let process = self.processes.get_mut(number).expect("a rank is a process");
             (process.known.has_played, process.known.is_protected) = (true, self.is_protected);
-            // It may have died, or left for the next generation, since.
+            // The process may have died or left for the next generation since.
             match process.stage {
                 Stage::Spare if process.page > generation => {
                     process.stage = Stage::Ready(generation)
@@ -316,7 +317,7 @@ impl World {
         self.begun.push((generation, ranks));
     }
 
-    /// Nothing of this node says anything any more.
+    /// Loses a node: no message of its processes arrives any more.
     fn lose(&mut self, node: Node) {
         self.lost.insert(node);
         self.news.push(node);
@@ -342,7 +343,7 @@ impl World {
         }
     }
 
-    /// One process goes a step further.
+    /// Moves a process forward by one step.
     fn step(&mut self, number: ProcessNumber) {
         let is_ending = self.is_ending;
         let process = self.processes.get_mut(&number).expect("a process");
@@ -411,7 +412,7 @@ impl World {
         (!from.is_empty()).then(|| from[self.random.below(from.len() as u64) as usize])
     }
 
-    /// Something happens somewhere. False: nothing can any more.
+    /// Simulates one random occurrence; returns false when the job is over.
     fn turn(&mut self) -> bool {
         self.now += Duration::from_millis(1);
         let late: Vec<ProcessNumber> = self
@@ -457,15 +458,15 @@ impl World {
     }
 }
 
-/// A job that was not brought to its end.
+/// A job that was not completed.
 #[derive(PartialEq, Eq, Debug)]
 struct Lost {
     said: Vec<String>,
-    /// There was a checkpoint.
+    /// True if there was a checkpoint.
     had_copies: bool,
 }
 
-/// Plays a job to its end.
+/// Simulates a job to its end.
 fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2]) -> Option<Lost> {
     let mut world = World::new(seed, [workers, spares], deaths, nodes);
     let mut turns = 0;
@@ -484,7 +485,7 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
         "seed {seed}: every guardian leaves"
     );
     let status = world.statuses.values().copied().max().unwrap_or_default();
-    // A death after the end is only a status.
+    // A death after the end only sets the status.
     assert!(
         [0, LOST, 137].contains(&status),
         "seed {seed}: status {status}"
@@ -541,7 +542,7 @@ fn whoever_dies_on_several_nodes_the_job_comes_to_its_end() {
     }
 }
 
-/// What a lost node's processes have printed before the first checkpoint is not known.
+/// The output of a lost node's processes before the first checkpoint is unknown.
 #[test]
 fn the_loss_of_a_node_is_survived_once_there_are_copies() {
     let mut survived = 0;

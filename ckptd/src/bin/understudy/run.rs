@@ -9,22 +9,27 @@ mod progress;
 mod settings;
 mod signals;
 mod slots;
+mod start;
 mod verdict;
 
 use crate::layer;
 use crate::outcome::{Failure, Outcome, print, tell};
 use attend::Events;
+use ckptd::host_options::HostOptions;
 use clap::ValueEnum;
 use daemon::{Daemon, Wish};
 use failures::{cannot, usage};
 use progress::Progress;
 use settings::Settings;
 use slots::SlotRequest;
+use start::{MpirunCommand, Start};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
+use understudy_launch::starter::{By, Plan};
+use understudy_launch::{Environment, ProcessContext, Streams};
 use understudy_pmi::{Kind, Mpi};
-use understudy_settings::SECRET;
 
 /// Prefix of the directories for event files that the user has not requested.
 ///
@@ -61,15 +66,8 @@ pub struct Arguments {
     /// has fewer cores than ranks are requested: spares need none.
     #[arg(long)]
     oversubscribe: bool,
-    /// Hosts with slots, as for mpirun: `a:4,b:4` has four slots on each of two hosts.
-    #[arg(long, value_name = "HOSTS")]
-    host: Vec<String>,
-    /// File with hosts and slots, as for mpirun.
-    #[arg(long, value_name = "FILE", conflicts_with = "host")]
-    hostfile: Option<PathBuf>,
-    /// Command that starts processes on a host; the host's name and a command follow.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
-    agent: String,
+    #[command(flatten)]
+    hosts: HostOptions,
     /// Starter of the processes: mpirun; ckptd itself; or the one that fits.
     ///
     /// By default this is ckptd, except in a batch system that has granted hosts, with --mpirun,
@@ -119,6 +117,10 @@ enum Launcher {
 impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
+        if let Some(place) = settings.get(RUNTIME_DIR) {
+            // Understudy's own launcher uses it in this process.
+            name_runtime_directory(place.clone());
+        }
         let library = layer::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
         let config = settings.check(self.workers, &library, self.allow_unprotected)?;
@@ -129,13 +131,9 @@ impl Arguments {
             .ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let by_ckptd = self.is_for_ckptd(name);
-        let (mut line, launch) = match by_ckptd {
-            true => (
-                vec!["/usr/bin/env".into()],
-                self.ckptd_words(&preloaded, ranks)?,
-            ),
-            false => (self.mpirun_line(ranks)?, Vec::new()),
+        let start = match self.is_for_ckptd(name) {
+            true => Start::Ckptd(self.plan(&preloaded, config.spares)?),
+            false => Start::Mpirun(self.mpirun_command(ranks)?),
         };
         if !self.spans_hosts() {
             settings.check_disk(&config)?;
@@ -149,42 +147,24 @@ impl Arguments {
                 .iter()
                 .map(|(name, value)| ((*name).into(), value.clone())),
         );
-        if by_ckptd {
-            // ckptd preloads the library itself, and only into the program.
-            variables.remove("LD_PRELOAD");
-        }
-        for (variable, value) in variables {
-            let mut assignment = OsString::from(variable);
-            assignment.push("=");
-            assignment.push(value);
-            line.extend((!by_ckptd).then(|| "-x".into()));
-            line.push(assignment);
-        }
         let secret = settings.secret().filter(|_| !self.dry_run);
-        if secret.is_some() && !by_ckptd {
-            // Without its value, which the launcher takes from its own environment.
-            line.extend(["-x".into(), SECRET.into()]);
-        }
-        line.extend(launch);
-        line.push(name.clone());
-        line.extend_from_slice(arguments);
+        let start = start.with_variables(variables, secret);
         if self.dry_run {
-            print(launcher::quoted(&line) + "\n")?;
+            print(start.shell_line() + "\n")?;
             return Ok(ExitCode::SUCCESS);
         }
         let job = attend::Job {
-            line,
-            secret,
+            start,
             events,
             workers: self.workers,
             disk: config.disk,
         };
-        attend::run(&job, self.progress)
+        attend::run(job, self.progress)
     }
 
     /// True if ckptd starts the processes.
     fn is_for_ckptd(&self, program: &OsStr) -> bool {
-        let has_hosts = self.has_hosts();
+        let has_hosts = !self.hosts.is_empty();
         match self.launcher {
             // Without protection, a program needs a launcher that serves its MPI library.
             Launcher::Auto => {
@@ -195,8 +175,8 @@ impl Arguments {
         }
     }
 
-    /// Returns the command line of Open MPI's launcher.
-    fn mpirun_line(&self, ranks: u32) -> Result<Vec<OsString>, Failure> {
+    /// Returns the command of Open MPI's launcher.
+    fn mpirun_command(&self, ranks: u32) -> Result<MpirunCommand, Failure> {
         let mut line = launcher::words(self.mpirun.as_deref().unwrap_or("mpirun"))?;
         let mpi = launcher::find(&line[0])?;
         launcher::check(&mpi)?;
@@ -204,35 +184,35 @@ impl Arguments {
         if slots::must_oversubscribe(&self.slot_request(ranks), &line)? {
             line.push("--oversubscribe".into());
         }
-        for hosts in &self.host {
+        for hosts in &self.hosts.host {
             line.extend(["--host".into(), hosts.into()]);
         }
-        if let Some(file) = &self.hostfile {
+        if let Some(file) = &self.hosts.hostfile {
             line.extend(["--hostfile".into(), file.into()]);
         }
         line.extend(["-n".into(), ranks.to_string().into()]);
-        Ok(line)
+        Ok(MpirunCommand::new(line, self.program.clone()))
     }
 
-    /// Returns the command line of `ckptd launch` for this job.
-    fn ckptd_words(&self, library: &Path, ranks: u32) -> Result<Vec<OsString>, Failure> {
+    /// Returns the plan of this job for understudy's own launcher.
+    fn plan(&self, library: &Path, spares: u32) -> Result<Plan, Failure> {
         // Without hosts there are always enough slots.
-        slots::must_oversubscribe(&self.slot_request(ranks), &[])?;
-        let mut line = vec![library.with_file_name("ckptd").into(), "launch".into()];
-        for (option, number) in [("-n", self.workers), ("--spares", ranks - self.workers)] {
-            line.extend([option.into(), number.to_string().into()]);
-        }
-        for hosts in &self.host {
-            line.extend(["--host".into(), hosts.into()]);
-        }
-        if let Some(file) = &self.hostfile {
-            line.extend(["--hostfile".into(), file.into()]);
-        }
-        if self.has_hosts() {
-            line.extend(["--agent".into(), (&self.agent).into()]);
-        }
-        line.extend(["--preload".into(), library.into(), "--".into()]);
-        Ok(line)
+        slots::must_oversubscribe(&self.slot_request(self.workers + spares), &[])?;
+        Ok(Plan {
+            workers: self.workers,
+            spares,
+            program: self.program.clone(),
+            preload: library.into(),
+            mpi: None,
+            hosts: self.hosts.hosts().map_err(usage)?,
+            by: By::Slot,
+            agent: self.hosts.agent().map_err(usage)?,
+            context: ProcessContext {
+                ckptd: layer::companion(library, "ckptd"),
+                environment: Environment::default(),
+                streams: Streams::own()?,
+            },
+        })
     }
 
     /// Checks for words that mpirun would misinterpret or not find.
@@ -243,7 +223,7 @@ impl Arguments {
                  program that does the work of both.",
             ));
         }
-        match &self.hostfile {
+        match &self.hosts.hostfile {
             Some(file) => std::fs::File::open(file)
                 .map(drop)
                 .map_err(|error| usage(format_args!("--hostfile: {}: {error}", file.display()))),
@@ -272,7 +252,7 @@ impl Arguments {
             library,
             events,
             hosts: match self.spans_hosts() {
-                true => slots::others(&self.host, self.hostfile.as_deref()),
+                true => slots::others(&self.hosts.host, self.hosts.hostfile.as_deref()),
                 false => Vec::new(),
             },
             is_dry: self.dry_run,
@@ -287,18 +267,14 @@ impl Arguments {
         SlotRequest {
             workers: self.workers,
             ranks,
-            hosts: &self.host,
-            hostfile: self.hostfile.as_deref(),
+            hosts: &self.hosts.host,
+            hostfile: self.hosts.hostfile.as_deref(),
             oversubscribe: self.oversubscribe,
         }
     }
 
-    fn has_hosts(&self) -> bool {
-        !self.host.is_empty() || self.hostfile.is_some()
-    }
-
     fn spans_hosts(&self) -> bool {
-        self.has_hosts() || slots::batch_system().is_some()
+        !self.hosts.is_empty() || slots::batch_system().is_some()
     }
 }
 

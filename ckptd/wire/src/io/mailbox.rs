@@ -1,8 +1,8 @@
-//! Frames from a descriptor that does not block.
+//! Frames from a non-blocking descriptor.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Most bytes that one read(2) transfers.
+/// Maximum number of bytes that one read(2) transfers.
 const CHUNK: usize = 64 << 10;
 
 /// Assembler of messages from the bytes of a stream.
@@ -19,7 +19,7 @@ pub struct Mailbox<D> {
 }
 
 impl<D: Decoder> Mailbox<D> {
-    /// Makes a mailbox with this decoder.
+    /// Creates a mailbox with this decoder.
     pub const fn new(decoder: D) -> Mailbox<D> {
         Mailbox {
             decoder,
@@ -27,12 +27,12 @@ impl<D: Decoder> Mailbox<D> {
         }
     }
 
-    /// Reads what is there into the decoder, at most `limit` bytes.
+    /// Reads available bytes into the decoder, at most `limit` bytes.
     ///
-    /// Returns the number of bytes. A limit gives other descriptors their turn.
+    /// Returns the number of bytes. The limit prevents that other descriptors wait long.
     ///
     /// # Errors
-    /// Those of read(2), except that it would block.
+    /// Errors of read(2), except `WouldBlock`.
     pub fn fill(&mut self, mut from: impl Read, limit: usize) -> io::Result<usize> {
         let mut chunk = vec![0; limit.min(CHUNK)];
         let mut total = 0;
@@ -52,7 +52,7 @@ impl<D: Decoder> Mailbox<D> {
         Ok(total)
     }
 
-    /// Returns the decoder, which holds the bytes that were read.
+    /// Returns the decoder, which contains the bytes that were read.
     pub fn decoder(&mut self) -> &mut D {
         &mut self.decoder
     }

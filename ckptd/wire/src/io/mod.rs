@@ -1,6 +1,6 @@
-//! Input and output that never blocks on one peer.
+//! Input and output that never block on one peer.
 //!
-//! * [`Outbox`]: bytes that wait until a descriptor takes them;
+//! * [`Outbox`]: bytes that wait until a descriptor accepts them;
 //! * [`Mailbox`]: frames read from a descriptor;
 //! * [`is_ready`]: waits for one descriptor.
 

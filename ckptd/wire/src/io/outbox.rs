@@ -1,36 +1,36 @@
-//! Bytes on their way to a descriptor that does not block.
+//! Bytes for a non-blocking descriptor.
 
 use std::io::{self, ErrorKind, Write};
 use thiserror::Error;
 
-/// Sent bytes that are kept before the rest is moved to the front.
+/// Number of sent bytes after which the remaining bytes are moved to the front.
 const COMPACTED: usize = 64 << 10;
 
-/// Bytes that wait until a descriptor takes them.
+/// Bytes that wait until a descriptor accepts them.
 ///
-/// The outbox is bounded. After an error of the descriptor it is closed: it drops all bytes, those
-/// that wait and those that follow, and [`is_closed`](Outbox::is_closed) returns true.
+/// The outbox is bounded. After an error of the descriptor it is closed: it drops all waiting and
+/// later bytes, and [`is_closed`](Outbox::is_closed) returns true.
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
-    /// Number of `bytes` that the descriptor has taken.
+    /// Number of `bytes` that the descriptor has accepted.
     sent: usize,
     limit: usize,
     is_closed: bool,
 }
 
-/// Error of an outbox that has no room for a message; nothing of the message is kept.
+/// Error of an outbox without room for a message, of which no part is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{waiting} bytes wait to be sent, and {message} more are too many")]
 pub struct Full {
-    /// Bytes that wait.
+    /// Number of waiting bytes.
     pub waiting: usize,
     /// Length of the message in bytes.
     pub message: usize,
 }
 
 impl Outbox {
-    /// Makes an empty outbox for at most `limit` bytes.
+    /// Creates an empty outbox for at most `limit` bytes.
     pub const fn new(limit: usize) -> Outbox {
         Outbox {
             bytes: Vec::new(),
@@ -40,10 +40,10 @@ impl Outbox {
         }
     }
 
-    /// Adds a message behind the bytes that wait.
+    /// Adds a message behind the waiting bytes.
     ///
     /// # Errors
-    /// [`Full`] if the peer takes too little.
+    /// [`Full`] if the peer accepts too few bytes.
     pub fn push(&mut self, message: &[u8]) -> Result<(), Full> {
         if self.is_closed {
             return Ok(());
@@ -62,10 +62,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes bytes until the descriptor takes no more of them.
+    /// Writes bytes until the descriptor accepts no more.
     ///
     /// # Errors
-    /// Those of write(2), except that it would block; the outbox is closed then.
+    /// Errors of write(2), except `WouldBlock`; the outbox is closed then.
     pub fn flush(&mut self, mut to: impl Write) -> io::Result<()> {
         while !self.is_empty() {
             match to.write(&self.bytes[self.sent..]) {
@@ -86,12 +86,12 @@ impl Outbox {
         error
     }
 
-    /// Drops the bytes that wait.
+    /// Drops the waiting bytes.
     pub fn clear(&mut self) {
         (self.bytes, self.sent) = (Vec::new(), 0);
     }
 
-    /// Returns the number of bytes that wait.
+    /// Returns the number of waiting bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }

@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Operations that a descriptor is to be ready for.
+/// Operations for which a descriptor should be ready.
 ///
-/// The end of a connection and an error make it ready for each of them.
+/// The end of a connection and an error make it ready for all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interest {
     /// Reading does not block.
@@ -22,7 +22,7 @@ impl Interest {
     pub const READ: Interest = Interest::new(true, false);
     pub const WRITE: Interest = Interest::new(false, true);
 
-    /// Readiness for reading, writing or both.
+    /// Creates an interest in reading, writing or both.
     pub const fn new(reads: bool, writes: bool) -> Interest {
         Interest { reads, writes }
     }
@@ -40,13 +40,13 @@ impl Interest {
 /// Returns false after the limit, and after a signal, which may end the wait early.
 ///
 /// # Errors
-/// Those of poll(2).
+/// Errors of poll(2).
 pub fn is_ready(
     descriptor: &(impl AsFd + ?Sized),
     interest: Interest,
     limit: impl Into<Option<Duration>>,
 ) -> io::Result<bool> {
-    // A time that cannot be represented is longer than any process lives.
+    // A time that cannot be represented is longer than the life of any process.
     let limit = limit
         .into()
         .and_then(|limit| Timespec::try_from(limit).ok());

@@ -1,4 +1,4 @@
-//! Requests of processes for standard input, which their guardian relays and keeps.
+//! Requests of processes for standard input, which their guardian relays and stores.
 
 use bincode::{Decode, Encode};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Request of a process to the guardian that relays the input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum InputRequest {
-    /// Requests the pipe that is being fed.
+    /// Requests the pipe that is being fed now.
     Present,
     /// Requests another pipe, which is fed from this position on.
     From { position: u64 },
@@ -15,13 +15,13 @@ pub enum InputRequest {
 /// Reply of the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum InputReply {
-    /// A pipe comes with this reply.
+    /// A pipe is attached to this reply.
     ///
     /// Descriptors: read end, file of an [`InputPage`], write end while input is missing.
     Pipe,
-    /// The pipe has all of the input: its write end can be closed.
+    /// The pipe contains the rest of the input: its write end can be closed.
     Ended,
-    /// The input before position `kept` has been released; no descriptors come with this reply.
+    /// The input before position `kept` has been released; no descriptors are attached.
     Released { kept: u64 },
 }
 
@@ -29,11 +29,9 @@ pub enum InputReply {
 #[repr(C)]
 #[derive(Debug)]
 pub struct InputPage {
-    /// End of the write to the pipe that is in progress.
-    ///
-    /// Equal to `written` if no write is.
+    /// End of the current write to the pipe; equal to `written` if there is none.
     begun: AtomicU64,
-    /// Bytes that have been written to the pipe, or precede the position where it began.
+    /// Number of bytes written to the pipe, plus the position at which the pipe began.
     written: AtomicU64,
     /// Length of the input; `u64::MAX` until its end has been read.
     length: AtomicU64,
@@ -52,7 +50,7 @@ impl InputPage {
         self.begun.store(end, Ordering::SeqCst);
     }
 
-    /// Records that the pipe has got the input up to `position`.
+    /// Records that the pipe contains the input up to `position`.
     pub fn end_write(&self, position: u64) {
         self.written.store(position, Ordering::SeqCst);
         self.begun.store(position, Ordering::SeqCst);
@@ -69,12 +67,12 @@ impl InputPage {
         (length != u64::MAX).then_some(length)
     }
 
-    /// Records that no process reads again what precedes `position`.
+    /// Records that no process will read the input before `position` again.
     pub fn release(&self, position: u64) {
         self.released.store(position, Ordering::Release);
     }
 
-    /// Returns the position before which no process reads again.
+    /// Returns the position before which no process will read again.
     pub fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }

@@ -1,9 +1,9 @@
-//! The value of the variable [`super::LINE`].
+//! Value of the variable [`super::LINE`].
 
 use std::path::PathBuf;
 use understudy_numbers::{Guardian, ProcessNumber};
 
-/// The number of a process, its guardian, and the job's directory on this node.
+/// Number of a process, its guardian, and the job's directory on this node.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProcessPlace {
     pub number: ProcessNumber,

@@ -13,13 +13,15 @@ pub struct Frame {
     pub arguments: [u64; 6],
     /// r15, r14, r13, r12, rbp, rbx.
     pub preserved: [u64; 6],
-    /// Stack pointer of the application.
+    /// Stack pointer of the program.
     ///
-    /// It points to the return address, and the stack arguments follow.
+    /// It points to the return address, which the stack arguments follow.
     pub rsp: u64,
 }
 
-/// Result of a handler after a rollback: it must return at once, with any value.
+/// Result of a handler after a rollback.
+///
+/// The handler must return at once, with any value.
 #[derive(Debug)]
 pub struct Rewound;
 
@@ -42,12 +44,12 @@ const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 pub static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// End of the frame of an outermost entry.
 ///
-/// It is lower while the program runs inside of [`super::run_user`].
+/// Lower while the program runs inside of [`super::run_user`].
 pub static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// Returns the frame of the innermost call under way.
 #[inline]
 pub(super) fn innermost_frame() -> &'static Frame {
-    // SAFETY: a handler runs, whose frame ends there.
+    // SAFETY: a handler runs, and its frame ends at `TOP`.
     unsafe { &*((TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame) }
 }
 
@@ -66,7 +68,7 @@ pub fn top_frame() -> Option<*mut Frame> {
 
 /// Returns the addresses of slot, stack pointer and rbp of the program's last call.
 ///
-/// Another thread may read them: they stay there when the call has returned.
+/// Other threads may read the values, which remain there after the call has returned.
 pub fn addresses_of_last_call() -> [u64; 3] {
     let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
     [frame, frame + OFFSET_OF_RSP, frame + OFFSET_OF_RBP].map(|address| address as u64)

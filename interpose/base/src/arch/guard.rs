@@ -1,18 +1,19 @@
-//! x86-64: calls that a signal handler can end, and what a signal has interrupted.
+//! x86-64: calls that a signal handler can end, and the position that a signal interrupted.
 #![allow(unsafe_code)]
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The stack pointer of the [`guarded`] call under way, 0 if there is none.
+/// Stack pointer of the current [`guarded`] call, or 0.
 static ESCAPE: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]), since it
-/// may fault.
+/// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]).
+///
+/// For functions that may fault.
 ///
 /// # Safety
-/// What the function has under way when it is ended must not matter.
+/// The function must tolerate being ended at any point.
 #[unsafe(naked)]
 pub unsafe extern "C" fn guarded(
     argument: *mut c_void,
@@ -40,10 +41,10 @@ pub unsafe extern "C" fn guarded(
     )
 }
 
-/// The end of a guarded call, from wherever it is.
+/// Ends a guarded call, from any depth.
 ///
 /// # Safety
-/// There must be one.
+/// A guarded call must be under way.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn escaped() -> ! {
     naked_asm!(
@@ -61,8 +62,9 @@ pub(super) unsafe extern "C" fn escaped() -> ! {
     )
 }
 
-/// In a signal handler: has the guarded call under way end as soon as the handler returns. False if
-/// there is none.
+/// Makes the current guarded call end when the signal handler returns.
+///
+/// To be called in the handler. Returns false if no guarded call is under way.
 pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let stack = ESCAPE.load(Ordering::Relaxed);
     if stack == 0 {
@@ -71,13 +73,13 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RSP as usize] = stack as i64;
     registers[libc::REG_RIP as usize] = escaped as *const () as i64;
-    // It may have been copying backwards.
+    // The call may have set the direction flag, to copy backwards.
     const DIRECTION: i64 = 1 << 10;
     registers[libc::REG_EFL as usize] &= !DIRECTION;
     true
 }
 
-/// The instruction that a signal has interrupted.
+/// Returns the address of the instruction that a signal has interrupted.
 pub fn interrupted_at(context: &libc::ucontext_t) -> u64 {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64
 }

@@ -1,23 +1,23 @@
-//! System calls without libc: the thread-local data of the caller are the program's.
+//! System calls without libc, because the caller has the program's thread-local data.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU32;
 
-/// The word at an address.
+/// Returns a pointer to the word at an address.
 pub fn word(at: usize) -> *mut usize {
     at as *mut usize
 }
 
-/// One system call with up to six arguments.
+/// Makes a system call with up to six arguments.
 ///
 /// # Safety
-/// As the system call's.
+/// As for the system call.
 #[inline(always)]
 pub unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
-    // SAFETY: the x86-64 convention; rcx and r11 are clobbered by the instruction.
+    // SAFETY: the x86-64 convention; the instruction clobbers rcx and r11.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
              in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -25,8 +25,9 @@ pub unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Sleeps while the word has this value, or until somebody wakes; with a limit in nanoseconds, if
-/// it is not 0.
+/// Sleeps while the word has this value, until it is woken.
+///
+/// A `limit` other than 0 is a timeout in nanoseconds.
 #[inline(always)]
 pub fn wait(word: &AtomicU32, value: u32, limit: i64) {
     let time = [0i64, limit];
@@ -48,7 +49,7 @@ pub fn wait(word: &AtomicU32, value: u32, limit: i64) {
     unsafe { call(libc::SYS_futex, arguments) };
 }
 
-/// Wakes whoever sleeps there.
+/// Wakes all threads that sleep on the word.
 #[inline(always)]
 pub fn wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;

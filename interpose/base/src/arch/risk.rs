@@ -1,5 +1,6 @@
-//! Functions of the program that may fault, or not return: they are stopped then, wherever they
-//! are, and the caller goes on.
+//! Calls of program functions that may fault or not return.
+//!
+//! Such a function is stopped at any point, and the caller continues.
 #![allow(unsafe_code)]
 
 use super::frame::TOP;
@@ -11,35 +12,36 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_mpi::call;
 
-/// Why a function was stopped.
+/// Reason for which a function was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stopped {
     Fault = 1,
-    /// It took longer than it may.
+    /// The function exceeded its time limit.
     Late,
-    /// All processes begin again, mostly since another one has died.
+    /// All processes restart from the checkpoint, usually because another one has died.
     Again,
-    /// It has called MPI, or wanted to end the program.
+    /// The function has called MPI, or attempted to end the program.
     Call,
 }
 
-/// The thread that runs such a function; 0: none.
+/// Number of the thread that runs such a function, or 0.
 static RUNNER: AtomicI32 = AtomicI32::new(0);
-/// Until when it may, in nanoseconds on CLOCK_MONOTONIC.
+/// Time limit of the function, in nanoseconds on CLOCK_MONOTONIC.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
-/// [`Stopped`], or 0.
+/// Value of [`Stopped`], or 0.
 static WHY: AtomicU8 = AtomicU8::new(0);
 
-/// How often a function is looked at that is late: it may be where it cannot be stopped.
+/// Interval of further signals after the limit, since a function cannot be stopped everywhere.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Calls `function(argument)` on the runtime's stack, which may call the program; `None` if it has
-/// returned.
+/// Calls `function(argument)` on the runtime's stack, which may call the program.
+///
+/// Returns `None` if the function has returned.
 ///
 /// # Safety
-/// Nothing of the function's own frames may need to be dropped when the program, called by it, is
-/// stopped. What the program was about must not matter.
+/// The function's own frames must contain nothing to drop when the program, called by it, is
+/// stopped. The program must tolerate being stopped at any point.
 pub unsafe fn at_risk<T>(
     limit: Duration,
     argument: &mut T,
@@ -52,7 +54,7 @@ pub unsafe fn at_risk<T>(
         Ordering::Relaxed,
     );
     let timer = Timer::start(limit);
-    // SAFETY: gettid(2); the caller's promise.
+    // SAFETY: gettid(2); `guarded` requires what the caller has promised.
     unsafe {
         RUNNER.store(libc::gettid(), Ordering::SeqCst);
         guarded(std::ptr::from_mut(argument).cast(), function);
@@ -60,7 +62,7 @@ pub unsafe fn at_risk<T>(
     RUNNER.store(0, Ordering::SeqCst);
     let why = WHY.load(Ordering::Relaxed);
     if why != 0 {
-        // The thread-local data may still be the program's.
+        // The thread-local data can still be the program's.
         turn::set_thread(thread);
         TOP.store(top, Ordering::Relaxed);
     }
@@ -70,15 +72,16 @@ pub unsafe fn at_risk<T>(
         .find(|stopped| *stopped as u8 == why)
 }
 
-/// In a signal handler: whether this thread runs such a function.
+/// True if this thread runs such a function. To be called in a signal handler.
 pub fn is_at_risk() -> bool {
     let runner = RUNNER.load(Ordering::Relaxed);
-    // SAFETY: gettid(2).
+    // SAFETY: gettid(2) has no preconditions.
     runner != 0 && runner == unsafe { libc::gettid() }
 }
 
-/// In a signal handler that has interrupted the program in such a function: stops that if there is
-/// a reason.
+/// Stops such a function, interrupted by this signal, if there is a reason.
+///
+/// To be called in the signal handler.
 pub fn stop_if_due(context: &mut libc::ucontext_t) {
     if call::is_over() {
         stop(context, Stopped::Again);
@@ -87,7 +90,7 @@ pub fn stop_if_due(context: &mut libc::ucontext_t) {
     }
 }
 
-/// Stops it when the handler returns. False if nothing can be stopped.
+/// Stops the function when the handler returns; returns false if no function can be stopped.
 pub fn stop(context: &mut libc::ucontext_t, why: Stopped) -> bool {
     let can_be = escape_from(context);
     if can_be {
@@ -96,16 +99,16 @@ pub fn stop(context: &mut libc::ucontext_t, why: Stopped) -> bool {
     can_be
 }
 
-/// What calls of such a function lead to.
+/// Ends such a function that has called MPI; serves as the handler of all slots.
 pub extern "C" fn refuse() -> ! {
     WHY.store(Stopped::Call as u8, Ordering::Relaxed);
-    // SAFETY: this is called by what `guarded` has called.
+    // SAFETY: the caller runs inside of `guarded`.
     unsafe { escaped() }
 }
 
 fn now() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: clock_gettime(2) fills it in.
+    // SAFETY: clock_gettime(2) initialises the structure.
     let time = unsafe {
         libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
         time.assume_init()
@@ -113,7 +116,7 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Sends [`call::INTERRUPT`] to this thread, once the time is over; as long as it lives.
+/// Timer that sends [`call::INTERRUPT`] to this thread after the limit, until it is dropped.
 struct Timer(i32);
 
 impl Timer {
@@ -127,8 +130,8 @@ impl Timer {
             it_interval: time(LOOK_AGAIN),
         };
         let mut number = -1;
-        // SAFETY: timer_create(2) reads the event and writes the number; timer_settime(2). Without
-        // a timer the program is not stopped.
+        // SAFETY: timer_create(2) reads the event and writes the number; timer_settime(2) reads the
+        // times. Without a timer the program is not stopped.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -148,7 +151,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: timer_delete(2).
+        // SAFETY: timer_delete(2) with the number of this timer.
         unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
     }
 }

@@ -1,7 +1,6 @@
-//! Which thread of the program is in the runtime, where any may call MPI
-//! ([`understudy_abi::turn`]).
+//! The MPI lock: the one thread of the program that is in the runtime ([`understudy_abi::turn`]).
 //!
-//! The runtime itself is always run with the main thread's thread-local data.
+//! The runtime itself always runs with the main thread's thread-local data.
 #![allow(unsafe_code)]
 
 use super::frame::{Frame, Rewound, top_frame};
@@ -15,38 +14,39 @@ use understudy_abi::control_block;
 use understudy_abi::turn::{Lent, Turn, TurnCode, UNCHANGED};
 use understudy_mpi::call;
 
-/// `struct pthread` of the main thread, whose thread-local data these are.
+/// Returns `struct pthread` of the main thread, to which the thread-local data belong.
 pub(super) fn main_block() -> usize {
     control_block::address()
 }
 
-/// The face's part, and what finds symbols of the program.
+/// The preload library's part of the lock, and a lookup of the program's symbols.
 struct Face {
     code: TurnCode,
     symbol: fn(&str) -> u64,
 }
 
-// SAFETY: never changed; what it points to lives as long as the process, and is made of atomics.
+// SAFETY: never changed; the code lives as long as the process, and the lock consists of atomics.
 unsafe impl Send for Face {}
 // SAFETY: as above.
 unsafe impl Sync for Face {}
 
 static FACE: OnceLock<Face> = OnceLock::new();
 
-/// Connects this with the face's part; `symbol` gives the address of a symbol as the program sees
-/// it, or 0.
+/// Connects to the preload library's part.
+///
+/// `symbol` returns the address of a symbol in the program's namespace, or 0.
 pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
     let _ = FACE.set(Face { code, symbol });
 }
 
 fn turn() -> &'static Turn {
     static NOBODYS: Turn = Turn::new();
-    // SAFETY: the face's, which lives as long as the process.
+    // SAFETY: the lock belongs to the preload library, which lives as long as the process.
     FACE.get()
         .map_or(&NOBODYS, |face| unsafe { &*face.code.turn })
 }
 
-/// What may be called at any time (MPI 4.1, 11.6.1).
+/// Procedures that may be called at any time (MPI 4.1, 11.6.1).
 const QUESTIONS: [Proc; understudy_abi::turn::QUESTIONS] = [
     Proc::MPI_Initialized,
     Proc::MPI_Finalized,
@@ -56,26 +56,27 @@ const QUESTIONS: [Proc; understudy_abi::turn::QUESTIONS] = [
     Proc::MPI_Get_library_version,
 ];
 
-/// Answers what may be asked at any time: two arguments and the slot.
+/// Function that answers such a procedure, with two arguments and the slot.
 type Answer = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
-/// Notes an effect on files: kind, directory, path.
+/// Function that records an effect on files: kind, directory, path.
 type Note = unsafe extern "C" fn(u32, c_int, *const c_char);
 
-/// These are called whoever's turn it is, on the caller's stack.
+/// Sets functions that run without the MPI lock, on the caller's stack.
 pub fn without_turn(answer: Answer, note: Note) {
     turn().answer.store(answer as usize, Ordering::Relaxed);
     turn().note.store(note as usize, Ordering::Relaxed);
 }
 
-/// All workers have agreed that several threads may call at the same time. To be told before the
-/// first may.
+/// Allows concurrent MPI calls, after all workers have agreed.
+///
+/// To be called before the first of these calls.
 pub fn be_multiple() {
     attention::be_multiple();
     let bits = std::ptr::from_ref(attention::bits()).cast_mut();
     turn().attention.store(bits, Ordering::Relaxed);
 }
 
-/// There are threads that the face has not seen created.
+/// Records that threads exist whose creation the preload library has not seen.
 pub fn has_others() {
     turn().has_others.store(1, Ordering::Relaxed);
     if attention::is_multiple() {
@@ -83,22 +84,23 @@ pub fn has_others() {
     }
 }
 
-/// Control blocks have the kernel's number of their thread there, in bytes, if that of this one,
-/// the main one, has it.
+/// Sets the offset in bytes of the kernel's thread number in control blocks.
+///
+/// Ignored if the block of this thread, the main one, does not have its number there.
 pub fn numbers_are_at(place: usize) {
-    // SAFETY: a word of glibc's control block, which is larger; gettid(2).
+    // SAFETY: the word lies in glibc's larger control block; gettid(2).
     let is_it = unsafe { *((main_block() + place) as *const libc::pid_t) == libc::gettid() };
     if is_it {
         turn().number_at.store(place, Ordering::Relaxed);
     }
 }
 
-/// The program has handlers of signals.
+/// Records that the program has signal handlers.
 pub fn has_handlers() {
     turn().has_handlers.store(1, Ordering::SeqCst);
 }
 
-/// Calls may take turns later on.
+/// Prepares the MPI lock for later use.
 pub fn prepare() {
     let turn = turn();
     for (place, question) in turn.questions.iter().zip(QUESTIONS) {
@@ -109,7 +111,7 @@ pub fn prepare() {
     turn.locals
         .store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
     const FSGSBASE: u64 = 1 << 1;
-    // SAFETY: getauxval(3).
+    // SAFETY: getauxval(3) has no preconditions.
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
     turn.may_write_fs
         .store(may_write_fs as u32, Ordering::Relaxed);
@@ -119,38 +121,41 @@ pub fn prepare() {
     );
 }
 
-/// From now on any thread of the program may call.
+/// Allows any thread of the program to call MPI from now on.
 pub fn share() {
     prepare();
     if let Some(face) = FACE.get() {
-        // SAFETY: the main thread is in a call of the program.
+        // SAFETY: the main thread is in a call of the program, as `share` requires.
         unsafe { (face.code.share)() };
     }
 }
 
-/// There is something to do for other threads: calls take turns as soon as they can ([`settle`]),
-/// if that is [`prepare`]d. For any thread.
+/// Requests that calls use the MPI lock as soon as possible ([`settle`]), for other threads.
+///
+/// Has no effect before [`prepare`]. Any thread may call this function.
 pub fn want() {
     let is_prepared = !turn().told.load(Ordering::Relaxed).is_null();
     if let Some(face) = FACE.get().filter(|_| is_prepared) {
-        // SAFETY: for any thread, at any time.
+        // SAFETY: `begin` may be called by any thread at any time.
         unsafe { (face.code.begin)() };
     }
 }
 
-/// If this call, the outermost one, has a turn, no other one is under way: any thread may have one.
+/// Opens the MPI lock for all threads if this call, the outermost one, owns it.
+///
+/// No other call is under way then.
 pub fn settle() {
     if !is_shared() && outermost_has_turn() {
         turn().is_shared.store(1, Ordering::SeqCst);
     }
 }
 
-/// Whether any thread may call.
+/// True if any thread may call MPI.
 pub fn is_shared() -> bool {
     turn().is_shared.load(Ordering::Relaxed) != 0
 }
 
-/// Control block of the program's thread that is in the runtime.
+/// Returns the control block of the program's thread that is in the runtime.
 pub fn block() -> usize {
     match turn().holder.load(Ordering::Relaxed) {
         0 => main_block(),
@@ -158,44 +163,47 @@ pub fn block() -> usize {
     }
 }
 
-/// Whether that is another one than the main thread.
+/// True if the thread in the runtime is not the main thread.
 #[inline]
 pub fn is_foreign() -> bool {
     let holder = turn().holder.load(Ordering::Relaxed);
     holder != 0 && holder != main_block()
 }
 
-/// The signals that the program has blocked in the thread that is in the runtime, if those that are
-/// blocked now are others.
+/// Returns the signals that the program has blocked in the runtime's current thread.
+///
+/// `None` if these are blocked now.
 pub fn mask() -> Option<u64> {
     let mask = turn().mask.load(Ordering::Relaxed);
     (is_foreign() && mask != UNCHANGED).then_some(mask)
 }
 
-/// Whether a call was made by way of taking turns, so that it ends by giving the turn back.
+/// True if a call has acquired the MPI lock, which its return releases.
 pub fn has_turn(frame: &Frame) -> bool {
-    // SAFETY: the return address of the program's call, at its stack pointer.
+    // SAFETY: the program's stack pointer points to the return address of its call.
     let returns_to = unsafe { (frame.rsp as *const usize).read() };
     is_return(returns_to as u64)
 }
 
-/// Whether this handler is the outermost one, and its call was made so.
+/// True if this is the outermost handler and its call has acquired the MPI lock.
 fn outermost_has_turn() -> bool {
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
 }
 
-/// What runs a callback in whose time others may call, if the call in that frame, the innermost,
-/// has a turn of its own and there are others.
+/// Returns the function that runs a callback while other threads may call MPI.
+///
+/// `None` unless the innermost call, in `frame`, owns the lock itself and other threads exist.
 pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> {
-    /// In the caller's frame, from the saved frame pointer on: whether the call is one of a
-    /// callback that has not lent its turn.
+    /// Offset, below the saved frame pointer, of the word that marks nested calls.
+    ///
+    /// It is not 0 in a call from a callback that has not yielded the lock.
     const NESTED: usize = 64;
     if !attention::is(attention::SEVERAL) {
         return None;
     }
-    // SAFETY: as `understudy_abi::turn::Turn` has it, where the call was made by way of taking
-    // turns.
+    // SAFETY: `understudy_abi::turn::Turn` defines this word for calls that have acquired the MPI
+    // lock.
     let is_own = has_turn(frame)
         && unsafe { ((frame.preserved[RBP] as usize - NESTED) as *const u64).read() == 0 };
     is_own
@@ -203,45 +211,47 @@ pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> 
         .flatten()
 }
 
-/// Whether this call is made in the time of another thread's callback.
+/// True if this call runs during another thread's callback, which has yielded the lock.
 pub fn is_borrowed() -> bool {
     let lender = turn().lender.load(Ordering::Relaxed);
     lender != 0 && lender != turn().holder.load(Ordering::Relaxed)
 }
 
-/// The handler is to return at once, and the call is made once more from its entry: true.
+/// Makes the program repeat the call from its entry; returns true.
+///
+/// The handler must return at once.
 pub fn make_again() -> bool {
     turn().again.store(1, Ordering::Relaxed);
     true
 }
 
-/// No callback is under way any more.
+/// Records that no callback is under way any more.
 pub(super) fn end_lending() {
     turn().lender.store(0, Ordering::Relaxed);
 }
 
-/// Where a frame has rbp.
+/// Index of rbp in a frame's preserved registers.
 const RBP: usize = 4;
 
-/// Where the program has made a call: its return address.
+/// Returns the return address of the program's call.
 pub fn call_site(frame: &Frame) -> u64 {
     let place = if has_turn(frame) {
         frame.preserved[RBP] + 8
     } else {
         frame.rsp
     };
-    // SAFETY: the stack pointer points to the return address; where turns are taken, that is above
-    // the saved frame pointer.
+    // SAFETY: the stack pointer points to the return address; with the MPI lock, that address is
+    // above the saved frame pointer.
     unsafe { (place as *const u64).read() }
 }
 
-/// Whether an address is that to which calls return in order to give the turn back.
+/// True for the address to which calls return that release the lock.
 pub fn is_return(address: u64) -> bool {
     FACE.get()
         .is_some_and(|face| address == face.code.returned as u64)
 }
 
-/// Where a thread of the program is to go on so that it makes this call.
+/// Returns the address at which the program must resume to make this call.
 pub fn address_of_call(frame: &Frame) -> Option<u64> {
     let face = FACE.get()?;
     if has_turn(frame) {
@@ -251,8 +261,9 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
     Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
 }
 
-/// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call
-/// gives the turn back.
+/// Prepares the main thread to resume with the call in `frame`.
+///
+/// It owns the lock exactly if the end of that call releases the lock.
 pub fn pass_to_main(frame: &Frame) {
     let turn = turn();
     turn.number.store(0, Ordering::Relaxed);
@@ -267,12 +278,13 @@ pub fn pass_to_main(frame: &Frame) {
 fn give_to_main(turn: &Turn) {
     turn.holder.store(main_block(), Ordering::Relaxed);
     turn.lock.store(1, Ordering::SeqCst);
-    // Those who waited before they were brought back.
+    // For threads that were waiting before they were restored.
     turn.waited_for.store(1, Ordering::SeqCst);
 }
 
-/// It is the turn of the thread in the runtime, if that is the main one, which came when none were
-/// taken.
+/// Gives the lock to the main thread if that is in the runtime without it.
+///
+/// The main thread has entered the runtime before the lock was in use.
 pub fn keep() {
     let turn = turn();
     if is_shared() && turn.holder.load(Ordering::Relaxed) == 0 {
@@ -280,9 +292,10 @@ pub fn keep() {
     }
 }
 
-/// This call waits for other processes. If other threads of the program wait for their turn, it
-/// gives way to them: the handler is to return at once, and the call is made once more from its
-/// entry. Nothing may have been told to the program before.
+/// Yields the MPI lock in a call that waits for others, if threads need it.
+///
+/// The handler must then return at once, and the call is repeated from its entry. The program must
+/// not have received any result of the call before.
 pub fn give_way() -> Result<(), Rewound> {
     let turn = turn();
     // In a callback, the call that has led to it cannot be left.
@@ -293,7 +306,7 @@ pub fn give_way() -> Result<(), Rewound> {
     Err(Rewound)
 }
 
-/// Nobody's turn. Uses neither libc nor thread-local data.
+/// Releases the lock, without libc and thread-local data.
 fn give_back(turn: &Turn) {
     turn.holder.store(0, Ordering::Relaxed);
     turn.lock.store(0, Ordering::SeqCst);
@@ -301,12 +314,12 @@ fn give_back(turn: &Turn) {
     raw::wake(&turn.waited_for);
 }
 
-/// The calling thread, which is no more in the runtime, gives its turn back.
+/// Releases the lock of the calling thread, which has left the runtime.
 pub fn leave() {
     give_back(turn());
 }
 
-/// Runs with the thread-local data of the program's thread.
+/// Calls a function with the thread-local data of the program's thread.
 pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
     if !is_foreign() {
         return run();
@@ -318,7 +331,7 @@ pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes these the calling thread's thread-local data.
+/// Sets the control block, and thereby the thread-local data, of the calling thread.
 #[inline(always)]
 pub fn set_thread(block: usize) {
     const ARCH_SET_FS: usize = 0x1002;

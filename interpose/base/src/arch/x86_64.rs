@@ -1,20 +1,22 @@
-//! x86-64: the two stacks, and the ways between them but for the entry (`entry` of the runtime).
+//! x86-64: the two stacks, and the transitions between them.
+//!
+//! The entry is in `entry` of the runtime.
 //!
 //! ```text
-//!  application's stack                     runtime's stack (in the zone)
-//!  ┌──────────────────┐                    ┌───────────────────┐ ← TOP
-//!  │ caller's frame   │                    │ rsp               │ Frame: where the program was, complete enough to
-//!  │ stack arguments  │ ─── copied ───┐    │ rbx rbp r12…r15   │ continue it elsewhere or once more
-//!  │ return address   │ ← rsp         │    │ r9 r8 rcx rdx rsi │
-//!  └──────────────────┘               │    │ rdi, slot         │ ← rbp while a handler runs
-//!   nothing of ours below             └──→ │ stack arguments   │
-//!                                          │ handler's frames  │
+//!  program's stack                  runtime's stack (in the reserved range)
+//!  ┌──────────────────┐             ┌───────────────────┐ ← TOP
+//!  │ caller's frame   │             │ rsp               │ Frame: the program's state, sufficient
+//!  │ stack arguments  │ ─ copied ─┐ │ rbx rbp r12…r15   │ to resume it elsewhere or repeatedly
+//!  │ return address   │ ← rsp     │ │ r9 r8 rcx rdx rsi │
+//!  └──────────────────┘           │ │ rdi, slot         │ ← rbp while a handler runs
+//!   unused below                  └►│ stack arguments   │
+//!                                   │ handler's frames  │
 //! ```
 //!
-//! After the handler the frame is thrown away, unless recovery has *rewound* it: then it holds the
+//! After the handler the frame is discarded, unless recovery has *rewound* it: then it contains the
 //! program's state at the last cut, and the call that it describes is made again. While the runtime
 //! calls back into the program, TOP is lowered, so that a nested entry does not overwrite the
-//! frames below it.
+//! frames below.
 #![allow(unsafe_code)]
 
 use super::frame::{BASE, Frame, OFFSET_OF_RBP, OFFSET_OF_RSP, TOP, innermost_frame, top_frame};
@@ -25,60 +27,62 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use understudy_abi::turn::Lent;
 use understudy_abi::{on_other_stack, source, wait};
 
-/// The stack pointer inside of [`run_user`].
+/// Stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
-/// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
+/// Actions after a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
 pub static AFTER: AtomicU8 = AtomicU8::new(0);
-/// The frame was overwritten by recovery and is to be executed.
+/// Recovery has overwritten the frame, which is to be executed.
 pub const EXECUTE: u8 = 1;
-/// What makes the calling thread leave the runtime instead of executing the rewound frame: a
-/// function that does not return; 0: none.
+/// Function by which the calling thread leaves the runtime instead of executing the rewound frame.
+///
+/// The function does not return; 0 if unset.
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub const RECORD: u8 = 2;
-/// What the call waits for ([`wait`]), of which the shim is told.
+/// Kind of the current wait ([`wait`]), which the shim reads.
 pub static WAIT: AtomicU8 = AtomicU8::new(wait::BEGUN);
 
 unsafe extern "C" {
-    /// Not used: keeps the type of the table in sight of the assembly below.
+    /// Unused: shows the type of the table's entries to the assembly below.
     #[link_name = "abort"]
     safe fn libc_abort() -> !;
 }
 
-/// The handler of each slot, as the entry code finds it.
+/// Handler of each slot, for the entry code.
 pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
-/// Those of the call table, and behind them what else enters while a phase is recorded.
+/// Number of slots: the call table, then entries that exist while a phase is recorded.
 const SLOTS: usize = SLOT_COUNT + source::SLOTS;
-/// The slots of calls that the program does not make itself (`entry` of the runtime).
+/// Slots of calls that the program does not make itself (`entry` of the runtime).
 pub const RECOVER: usize = SLOT_COUNT + source::RECOVER;
 pub const LEAVE: usize = SLOT_COUNT + source::LEAVE;
 pub const KEYVAL_PROXY: usize = SLOT_COUNT + source::KEYVAL_PROXY;
 pub const GREQUEST_FORTRAN: usize = SLOT_COUNT + source::GREQUEST_FORTRAN;
 
-/// From now on a slot leads there.
+/// Sets the handler of a slot.
 pub fn set_handler(slot: usize, handler: *mut c_void) {
     DISPATCH[slot].store(handler, Ordering::Relaxed);
 }
 
-/// Calls a function of the program on the program's stack; nested calls of MPI are possible.
+/// Calls a function of the program on the program's stack, which may make MPI calls.
 ///
 /// # Safety
 /// To be called from a handler; `function` must take (up to) these five arguments.
 pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller upholds the requirements.
     super::turn::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
-/// The same for a callback that the layer itself calls, not the library: in its time other threads
-/// may make calls that wait for nobody.
+/// Calls a callback on behalf of the runtime itself, not of the MPI library.
+///
+/// During the callback other threads may make calls that wait for no other process.
 ///
 /// # Safety
-/// As [`call_user`]; nothing of the runtime's state may be borrowed.
+/// As [`call_user`]; no state of the runtime may be borrowed.
 pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 {
     let [a, b, c, d, e] = arguments;
     let Some(lend) = super::turn::lend(innermost_frame()) else {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller upholds the requirements.
         return unsafe { call_user(function, a, b, c, d, e) };
     };
     let lent = Lent {
@@ -86,11 +90,11 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
         arguments,
         top: &raw const TOP,
     };
-    // SAFETY: as above; what is lent stays in place until the callback has returned, or is left.
+    // SAFETY: as above; `lent` stays in place until the callback has returned or is abandoned.
     unsafe { call_on_stack(lend as *const c_void, &raw const lent as u64, 0, 0, 0, 0) }
 }
 
-/// [`call_user`] with the thread-local data that are there.
+/// Acts like [`call_user`] with the current thread-local data.
 ///
 /// # Safety
 /// As [`call_user`].
@@ -131,11 +135,12 @@ unsafe extern "C" fn call_on_stack(
     )
 }
 
-/// Has callbacks run on the stack of the program that the frame describes, which is not the
-/// outermost entry's yet, for the length of `run`.
+/// Runs `run`, during which callbacks use the program's stack that `frame` describes.
+///
+/// That stack is not yet the one of the outermost entry.
 pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     let top = top_frame().unwrap_or_else(|| libc_abort());
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     let before = unsafe { top.replace(*frame) };
     let result = run();
     // SAFETY: as above.
@@ -143,7 +148,7 @@ pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has MPI calls, and the program's end, lead to `refuse` for the length of `run`.
+/// Runs `run`, during which MPI calls and the program's end lead to `refuse`.
 pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> T {
     let slots = || DISPATCH[..SLOT_COUNT].iter().chain([&DISPATCH[LEAVE]]);
     let handlers: Vec<_> = slots()
@@ -156,66 +161,69 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
     result
 }
 
-/// The program's callbacks that are under way are not returned to, nor are the calls that have led
-/// to them: this handler is the outermost one.
+/// Abandons the program's current callbacks and the calls that have led to them.
+///
+/// This handler becomes the outermost one.
 pub fn leave_callbacks() {
     super::turn::end_lending();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Replaces the frame of the outermost entry: when its handler, or one that has left callbacks,
-/// returns, the call in `frame` is made instead.
+/// Replaces the frame of the outermost entry.
+///
+/// When its handler returns, or one that has abandoned the callbacks, the call in `frame` is made.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
-    // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+    // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
     unsafe { top.write(*frame) };
     AFTER.fetch_or(EXECUTE, Ordering::Relaxed);
 }
 
-/// When the rewound frame is due, the calling thread does not execute it, but this.
+/// Makes the calling thread run `depart` instead of the rewound frame.
 pub fn depart_by(depart: extern "C" fn() -> !) {
     DEPART.store(depart as usize, Ordering::Relaxed);
 }
 
-/// The calling thread executes the rewound frame after all.
+/// Makes the calling thread execute the rewound frame after all.
 pub fn stay() {
     DEPART.store(0, Ordering::Relaxed);
 }
 
-/// Whether the calling thread will leave the runtime so.
+/// True if the calling thread will leave the runtime by [`depart_by`]'s function.
 pub fn departs() -> bool {
     DEPART.load(Ordering::Relaxed) != 0
 }
 
-/// Whether the handler that runs now should return as soon as it can, with any value.
+/// True if the current handler should return as soon as possible, with any value.
 pub fn is_rewound() -> bool {
     AFTER.load(Ordering::Relaxed) & EXECUTE != 0
 }
 
-/// Where the shim finds what the call waits for.
+/// Returns the byte in which the shim finds the kind of wait.
 pub fn wait_mark() -> &'static AtomicU8 {
     &WAIT
 }
 
-/// The call is about to block until messages have come or gone.
+/// Marks a wait that blocks until messages have been transferred.
 #[inline(always)]
 pub fn will_block() {
     WAIT.store(wait::BLOCKS, Ordering::Relaxed);
 }
 
-/// The call waits for something that has come or gone soon, and may be one of many that wait for
-/// something else.
+/// Marks a wait that usually ends soon.
+///
+/// The call may be one of many by which the program waits for something else.
 #[inline(always)]
 pub fn will_return() {
     WAIT.store(wait::RETURNS, Ordering::Relaxed);
 }
 
-/// What this process waits for next is another wait.
+/// Marks the end of a wait.
 pub fn end_wait() {
     WAIT.store(wait::BEGUN, Ordering::Relaxed);
 }
 
-/// Whether `journal::record_call` of the runtime is called when a handler has returned.
+/// Selects whether `journal::record_call` of the runtime is called after each handler.
 pub fn set_recording(on: bool) {
     if on {
         AFTER.fetch_or(RECORD, Ordering::Relaxed);
@@ -224,18 +232,19 @@ pub fn set_recording(on: bool) {
     }
 }
 
-/// Whether calls are recorded.
+/// True if calls are recorded.
 #[inline]
 pub fn is_recording() -> bool {
     AFTER.load(Ordering::Relaxed) & RECORD != 0
 }
 
-/// Lets the program go on, on its own stack, as if the call in `frame` had returned `result`.
-/// Returns what [`leave_user`] is given. What the program calls meanwhile runs below this on the
-/// runtime's stack.
+/// Resumes the program on its stack, as if the call in `frame` had returned `result`.
+///
+/// Returns the argument of [`leave_user`]. Calls of the program meanwhile run below this frame on
+/// the runtime's stack.
 ///
 /// # Safety
-/// The program's memory must be as it was at that call.
+/// The program's memory must be in the state of that call.
 #[unsafe(naked)]
 pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
     naked_asm!(
@@ -271,10 +280,10 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
     )
 }
 
-/// Ends [`run_user`], which returns `value`; the program stays where it is.
+/// Ends [`run_user`], which returns `value`; the program is abandoned at its position.
 ///
 /// # Safety
-/// To be called from a handler inside of [`run_user`]; nothing between the two is dropped.
+/// To be called from a handler inside of [`run_user`]; values between the two are not dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     naked_asm!(
@@ -297,17 +306,17 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     )
 }
 
-/// The handlers of slots that lead to [`divert`]'s function for now.
+/// Handlers of the slots that currently lead to [`divert`]'s function.
 pub static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
 static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What diverted slots lead to: it goes on to their handlers in [`DIVERTED`].
+/// Sets the function of diverted slots, which continues with their handlers in [`DIVERTED`].
 pub fn divert_to(function: unsafe extern "C" fn()) {
     DIVERSION.store(function as *mut c_void, Ordering::Relaxed);
 }
 
-/// From now on these slots' calls are diverted.
+/// Diverts the calls of these slots.
 pub fn divert(slots: &[u32]) {
     let function = DIVERSION.load(Ordering::Relaxed);
     for &slot in slots {
@@ -320,7 +329,7 @@ pub fn divert(slots: &[u32]) {
     }
 }
 
-/// No call is diverted any more.
+/// Ends the diversion of these slots.
 pub fn undivert(slots: &[u32]) {
     for &slot in slots {
         let before = DIVERTED[slot as usize].swap(std::ptr::null_mut(), Ordering::Relaxed);
@@ -330,8 +339,9 @@ pub fn undivert(slots: &[u32]) {
     }
 }
 
-/// What a call returns that is answered: the same bits in the register for integers and in that for
-/// doubles.
+/// Return value of an answered call, for both registers.
+///
+/// The register for integers and that for doubles contain equal bits.
 #[repr(C)]
 pub struct Answer {
     integer: u64,
@@ -347,8 +357,9 @@ impl Answer {
     }
 }
 
-/// Has all slots answered by this function, whatever they return, but those that `executed`
-/// selects.
+/// Sets this function as the handler of all slots except those that `executed` selects.
+///
+/// It serves slots of any return type.
 pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> Answer) {
     for (slot, entry) in DISPATCH.iter().enumerate() {
         if !executed(slot) {

@@ -21,13 +21,13 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inherited {
     pub worker: Worker,
-    /// Process that was this worker last.
+    /// Process that ran this worker last.
     pub player: ProcessNumber,
     /// Last committed epoch.
     pub committed: Epoch,
-    /// Later epoch whose replicas are whole.
+    /// Later epoch whose replicas are complete.
     pub whole: Option<Epoch>,
-    /// True if nothing is missing in the own replica.
+    /// True if the own replica is complete.
     pub has_own: bool,
 }
 
@@ -37,7 +37,7 @@ fn slots(extents: &[Extent]) -> Vec<PageRun> {
     runs::normalise(extents.iter().map(run).collect())
 }
 
-/// Converts such runs back to slots.
+/// Converts runs of pages back to slots.
 fn extents(slots: &[PageRun]) -> Vec<Extent> {
     let extent = |run: &PageRun| Extent {
         first: Slot(run.start.0),
@@ -46,13 +46,13 @@ fn extents(slots: &[PageRun]) -> Vec<Extent> {
     slots.iter().map(extent).collect()
 }
 
-/// Releases the slots of the first that the second has not.
+/// Releases the slots of `of` that `others` does not contain.
 fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
     let only = runs::subtract(&slots(&of.extents()), &slots(&others.extents()));
     store.release(extents(&only));
 }
 
-/// Has the store count the slots to which several of the kept replicas refer.
+/// Counts the references to slots that several of the kept replicas share.
 fn count_shares(keep: &mut Replicas) {
     let kept = Kept {
         own: &keep.own,
@@ -61,7 +61,7 @@ fn count_shares(keep: &mut Replicas) {
     keep.store.count_shares(kept.extents());
 }
 
-/// Commits the later epoch of the predecessor if all go back to that epoch, or discards it.
+/// Commits the predecessor's later epoch if all workers return to it, or discards it.
 pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
     let Some(legacy) = &mut keep.legacy else {
         return;
@@ -91,10 +91,10 @@ pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
     count_shares(keep);
 }
 
-/// Reads what the process manager has given to this process, if there is something new.
+/// Reads the replica store that the process manager has passed, if it is new.
 ///
-/// Returns the number of recoveries of the job when the predecessor has recorded it; `None` without
-/// a predecessor.
+/// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
+/// without a predecessor.
 pub fn look(rt: &Runtime) -> Option<u32> {
     if let Some(inheritance) = renewal::take_inheritance(rt) {
         peers::note_end(inheritance.from, inheritance.status);
@@ -114,7 +114,7 @@ pub fn look(rt: &Runtime) -> Option<u32> {
     last.map(|record| record.recoveries)
 }
 
-/// Returns the state of the job that the predecessor has recorded for newcomers.
+/// Returns the state of the job that the predecessor has recorded for its replacement.
 pub fn welcome_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
     let found = rt.copies.found.borrow();
     Some(found.as_ref()?.last()?.welcome.clone())
@@ -137,9 +137,9 @@ fn read(inheritance: Inheritance) -> io::Result<Estate> {
     })
 }
 
-/// Replaces all that this process keeps by the replicas of a dead process.
+/// Replaces all replicas in this process by those of a dead process.
 ///
-/// `None` if there are none, or none of use.
+/// Returns `None` if there are no usable ones.
 pub fn adopt(rt: &Runtime) -> Option<Inherited> {
     let keep = &mut keep(rt);
     look(rt);

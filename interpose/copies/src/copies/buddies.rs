@@ -1,11 +1,10 @@
-//! Workers that keep replicas of each other.
+//! Workers that store replicas of each other.
 
 use crate::world;
 use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
-/// Returns each layer's holder of this worker's replica, and the worker whose replica this one
-/// keeps.
+/// Returns this worker's buddy and the worker whose buddy it is, by layer.
 pub fn buddies(rt: &Runtime) -> impl Iterator<Item = (Worker, Worker)> {
     let (world, worker) = (world::get(rt), world::worker(rt));
     let buddies = world

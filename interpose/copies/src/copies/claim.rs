@@ -1,4 +1,4 @@
-//! Memory that the next checkpoint takes in this process.
+//! Memory that the next checkpoint needs in this process.
 
 use super::own_replica::keep;
 use super::replicas::Replicas;
@@ -8,9 +8,9 @@ use crate::{sys, user};
 use understudy_image::PAGE_SIZE;
 use understudy_image::layout::Layout;
 
-/// Returns what this worker claims for the checkpoint that is taken here.
+/// Returns the memory claim of this worker for the checkpoint that is taken here.
 ///
-/// The program stands still.
+/// The program must be stopped.
 pub fn claim(rt: &Runtime) -> Claim {
     let keep = &mut *keep(rt);
     if let Some(legacy) = &keep.legacy {
@@ -22,9 +22,9 @@ pub fn claim(rt: &Runtime) -> Claim {
     headroom::claim(rt, most, || save(keep))
 }
 
-/// Frees memory that copies do not use, and counts the pages that a capture copies.
+/// Frees unused memory of replicas and counts the pages that a capture would copy.
 ///
-/// `None` if that fails, as the capture then will, too.
+/// Returns `None` on an error, which the capture would then encounter, too.
 fn save(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
         log::debug!("memory of copies is not given back: {}", sys::chain(&error));

@@ -22,7 +22,7 @@ use understudy_numbers::Epoch;
 
 /// Number of unused pages (16 MiB) that are not worth returning to the kernel.
 const FEW_IDLE: u64 = 4096;
-/// Number of successive epochs with little use after which memory is returned.
+/// Number of successive epochs with low use after which memory is returned.
 const FRUGAL_LIMIT: u32 = 3;
 
 /// True if a checkpoint is pending.
@@ -31,10 +31,10 @@ pub fn is_pending() -> bool {
     attention::is(PENDING)
 }
 
-/// Posts the receives for the heads of the partners' replicas.
+/// Posts the receives for the heads of the replicas from other workers.
 ///
 /// # Errors
-/// The library's; nothing is pending then.
+/// Errors of the MPI library; no receive is pending then.
 pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
     for (_, from) in buddies(rt) {
         let mut transfer = Transfer::receive_only();
@@ -48,10 +48,10 @@ pub fn expect(rt: &Runtime, transfers: &mut Vec<Transfer>) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Makes the captured checkpoint pending, and starts to send it.
+/// Makes the captured checkpoint pending and starts to send it.
 ///
 /// # Errors
-/// The library's.
+/// Errors of the MPI library.
 pub fn ship(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>) -> mpi::Result<()> {
     let keep = &mut *keep(rt);
     let (_, hands) = keep.at_work();
@@ -70,10 +70,10 @@ fn context(rt: &Runtime, welcome: Vec<u8>) -> Context {
 
 /// Advances the pending checkpoint; returns the result of the vote once it is complete.
 ///
-/// `welcome` returns the state of the job that a newcomer needs.
+/// `welcome` returns the state of the job that a replacement needs.
 ///
 /// # Errors
-/// Codes of the library.
+/// Error codes of the MPI library.
 pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
     let keep = &mut *keep(rt);
     let (pending, hands) = keep.at_work();
@@ -83,10 +83,10 @@ pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<O
     }
 }
 
-/// Returns memory that parity of much has taken, once several epochs have `used` far less.
+/// Returns memory that a large parity has used, once several epochs have `used` far less.
 ///
-/// Touching memory anew costs more than all else that is done with it, so it is not returned after
-/// every such epoch.
+/// The first touch of memory costs more than all other work on it. So memory is not returned after
+/// every small epoch.
 fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
     if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
         keep.frugal = 0;
@@ -101,7 +101,7 @@ fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
     }
 }
 
-/// Commits the pending epoch, of this worker and of its partners.
+/// Commits the pending epoch, for this worker and for the replicas that it stores.
 pub fn commit(rt: &Runtime) {
     let Some((epoch, began)) = commit_pending(rt, &mut keep(rt)) else {
         return;
@@ -113,9 +113,9 @@ pub fn commit(rt: &Runtime) {
     fault::point("commit.end", epoch);
 }
 
-/// Commits the pending epoch, and returns its number and the time of its begin.
+/// Commits the pending epoch and returns its number and the time of its begin.
 ///
-/// `None` if there is none, or not all of it is here.
+/// `None` if no epoch is pending, or if it is incomplete here.
 fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     attention::clear(PENDING);
@@ -126,7 +126,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
         legacy.commit(&mut keep.store);
     }
     let remains = pending.end(&mut keep.store, &keep.helper);
-    // Changes for other workers, changes from them, and the parity after both.
+    // Changes for other workers, changes from them, and the resulting parity.
     let used = 3 * remains.delta.page_count();
     if keep
         .own
@@ -147,7 +147,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     keep.own.image.give_up(&remains.spared, &mut keep.store);
     trim(rt, keep, used);
     events::set_epoch(epoch);
-    // If this rank dies now, the others may not have committed this epoch.
+    // If this rank dies now, other workers may not have committed this epoch.
     let before = Epoch(epoch.0.saturating_sub(1));
     user::forget_before(
         rt,
@@ -163,7 +163,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     Some((epoch, began))
 }
 
-/// Stops the pending checkpoint after a failure; returns its epoch if its replicas here are whole.
+/// Stops the pending checkpoint after a failure; returns its epoch if its replicas are complete.
 pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     attention::clear(PENDING);
     let keep = &mut *rt.copies.keep.borrow_mut();
@@ -182,8 +182,8 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
 
 /// Returns two costs, in nanoseconds.
 ///
-/// The first is that of going back to the committed epoch instead of the pending one; the second
-/// that of having a whole replica sent.
+/// The first is that of a return to the committed epoch instead of the pending one; the second is
+/// that of the transfer of a whole replica.
 pub fn costs(rt: &Runtime) -> (u64, u64) {
     let keep = rt.copies.keep.borrow();
     let Some(keep) = keep.as_ref() else {
@@ -207,7 +207,7 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     )
 }
 
-/// True if the own replica, committed or pending, lacks pages whose changes functions undo.
+/// True if the own replica, committed or pending, lacks pages that functions can restore.
 pub fn is_thin(rt: &Runtime) -> bool {
     let undoable = marks::lasting(rt).reversible_pages();
     let lacks = |keep: &Replicas| {
@@ -220,7 +220,7 @@ pub fn is_thin(rt: &Runtime) -> bool {
 
 /// Commits or discards the pending epoch after a failure.
 ///
-/// `agreed` is the last epoch that any worker has committed, to which all go back.
+/// `agreed` is the last epoch that any worker has committed, to which all workers return.
 pub fn resolve(rt: &Runtime, agreed: Epoch) {
     if let Some(keep) = &mut *rt.copies.keep.borrow_mut() {
         adoption::resolve(keep, agreed);
@@ -251,7 +251,7 @@ pub fn give_up_pending(rt: &Runtime) {
     }
 }
 
-/// Invalidates the records, as all workers go back to an epoch on disk.
+/// Invalidates the records, because all workers return to an epoch on disk.
 pub fn forget_legacy(rt: &Runtime) {
     let Some(keep) = &mut *rt.copies.keep.borrow_mut() else {
         return;
@@ -262,7 +262,7 @@ pub fn forget_legacy(rt: &Runtime) {
     }
 }
 
-/// Records the replicas that this worker keeps after a recovery.
+/// Records the replicas in this process after a recovery.
 pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
     let Replicas {
         legacy,

@@ -1,4 +1,4 @@
-//! Pages of a partner's replica that are equal to pages of this process.
+//! Pages of another worker's replica that are equal to pages of this process.
 
 use super::replicas::Replicas;
 use crate::{sys, told, world};
@@ -6,7 +6,7 @@ use understudy_job::Runtime;
 use understudy_policy::habit::FEW;
 use understudy_settings::SharedPages;
 
-/// Lets a partner's replica that was received whole refer to the own image for equal pages.
+/// Makes a replica that was received whole refer to the own image for equal pages.
 ///
 /// The memory of these pages is returned to the kernel.
 pub fn share(rt: &Runtime, keep: &mut Replicas, layer: usize) {

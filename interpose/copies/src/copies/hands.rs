@@ -1,4 +1,4 @@
-//! What a checkpoint under way may use of this process's copies.
+//! Parts of this process's replicas that a pending checkpoint uses.
 
 use super::copy::Copy;
 use super::legacy::Legacy;
@@ -7,17 +7,17 @@ use understudy_policy::habit::Habit;
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;
 
-/// What a checkpoint works with.
+/// Parts of the replicas that a checkpoint needs.
 pub struct Hands<'a> {
-    /// Room for pages.
+    /// Memory for pages.
     pub store: &'a mut PageStore,
     pub own: &'a Copy,
-    /// What is kept of the partners, of that epoch.
+    /// Replicas of other workers, of the committed epoch.
     pub partners: &'a [Copy],
-    /// Makes checksums and parity.
+    /// Thread that computes checksums and parity.
     pub helper: &'a Helper,
-    /// What is known of the holders' own pages, by layer.
+    /// Results of past queries to the buddies, by layer.
     pub habits: &'a mut [Habit],
-    /// What outlives this process.
+    /// Persistent replica store.
     pub legacy: Option<&'a mut Legacy>,
 }

@@ -1,7 +1,7 @@
-//! Questions to holders for pages that they have themselves (`UNDERSTUDY_SHARED_PAGES`).
+//! Deduplication queries to buddies (`UNDERSTUDY_SHARED_PAGES`).
 //!
-//! An inquiry takes a message to the holder and one back before any page is sent, so by default a
-//! sample is asked for now and then, and everything only where that finds something.
+//! A query takes a message to the buddy and one back before any page is sent. So by default a
+//! sample is queried now and then, and all pages only if the sample has found enough equal ones.
 
 use super::buddies::buddies;
 use super::copy::State;
@@ -23,32 +23,32 @@ use understudy_settings::SharedPages;
 /// Pages in a sample.
 const SAMPLE: u64 = 64;
 
-/// How far it has come at one holder.
+/// Progress of the query to one buddy.
 #[derive(Debug, PartialEq, Eq)]
 enum Inquiry {
-    /// This is to be asked.
+    /// The query is to be sent.
     Due(Question),
-    /// These pages have been asked for.
+    /// Pages that have been queried.
     Asked { pages: Vec<PageRun>, is_all: bool },
-    /// Nothing more is asked.
+    /// No further query.
     Over,
 }
 
-/// What is asked about one checkpoint, by layer.
+/// Queries about one checkpoint, by layer.
 pub struct Inquiries {
     layers: Vec<Inquiry>,
-    /// Pages that the holder has.
+    /// Number of pages that the buddy has itself.
     alike: Vec<u64>,
-    /// The making of all pages' identities, and these.
+    /// Computation of all pages' identities, and its result.
     identifying: Option<Task>,
     identities: Option<Vec<u64>>,
 }
 
 impl Inquiries {
-    /// Those that are due.
+    /// Determines the queries to make for a checkpoint.
     pub fn due(rt: &Runtime, delta: &Delta, habits: &[Habit]) -> Inquiries {
         let setting = match world::get(rt).redundancy.is_parity() {
-            // What is sent are no pages of anybody.
+            // Parity is sent, which consists of no worker's pages.
             true => SharedPages::Never,
             false => told::config().shared_pages,
         };
@@ -65,20 +65,21 @@ impl Inquiries {
         }
     }
 
-    /// Whether everything is sent at once in a layer.
+    /// True if all pages of a layer may be sent without a query.
     pub fn is_over(&self, layer: usize) -> bool {
         self.layers
             .get(layer)
             .is_none_or(|inquiry| *inquiry == Inquiry::Over)
     }
 
-    /// How many pages the holder of a layer has itself.
+    /// Returns the number of pages that the buddy of a layer has itself.
     pub fn alike(&self, layer: usize) -> u64 {
         self.alike.get(layer).copied().unwrap_or(0)
     }
 
-    /// Goes as far as it can: asks, hears answers, and sends what the holders do not have. The
-    /// checksums are noted.
+    /// Advances as far as possible: sends queries, receives answers, and sends the other pages.
+    ///
+    /// The checksums must have been stored.
     pub fn advance(
         &mut self,
         rt: &Runtime,
@@ -152,7 +153,7 @@ impl Inquiries {
         self.identities.as_ref()
     }
 
-    /// Nothing is under way any more.
+    /// Ends all queries, and waits for the helper thread.
     pub fn end(self, helper: &Helper) {
         if let Some(task) = self.identifying {
             helper.end(task);
@@ -160,8 +161,9 @@ impl Inquiries {
     }
 }
 
-/// Tells partners which of their pages this worker has in its own image after `delta`. Its
-/// checksums are noted.
+/// Answers the queries of other workers about their pages in this worker's image after `delta`.
+///
+/// The checksums of the delta must have been stored.
 pub fn answer(transfers: &mut [Transfer], delta: &Delta, hands: &mut Hands) -> mpi::Result<()> {
     for transfer in transfers {
         if let Some(wanted) = transfer.take_question() {

@@ -1,14 +1,13 @@
-//! Replicas that outlive their process: the persistent replica store.
+//! The persistent replica store: replicas that outlive their process.
 //!
 //! Pages and checksums are in files in memory ([`Files`]), of which the process manager has
-//! descriptors, too. Everything else that is needed to use the replicas again is recorded there
-//! ([`Records`]): before this process reports to the others that all replicas of an epoch are
-//! whole here, and again when it is committed. Slots that a record refers to are not used for
-//! anything else ([`PageStore::protect`]), so the last committed epoch can be had whenever this
-//! process dies, and the next one as soon as the others may commit it.
+//! descriptors, too. All other data that the use of the replicas requires are recorded there
+//! ([`Records`]): before this process reports to the others that its replicas of an epoch are
+//! complete, and again when the epoch is committed. Slots to which a record refers are not reused
+//! ([`PageStore::protect`]). So the last committed epoch is available whenever this process dies,
+//! and the next one as soon as other processes may commit it.
 //!
-//! The process that gets the files, the *heir*, takes them for its own ([`super::adoption`]):
-//! nothing is copied.
+//! The process that receives the files adopts them ([`super::adoption`]) without a copy.
 
 use super::copy::Copy;
 use super::records::{Records, Standing};
@@ -24,7 +23,7 @@ use understudy_image::store::{Extent, Files, PageStore, StoreConfig, StoreError}
 use understudy_job::Runtime;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// Addresses reserved for replicas: 1 TiB, of which only what is used takes memory.
+/// Configuration that reserves addresses for 1 TiB; only used pages take memory.
 pub const STORE: StoreConfig = StoreConfig {
     base: None,
     capacity_pages: 1 << 28,
@@ -35,19 +34,19 @@ pub const STORE: StoreConfig = StoreConfig {
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub own: &'a Copy,
-    /// Replicas by layer.
+    /// Replicas of other workers, by layer.
     pub partners: &'a [Copy],
 }
 
-/// Facts that a record has beside the replicas.
+/// Facts that are recorded beside the replicas.
 pub struct Context {
-    /// State of the job that a newcomer needs.
+    /// State of the job that a replacement needs.
     pub welcome: Vec<u8>,
     /// Pages whose changes functions of the program undo (sorted).
     pub reversible: Vec<PageRun>,
 }
 
-/// Record of replicas, as it is written.
+/// Record of replicas, for writing.
 #[derive(bincode::Encode)]
 struct Written<'a> {
     worker: Worker,
@@ -58,14 +57,14 @@ struct Written<'a> {
     partners: &'a [Copy],
 }
 
-/// Record of replicas, as it is read; the order of the fields is that of [`Written`].
+/// Record of replicas, for reading; its fields have the order of [`Written`].
 #[derive(bincode::Decode)]
 pub struct Record {
-    /// Worker that the process was.
+    /// Worker that the process ran.
     pub(super) worker: Worker,
     pub(super) player: ProcessNumber,
     pub(super) recoveries: u32,
-    /// State of the job that a newcomer needs.
+    /// State of the job that a replacement needs.
     pub(super) welcome: Vec<u8>,
     pub(super) own: Copy,
     pub(super) partners: Vec<Copy>,
@@ -75,13 +74,15 @@ pub struct Record {
 pub struct Legacy {
     pub(super) files: Files,
     pub(super) records: Records,
-    /// Slots that the committed record refers to.
+    /// Slots to which the committed record refers.
     pub(super) committed: Vec<Extent>,
-    /// Slots that the record of the later epoch refers to.
+    /// Slots to which the record of the later epoch refers.
     pub(super) whole: Vec<Extent>,
-    /// Worker whose replicas these are, for all that the process manager knows.
+    /// Worker whose replicas these are, according to the process manager.
     pub(super) told: Option<Worker>,
-    /// Replicas of a later epoch that the predecessor had whole, in other slots where they differ.
+    /// Replicas of a later epoch that were complete in the predecessor.
+    ///
+    /// Pages that differ are in other slots.
     pub(super) inherited: Option<(Copy, Vec<Copy>)>,
 }
 
@@ -113,8 +114,8 @@ impl Record {
 impl Kept<'_> {
     /// True if pages are missing that only a replay restores.
     ///
-    /// A replay takes more than what is recorded. `reversible` pages are missing in the own replica
-    /// alone, and its holder has them.
+    /// A replay needs more than the recorded data. `reversible` pages are missing in the own
+    /// replica only, and its buddy has them.
     fn is_thin(self, reversible: &[PageRun]) -> bool {
         let is_thin = |copy: &Copy| copy.script.is_some() || !copy.image.absent().is_empty();
         let is_own_thin = self.own.script.is_some()
@@ -122,7 +123,7 @@ impl Kept<'_> {
         is_own_thin || self.partners.iter().any(is_thin)
     }
 
-    /// Returns the slots of all pages; those that several replicas share more than once.
+    /// Returns the slots of all pages; slots that several replicas share occur more than once.
     pub fn extents(self) -> Vec<Extent> {
         let copies = std::iter::once(self.own).chain(self.partners);
         let runs = copies.flat_map(|copy| copy.image.runs());
@@ -130,7 +131,7 @@ impl Kept<'_> {
     }
 }
 
-/// Creates the store of pages, which outlives this process if files in memory are to be had.
+/// Creates the store of pages, which outlives this process if files in memory are available.
 pub fn new_store() -> Result<(PageStore, Option<Legacy>), StoreError> {
     if sys::files_may_grow() && !fault::pretends(Lack::Memfd) {
         match Files::new() {
@@ -162,7 +163,7 @@ impl Legacy {
         self.files.clone()
     }
 
-    /// Records that all replicas of the next epoch are whole in this process.
+    /// Records that all replicas of the next epoch are complete in this process.
     ///
     /// To be called before this is reported to any other process.
     pub fn note_whole(
@@ -182,7 +183,7 @@ impl Legacy {
         }
     }
 
-    /// Commits that epoch. Until then nothing of the one before may change.
+    /// Commits that epoch. Until then the previous epoch must not change.
     pub fn commit(&mut self, store: &mut PageStore) {
         self.records.commit();
         self.committed = std::mem::take(&mut self.whole);
@@ -196,7 +197,7 @@ impl Legacy {
         store.protect(self.committed.clone());
     }
 
-    /// Records the replicas of the epoch that a recovery has gone back to.
+    /// Records the replicas of the epoch to which a recovery has returned.
     pub fn renew(&mut self, rt: &Runtime, kept: Kept, context: Context, store: &mut PageStore) {
         if kept.is_thin(&context.reversible) {
             return self.leave(store);
@@ -218,7 +219,7 @@ impl Legacy {
         store.protect([]);
     }
 
-    /// Invalidates the records, and has the process manager drop the files.
+    /// Invalidates the records and makes the process manager drop the files.
     fn leave(&mut self, store: &mut PageStore) {
         self.forget(store);
         if self.told.take().is_some() {
@@ -226,7 +227,9 @@ impl Legacy {
         }
     }
 
-    /// Writes a record, and hands the files to the process manager; false if it does not fit.
+    /// Writes a record and passes the files to the process manager.
+    ///
+    /// Returns false if the record does not fit.
     fn write(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, standing: Standing) -> bool {
         let world = world::get(rt);
         let written = Written {

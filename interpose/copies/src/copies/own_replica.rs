@@ -9,7 +9,7 @@ use understudy_catalogue::message;
 use understudy_image::epoch::Image;
 use understudy_numbers::Epoch;
 
-/// Borrows the replicas of this process, which are made at the first use.
+/// Borrows the replicas of this process, which are created at the first use.
 #[track_caller]
 pub fn keep(rt: &Runtime) -> RefMut<'_, Replicas> {
     RefMut::map(rt.copies.keep.borrow_mut(), |keep| {
@@ -17,12 +17,14 @@ pub fn keep(rt: &Runtime) -> RefMut<'_, Replicas> {
     })
 }
 
-/// Borrows the replicas; `None` if they are in use, `None` inside before the first use.
+/// Borrows the replicas; `None` if they are in use.
+///
+/// The inner value is `None` before the first use.
 pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Replicas>>> {
     rt.copies.keep.try_borrow_mut()
 }
 
-/// Number of the last committed epoch; 0 before the first.
+/// Returns the number of the last committed epoch; 0 before the first.
 pub fn epoch(rt: &Runtime) -> Epoch {
     rt.copies
         .keep
@@ -31,17 +33,17 @@ pub fn epoch(rt: &Runtime) -> Epoch {
         .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
 }
 
-/// Number of the epoch that is or will be pending.
+/// Returns the number of the epoch that is or will be pending.
 pub fn next_epoch(rt: &Runtime) -> Epoch {
     epoch(rt).next()
 }
 
-/// Time since the program was at the cut of the committed epoch.
+/// Returns the time since the program was at the cut of the committed epoch.
 pub fn age(rt: &Runtime) -> Duration {
     keep(rt).since.elapsed()
 }
 
-/// Makes an epoch that was read from the disk this rank's last committed one.
+/// Replaces this rank's committed epoch by one that was read from the disk.
 pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
     let state = State::new(state);
     let keep = &mut *keep(rt);
@@ -55,7 +57,7 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
     );
 }
 
-/// Frees all replicas. No failure is recovered from any more.
+/// Frees all replicas; afterwards no recovery is possible.
 pub fn discard(rt: &Runtime) {
     let discarded = |keep: &mut Replicas| keep.store.discard();
     if let Some(Err(error)) = rt.copies.keep.borrow_mut().as_mut().map(discarded) {

@@ -1,7 +1,7 @@
-//! Parity in place of whole copies: what a worker sends to its group, and what it keeps for it.
+//! Parity instead of whole replicas: messages in a group, and the stored parity.
 //!
-//! Parity brings pages back, but does not know which pages a member has, nor what is not in pages.
-//! That is small, and the next member of the group keeps it: the [`Description`].
+//! Parity restores the content of pages, but not the list of a member's pages nor state outside of
+//! pages. These are small, and the next member of the group stores them: the [`Description`].
 
 use super::copy::{Copy, State};
 use super::transfer::{Payload, Transfer};
@@ -13,14 +13,14 @@ use understudy_image::store::{PageStore, StoreError};
 use understudy_image::wire::Outgoing;
 use understudy_numbers::Epoch;
 
-/// The layer whose holder keeps the description.
+/// Layer whose buddy stores the description.
 pub const DESCRIBED: usize = 0;
 
-/// A worker's epoch but for what is in its pages.
+/// Epoch of a worker, without the content of its pages.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Description {
     pub epoch: Epoch,
-    /// Its pages, sorted.
+    /// Pages of the worker, sorted.
     pub pages: Vec<PageRun>,
     pub sums: Vec<u64>,
     state: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Of a committed copy.
+    /// Describes a committed replica.
     fn of(copy: &Copy, store: &PageStore) -> Description {
         Description {
             epoch: copy.image.epoch(),
@@ -39,7 +39,7 @@ impl Description {
         }
     }
 
-    /// Of the epoch to which `delta` leads from `image`.
+    /// Describes the epoch to which `delta` leads from `image`.
     pub fn after(delta: &Delta, image: &Image, state: &State, store: &PageStore) -> Description {
         let gone = runs::union(&delta.pages(), delta.dropped());
         let mut all = image.slots_of(&runs::subtract(&image.pages(), &gone));
@@ -54,20 +54,20 @@ impl Description {
         }
     }
 
-    /// As what goes with the pages of a transfer.
+    /// Encodes the description as the state that accompanies the pages of a transfer.
     pub fn encode(&self) -> State {
         State::new(
             bincode::encode_to_vec(self, standard()).expect("encoding into memory does not fail"),
         )
     }
 
-    /// Reads it; `None` if it is not what was encoded.
+    /// Decodes a description; `None` if it is damaged.
     pub fn decode(encoded: &State) -> Option<Description> {
         let decoded = bincode::decode_from_slice(&encoded.bytes, standard());
         encoded.is_whole().then_some(decoded.ok()?.0)
     }
 
-    /// What is not in pages.
+    /// Returns the state outside of pages.
     pub fn state(&self) -> State {
         State {
             bytes: self.state.clone(),
@@ -76,8 +76,9 @@ impl Description {
     }
 }
 
-/// A transfer of pages that belong to others than those in the slots. They need no checksums: what
-/// is made of them is compared with those of the description.
+/// Creates a transfer of pages whose numbers are not those of the slots' owners.
+///
+/// They need no checksums: the pages computed from them are verified with those of the description.
 fn transfer(
     runs: Vec<SlotRun>,
     epoch: Epoch,
@@ -90,7 +91,7 @@ fn transfer(
     transfer
 }
 
-/// Gives a transfer such pages.
+/// Adds such pages to a transfer.
 pub fn give(
     transfer: &mut Transfer,
     runs: Vec<SlotRun>,
@@ -104,7 +105,7 @@ pub fn give(
     transfer.sums_before(vec![0; count as usize]);
 }
 
-/// What a worker's copy adds to the parity of a layer's holder that has lost it.
+/// Creates the transfer of a worker's contribution to a layer's lost parity.
 pub fn contribution(copy: &Copy, layer: usize, layers: usize, store: &PageStore) -> Transfer {
     let state = match layer {
         DESCRIBED => Description::of(copy, store).encode(),
@@ -114,7 +115,9 @@ pub fn contribution(copy: &Copy, layer: usize, layers: usize, store: &PageStore)
     transfer(runs, copy.image.epoch(), None, state, store)
 }
 
-/// What a holder adds to the copy of a lost worker ([`parity::piece`]).
+/// Creates the transfer of a member's contribution to a lost worker's replica.
+///
+/// See [`parity::piece`].
 pub fn piece(
     own: &Copy,
     kept: &Copy,
@@ -131,7 +134,7 @@ pub fn piece(
     transfer(runs, own.image.epoch(), None, state, store)
 }
 
-/// New parity in the making: what has come from the partners, and the room for the parity after it.
+/// Parity that is being computed: received changes, and memory for the result.
 pub struct Folding {
     delta: Delta,
     changes: Vec<Vec<SlotRun>>,
@@ -139,10 +142,12 @@ pub struct Folding {
 }
 
 impl Folding {
-    /// Makes room; the work is in `combine` then. The payloads are those of the layers.
+    /// Allocates memory for the result; the computation is added to `combine`.
+    ///
+    /// `payloads` are those of the layers.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If there is no room.
     pub fn new(
         payloads: Vec<Payload>,
         parity: &Image,
@@ -166,10 +171,10 @@ impl Folding {
         })
     }
 
-    /// The work has been done: this is the parity now.
+    /// Replaces the stored parity by the result, once the computation is done.
     ///
     /// # Errors
-    /// When it does not follow what is kept.
+    /// If the result does not follow the stored epoch.
     pub fn apply(
         mut self,
         is_something: &[u64],
@@ -185,7 +190,7 @@ impl Folding {
         Ok(())
     }
 
-    /// The same without a change of what is kept.
+    /// Returns the parity that [`Folding::apply`] would store.
     pub fn preview(&self, kept: &Copy) -> Copy {
         Copy {
             image: kept.image.after(&self.delta),
@@ -194,7 +199,7 @@ impl Folding {
         }
     }
 
-    /// Gives the room back, when the work has been done.
+    /// Releases the memory, once the computation is done.
     pub fn give_up(self, store: &mut PageStore) {
         store.release(self.changes.into_iter().flatten().map(SlotRun::extent));
         self.delta.free(store);

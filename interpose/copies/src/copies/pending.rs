@@ -1,4 +1,4 @@
-//! A checkpoint under way, from the capture to the meeting in which it is committed.
+//! A pending checkpoint, from its capture to the vote that commits it.
 
 use super::buddies::buddies;
 use super::copy::{Copy, State};
@@ -29,58 +29,58 @@ use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_numbers::{Epoch, Worker};
 
-/// So few pages (128 KiB) are worked on sooner than a thread is woken.
+/// Maximum number of pages (128 KiB) that are processed without waking the helper thread.
 const FEW: u64 = 32;
 
-/// What a checkpoint has captured.
+/// Captured state of a checkpoint.
 pub struct Capture {
-    /// Pages that have changed.
+    /// Changed pages.
     pub delta: Delta,
-    /// The rest of the state.
+    /// State outside of pages.
     pub state: State,
-    /// Pages that are not kept here once it is committed (sorted).
+    /// Pages that are elided here after the commit (sorted).
     pub spared: Vec<PageRun>,
     pub began: Instant,
 }
 
-/// A checkpoint under way.
+/// Pending checkpoint.
 pub struct Pending {
     pub epoch: Epoch,
     pub delta: Delta,
-    /// The rest of the state.
+    /// State outside of pages.
     pub state: State,
-    /// Pages that this process does not keep.
+    /// Pages that this process elides.
     pub spared: Vec<PageRun>,
     pub began: Instant,
-    /// The making of the delta's checksums, and of what it changes in parity.
+    /// Computation of the delta's checksums and of its changes in parity.
     preparing: Option<Task>,
-    /// With parity, what the delta changes in it, by layer.
+    /// Changes of the parity by the delta, per layer; empty without parity.
     changes: Vec<Delta>,
-    /// What the holders are asked before pages are sent to them.
+    /// Deduplication queries that precede the pages.
     inquiries: Inquiries,
-    /// To the holder and from the partner of each layer.
+    /// Transfers to the buddy and from the other worker of each layer.
     transfers: Vec<Transfer>,
-    /// What the partners have sent, when it is whole, and its length by layer.
+    /// Complete received data, and their length by layer.
     received: Option<(Received, Vec<u64>)>,
-    /// The meeting, when this worker has what its partners need.
+    /// Vote on the commit, once this worker has received everything.
     commit: Option<Rounds>,
-    /// How long it took until all was sent, too.
+    /// Time until all data were sent, too.
     shipped: Option<Duration>,
 }
 
-/// What is left of a checkpoint when it is over, to be kept or given up.
+/// Result of a finished checkpoint, to be applied or discarded.
 pub struct Remains {
     pub delta: Delta,
-    /// The rest of the state.
+    /// State outside of pages.
     pub state: State,
-    /// Pages that are not kept here (sorted).
+    /// Pages that are elided here (sorted).
     pub spared: Vec<PageRun>,
-    /// What the partners have sent.
+    /// Data received from other workers.
     pub received: Option<Received>,
 }
 
 impl Pending {
-    /// Begins, for what was captured; `transfers` are ready to receive.
+    /// Begins a checkpoint for the captured state; `transfers` are ready to receive.
     pub fn begin(
         rt: &Runtime,
         captured: Capture,
@@ -130,8 +130,9 @@ impl Pending {
         pending
     }
 
-    /// Starts to send whole copies, whose checksums follow, where the holder is asked nothing. With
-    /// parity, nothing can be sent yet.
+    /// Starts to send whole replicas, without their checksums, to buddies without a query.
+    ///
+    /// With parity, nothing can be sent yet.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());
@@ -159,7 +160,7 @@ impl Pending {
         Ok(())
     }
 
-    /// The checksums are there, and what changes in parity.
+    /// Sends the checksums or, with parity, the changes, after their computation.
     fn prepared(&mut self, rt: &Runtime, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
         hands.store.note_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
@@ -192,7 +193,7 @@ impl Pending {
 
     /// Advances as far as possible; returns the result of the vote once everything is done.
     ///
-    /// `context` is what is recorded beside the replicas.
+    /// `context` returns the facts that are recorded beside the replicas.
     pub fn advance(
         &mut self,
         rt: &Runtime,
@@ -255,7 +256,7 @@ impl Pending {
             fault::point("commit.begin", self.epoch);
             let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
             let parts = (world::worker(rt), world.worker_count);
-            // Others may commit if it fails half-way.
+            // After an error half-way, other workers may still commit.
             let rounds = Rounds::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0, 0]);
             self.commit.insert(rounds).start()?;
         }
@@ -277,12 +278,12 @@ impl Pending {
         Ok(met)
     }
 
-    /// Whether this worker has what its partners need.
+    /// True if this worker has received everything.
     pub fn is_whole(&self) -> bool {
         self.commit.is_some()
     }
 
-    /// Bytes a nanosecond at which the pages went out; `None` before they have.
+    /// Returns the rate of sending in bytes per nanosecond; `None` before all pages were sent.
     pub fn rate(&self) -> Option<f64> {
         let sent = self.delta.page_count() - self.inquiries.alike(0);
         let bytes = sent * PAGE_SIZE as u64;
@@ -290,8 +291,7 @@ impl Pending {
             .map(|took| quietly(|| bytes as f64 / took.as_nanos().max(1) as f64))
     }
 
-    /// Nothing is under way any more: what is left, with the room for what was to be sent given
-    /// back.
+    /// Ends all activity, frees the memory of data to send, and returns the rest.
     pub fn end(self, store: &mut PageStore, helper: &Helper) -> Remains {
         if let Some(task) = self.preparing {
             let sums = checksums(helper, task);
@@ -315,7 +315,7 @@ impl Pending {
 
 /// Returns the checksums of captured pages.
 ///
-/// The checksums are wrong if memory of copies was freed meanwhile.
+/// The checksums are wrong if memory of replicas was freed meanwhile.
 fn checksums(helper: &Helper, task: Task) -> Vec<u64> {
     let mut sums = helper.end(task);
     if headroom::has_given_up() {

@@ -1,4 +1,4 @@
-//! What has come from the partners for an epoch that is not committed yet.
+//! Data received from other workers for an epoch that is not committed yet.
 
 use super::copy::Copy;
 use super::hands::Hands;
@@ -15,22 +15,22 @@ use understudy_job::Runtime;
 use understudy_numbers::Epoch;
 
 pub enum Received {
-    /// The copies of all layers.
+    /// Replicas of all layers.
     Copies(Vec<Payload>),
-    /// Changes of the parity, which are being put into it.
+    /// Changes of the parity, which are being applied.
     Parity {
-        /// The parity after them.
+        /// Resulting parity.
         folding: Folding,
-        /// The work on it.
+        /// Computation of the parity.
         task: Task,
-        /// Whether that is done.
+        /// True if the computation is done.
         is_done: bool,
     },
 }
 
 impl Received {
     pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
-        // With parity there is one for all layers.
+        // With parity there is one image for all layers.
         let last = hands.partners.len().saturating_sub(1);
         for (layer, payload) in payloads.iter().enumerate() {
             let image = hands.partners[layer.min(last)].image.epoch();
@@ -56,7 +56,7 @@ impl Received {
         }
     }
 
-    /// Whether this worker has all that its partners need.
+    /// Returns true if this worker has all data for the commit.
     pub fn is_ready(&mut self, helper: &Helper) -> bool {
         match self {
             Received::Copies(_) => true,
@@ -67,7 +67,7 @@ impl Received {
         }
     }
 
-    /// What the partners' copies become when the epoch is committed.
+    /// Returns the replicas as they will be after the commit.
     pub fn preview(&self, partners: &[Copy], store: &mut PageStore) -> Vec<Copy> {
         match self {
             Received::Copies(payloads) => {
@@ -80,7 +80,7 @@ impl Received {
         }
     }
 
-    /// The epoch is committed.
+    /// Commits the data.
     pub fn apply(
         self,
         rt: &Runtime,
@@ -105,7 +105,7 @@ impl Received {
         }
     }
 
-    /// The epoch is given up.
+    /// Discards the data.
     pub fn give_up(self, store: &mut PageStore, helper: &Helper) {
         match self {
             Received::Copies(payloads) => payloads

@@ -1,8 +1,8 @@
-//! Two records in one file, of which one is whole at any moment, whenever its writer dies.
+//! Two records in one file, one of which is valid whenever the writer dies.
 //!
-//! A record is written into the place of the older one: its head is emptied first and written last,
-//! in one page. So a process that is killed leaves the newer one, the older one, or both, each with
-//! its checksum.
+//! A record is written in place of the older one. Its head, which lies in one page, is cleared
+//! first and written last. So a killed process leaves the newer record, the older one, or both,
+//! each with its checksum.
 
 use std::fs::File;
 use std::io;
@@ -10,35 +10,35 @@ use std::os::unix::fs::FileExt;
 use understudy_image::store::{Files, Front, StoreError};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a head begins with; the last byte is the version of what is recorded.
+/// First word of a head; the last byte is the version of the recorded data.
 const MAGIC: u64 = u64::from_le_bytes(*b"USTDYKP\x01");
-/// Where the two are, each with room for as much.
+/// Offsets of the two records, which have equal room.
 const PLACES: [u64; 2] = [0, 1 << 30];
 /// Length of a head: magic, sequence number, [`Standing`], length of the record, checksum.
 const HEAD: usize = 5 * size_of::<u64>();
-/// Where a head tells its standing.
+/// Offset of the standing in a head.
 const STANDING_AT: u64 = 2 * size_of::<u64>() as u64;
 
-/// How far the epoch of a record has come.
+/// Progress of a record's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Standing {
-    /// All copies of it are whole in this process.
+    /// All replicas of the epoch are complete in this process.
     Whole = 1,
     Committed = 2,
 }
 
-/// The file, as its writer knows it.
+/// Writer's view of the file.
 #[derive(Debug)]
 pub struct Records {
     front: Front,
     sequence: u64,
-    /// The places of the last record that is committed, and of the one after that is whole.
+    /// Positions of the last committed record, and of the next one if it is complete.
     committed: Option<usize>,
     whole: Option<usize>,
 }
 
-/// What a file has.
+/// Records in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub committed: Option<Vec<u8>>,
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 impl Records {
-    /// Of new files.
+    /// Creates the records of new files.
     ///
     /// # Errors
     /// [`StoreError::Reserve`]
@@ -59,10 +59,10 @@ impl Records {
         })
     }
 
-    /// Of files that a process has left.
+    /// Opens the records of files that a process has left.
     ///
     /// # Errors
-    /// Those of reading them.
+    /// Errors of reading the files.
     pub fn open(files: &Files) -> io::Result<(Records, Found)> {
         let mut read = Vec::new();
         for (place, &at) in PLACES.iter().enumerate() {
@@ -90,10 +90,10 @@ impl Records {
         Ok((records, found))
     }
 
-    /// Writes one that follows the committed one, in place of any other.
+    /// Writes a record after the committed one, in place of any other.
     ///
     /// # Errors
-    /// If it is too long; the committed one stays.
+    /// If it is too long; the committed record stays.
     pub fn write(&mut self, record: &[u8], standing: Standing) -> io::Result<()> {
         let place = usize::from(self.committed == Some(0));
         if (record.len() + HEAD) as u64 > PLACES[1] {
@@ -119,7 +119,7 @@ impl Records {
         Ok(())
     }
 
-    /// The record that is whole is committed; the one before it is none any more.
+    /// Marks the complete record as committed, and the previous one as obsolete.
     pub fn commit(&mut self) {
         if let Some(place) = self.whole.take() {
             let standing = (Standing::Committed as u64).to_ne_bytes();
@@ -128,14 +128,14 @@ impl Records {
         }
     }
 
-    /// The record that is whole is given up.
+    /// Discards the complete record.
     pub fn withdraw(&mut self) {
         if let Some(place) = self.whole.take() {
             self.front.write(&[0; HEAD], PLACES[place]);
         }
     }
 
-    /// Nothing is recorded any more.
+    /// Clears both records.
     pub fn forget(&mut self) {
         (self.committed, self.whole) = (None, None);
         PLACES
@@ -144,7 +144,7 @@ impl Records {
     }
 }
 
-/// Sequence number, standing and bytes of what is at a place, if that is a record.
+/// Reads sequence number, standing and bytes of a record; `None` if it is invalid.
 fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, Standing, Vec<u8>)>> {
     let mut head = [0; HEAD];
     file.read_exact_at(&mut head, place)?;
@@ -217,7 +217,7 @@ mod tests {
             .write(b"five", Standing::Committed)
             .expect("written");
         assert_eq!(found(&files), has(Some("five"), None));
-        // Whoever finds it goes on in the same way.
+        // A later process continues with the file in this way.
         let (mut records, _) = Records::open(&files).expect("it can be read");
         records.write(b"six", Standing::Whole).expect("written");
         assert_eq!(found(&files), has(Some("five"), Some("six")));

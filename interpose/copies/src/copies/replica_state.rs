@@ -1,4 +1,4 @@
-//! Replicas that this process has.
+//! Replica state of this process.
 
 use super::legacy::Estate;
 use super::replicas::Replicas;

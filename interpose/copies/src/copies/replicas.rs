@@ -1,4 +1,4 @@
-//! Replicas in this process: its own, those of its partners, and the next ones.
+//! Replicas in this process: its own, those of other workers, and the pending ones.
 
 use super::copy::Copy;
 use super::hands::Hands;
@@ -16,7 +16,7 @@ use understudy_image::track::{TrackError, Tracker};
 use understudy_job::Runtime;
 use understudy_policy::habit::Habit;
 
-/// Replicas that this process keeps, and the means to make the next ones.
+/// Replicas in this process, and the means to create the next ones.
 pub struct Replicas {
     /// Memory for pages.
     pub store: PageStore,
@@ -24,15 +24,15 @@ pub struct Replicas {
     pub tracker: Tracker,
     /// This rank's own last committed epoch.
     pub own: Copy,
-    /// Replicas of its partners, by layer.
+    /// Replicas of the workers whose buddy this one is, by layer.
     pub partners: Vec<Copy>,
     pub(super) helper: Helper,
-    /// Answers of the holders to questions for equal pages, by layer.
+    /// Results of past deduplication queries to the buddies, by layer.
     pub(super) habits: Vec<Habit>,
     pub(super) legacy: Option<Legacy>,
-    /// Transfers of a recovery that have failed: the library may still write there.
+    /// Failed transfers of a recovery, to whose memory the library may still write.
     pub orphans: Vec<Transfer>,
-    /// Number of successive epochs that have used far less memory than is there.
+    /// Number of successive epochs that have used far less memory than allocated.
     pub(super) frugal: u32,
     pub(super) pending: Option<Pending>,
     /// Time at which the program was at the cut of the committed epoch.
@@ -83,7 +83,7 @@ impl Replicas {
     }
 }
 
-/// Returns the error that a fault test has the tracker find in place of a facility of the kernel.
+/// Returns the tracker's error that a fault test simulates for a missing kernel feature.
 fn pretended_lack() -> Option<TrackError> {
     if fault::pretends(Lack::PagemapScan) {
         Some(TrackError::NoScan)

@@ -1,4 +1,4 @@
-//! The part of a rank's state that is not in its pages, as bytes.
+//! Encoding of a rank's state outside of its pages.
 
 use super::copy::State;
 use crate::Runtime;
@@ -10,33 +10,34 @@ use crate::schedule::{Schedule, schedule};
 use crate::{clock, disk, marks, user};
 use bincode::config::standard;
 
-/// Magic number and version of the encoding; the version is bumped with any change of a type in
-/// [`Saved`].
+/// Magic number and version of the encoding.
+///
+/// The version is bumped with any change of a type in [`Saved`].
 const MAGIC: u32 = u32::from_le_bytes(*b"uss\x25");
 
-/// Everything of a rank but its pages.
+/// State of a rank outside of its pages.
 #[derive(bincode::Decode)]
 pub struct Saved {
     magic: u32,
-    /// Where the program was, and the call that it was about to make.
+    /// Position of the program, and the call that it was about to make.
     pub frame: Frame,
     pub objects: Objects,
     /// Outstanding requests and message counts.
     pub requests: Requests,
     pub early: Vec<Early>,
     pub schedule: Schedule,
-    /// Memory that need not be saved.
+    /// Annotations of memory that need not be saved.
     pub marks: marks::Lasting,
-    /// The buffers for buffered sends.
+    /// Buffers for buffered sends.
     pub attached: Vec<requests::Attached>,
-    /// The name under which the epoch is to be written to disk, if it is.
+    /// Name of the epoch on disk, if it is to be written.
     pub disk: Option<disk::Key>,
     pub clock: clock::Reading,
     /// Thread-locals, signals, files, output.
     pub user: user::State,
 }
 
-/// The same, borrowed, in the same order.
+/// Borrowed form of [`Saved`], with the fields in that order.
 #[derive(bincode::Encode)]
 struct Borrowed<'a> {
     magic: u32,
@@ -52,7 +53,7 @@ struct Borrowed<'a> {
     user: &'a user::State,
 }
 
-/// Encodes the part of this process's state that is not in its pages.
+/// Encodes this process's state outside of its pages.
 pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> State {
     let saved = Borrowed {
         magic: MAGIC,

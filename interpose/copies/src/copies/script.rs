@@ -1,4 +1,4 @@
-//! What is needed to replay a phase, and what the replay must give.
+//! Replay plans: the input of a set-up replay, and its expected result.
 
 use crate::arch::Frame;
 use crate::fault::Harm;
@@ -13,73 +13,73 @@ use understudy_image::runs::{PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
-/// How a worker's static data are had.
+/// Source of a worker's static data.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Script {
     pub worker: Worker,
     pub way: Way,
-    /// Pages as they are at the end of the phase.
+    /// Checksums of the pages at the end of the phase.
     pub pages: Vec<Sums>,
 }
 
-/// A way to have pages.
+/// Source of static pages.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub enum Way {
-    /// The phase is replayed.
+    /// Replay of the phase.
     Replay(Box<Replay>),
-    /// They are read from this file ([`crate::disk::StaticFile`]).
+    /// File with the pages ([`crate::disk::StaticFile`]).
     File(PathBuf),
 }
 
-/// A worker's initialisation phase.
+/// Recorded set-up phase of a worker.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Replay {
     pub journal: Vec<u8>,
-    /// The call that it began with: that of `MPI_Init`, or a cut.
+    /// Call at which the phase began: `MPI_Init`, or a cut.
     pub begin: Frame,
-    /// The call at the end: slot, hash of its arguments.
+    /// Call at the end of the phase: slot, hash of its arguments.
     pub end: (u64, u32),
-    /// How long the phase took.
+    /// Duration of the phase.
     pub took: Duration,
-    /// What it read of files, once a rehearsal has recorded that.
+    /// Data that the phase has read from files, once a trial replay has recorded them.
     pub inputs: Inputs,
-    /// What the worker was when the phase began, if that was not the end of `MPI_Init`.
+    /// State at the begin of the phase; `None` if that is the end of `MPI_Init`.
     pub base: Option<Base>,
 }
 
-/// A worker at a cut, from what it was at the end of the phase before.
+/// State of a worker at a cut, relative to the end of the previous phase.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Base {
     pub before: Box<Replay>,
-    /// Everything but pages, as in a checkpoint.
+    /// State outside of pages, as in a checkpoint.
     pub state: Vec<u8>,
-    /// Pages (sorted) that are not as they were.
+    /// Changed pages (sorted).
     pub pages: Vec<PageRun>,
-    /// One after the other, packed ([`understudy_policy::packed`]).
+    /// Concatenated, compressed pages ([`understudy_policy::packed`]).
     pub content: Vec<u8>,
 }
 
 impl Base {
-    /// Bytes of it, without the phase before.
+    /// Returns the size in bytes, without the previous phase.
     pub fn size(&self) -> usize {
         self.state.len() + self.content.len()
     }
 }
 
 impl Replay {
-    /// Bytes of the journals, and of what lies between them.
+    /// Returns the size in bytes of the journals, and of the states between them.
     fn size(&self) -> usize {
         let base = self.base.as_ref();
         self.journal.len() + base.map_or(0, |base| base.size() + base.before.size())
     }
 
-    /// This phase, and those before it.
+    /// Iterates over this phase and the previous ones.
     fn all(&self) -> impl Iterator<Item = &Replay> {
         std::iter::successors(Some(self), |replay| Some(&*replay.base.as_ref()?.before))
     }
 }
 
-/// The sums of an image's pages, without those of the stack that `rsp` is in.
+/// Returns the checksums of an image's pages, except those of the stack that contains `rsp`.
 pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> Vec<Sums> {
     let stack = layout
         .areas()
@@ -96,7 +96,7 @@ pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> V
 }
 
 impl Script {
-    /// For tests: changes the journal.
+    /// Damages the journal, for tests.
     pub fn damage(&mut self, harm: Harm) {
         let Way::Replay(replay) = &mut self.way else {
             return;
@@ -109,7 +109,7 @@ impl Script {
         }
     }
 
-    /// Bytes of its journals.
+    /// Returns the size of the journals in bytes.
     pub fn journal(&self) -> u64 {
         match &self.way {
             Way::Replay(replay) => replay.size() as u64,
@@ -117,7 +117,7 @@ impl Script {
         }
     }
 
-    /// Bytes of what is recorded of files.
+    /// Returns the size in bytes of the recorded file contents.
     pub fn inputs(&self) -> u64 {
         match &self.way {
             Way::Replay(replay) => replay.all().map(|replay| replay.inputs.size()).sum(),
@@ -125,14 +125,14 @@ impl Script {
         }
     }
 
-    /// What the phase reads of files.
+    /// Sets the data that the phase reads from files.
     pub fn set_inputs(&mut self, inputs: Inputs) {
         if let Way::Replay(replay) = &mut self.way {
             replay.inputs = inputs;
         }
     }
 
-    /// A file that a replay would read and that is not what it was.
+    /// Returns a changed file that a replay would read, if one exists.
     pub fn changed_input(&self) -> Option<&Path> {
         match &self.way {
             Way::Replay(replay) => replay.all().find_map(|replay| replay.inputs.changed()),
@@ -140,7 +140,7 @@ impl Script {
         }
     }
 
-    /// How long the phase took, if that is known.
+    /// Returns the duration of the phase; zero if unknown.
     pub fn took(&self) -> Duration {
         match &self.way {
             Way::Replay(replay) => replay.took,
@@ -148,13 +148,12 @@ impl Script {
         }
     }
 
-    /// How many pages it tells of.
+    /// Returns the number of pages that the plan restores.
     pub fn page_count(&self) -> u64 {
         self.pages.iter().map(|run| run.sums.len() as u64).sum()
     }
 
-    /// Whether these pages (sorted numbers) are among those that another script makes as this one
-    /// does.
+    /// True if another plan restores one of these pages (sorted numbers) with equal content.
     pub fn shares(&self, other: &Script, pages: &[u64]) -> bool {
         let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
         let of = |script: &'_ Script| {
@@ -169,7 +168,7 @@ impl Script {
         !ours.is_disjoint(&others)
     }
 
-    /// Leaves pages out (sorted numbers).
+    /// Removes pages (sorted numbers) from the plan.
     pub fn without(mut self, pages: &[u64]) -> Script {
         let is_kept = |page: PageIndex| pages.binary_search(&page.0).is_err();
         let mut kept: Vec<Sums> = Vec::new();

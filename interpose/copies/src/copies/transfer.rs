@@ -1,13 +1,12 @@
-//! Moving a copy between ranks: a *head* with header and state, then the pages and their checksums,
-//! both ways at once.
+//! Transfers of replicas between ranks, in both directions concurrently.
 //!
-//! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it
-//! comes: the lengths and checksums, and header and state themselves if they fit. What does not fit
-//! follows in messages of its own. The pages' checksums may still be in the making when the pages
-//! are sent.
+//! A transfer begins with a *head*, one message of at most [`HEAD_BYTES`], for which the receiver
+//! is prepared. The head contains the lengths and checksums of header and state, and these
+//! themselves if they fit; otherwise they follow in separate messages. Then the pages and their
+//! checksums are sent. The checksums may still be in computation when the pages are sent.
 //!
-//! Before all that, the receiver may be asked which of the pages it has itself: the question comes
-//! as a head of its own, and the answer leaves the receiver waiting for the next head.
+//! Before that, the sender can query which of the pages the receiver has itself. The query is sent
+//! as a head of its own, and after the answer the receiver waits for the next head.
 #![allow(unsafe_code)]
 
 mod asking;
@@ -28,23 +27,24 @@ use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_numbers::{Epoch, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Room for a head.
+/// Maximum size of a head in bytes.
 const HEAD_BYTES: usize = 32 << 10;
-/// What a head begins with: the lengths of header and state, and their checksums.
+/// Length of a head's first part: the lengths of header and state, and their checksums.
 const LENGTHS: usize = 4 * size_of::<u64>();
 
-/// What a head has in place of the length of a state if a question follows.
+/// Value in place of the length of a state, if the head contains a query.
 const QUESTION: u64 = u64::MAX;
 
-/// A received copy: a delta or a whole image, and the encoded state.
+/// Received replica: a delta or a whole image, and the encoded state.
 pub struct Payload {
     incoming: Incoming,
     state: State,
 }
 
 impl Payload {
-    /// Adds it to what is kept: a delta to the image that it starts from, a whole image in place of
-    /// it.
+    /// Applies the payload to a stored replica.
+    ///
+    /// A delta is applied to the image from which it starts; a whole image replaces the stored one.
     pub fn apply(self, copy: &mut Copy, store: &mut PageStore) -> Result<(), WireError> {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;
@@ -63,7 +63,7 @@ impl Payload {
         Ok(())
     }
 
-    /// What [`Payload::apply`] makes of a copy, which stays as it is.
+    /// Returns the result of [`Payload::apply`] without changing the replica.
     pub fn preview(&self, copy: &Copy, store: &mut PageStore) -> Copy {
         let script = self.incoming.header().base.and(copy.script.clone());
         Copy {
@@ -73,17 +73,17 @@ impl Payload {
         }
     }
 
-    /// The pages, sorted, whose slots are the caller's, and the state.
+    /// Returns the pages, sorted, whose slots the caller then owns, and the state.
     pub fn into_parts(self) -> (Vec<SlotRun>, State) {
         (self.incoming.into_runs(), self.state)
     }
 
-    /// The epoch that it starts from; none: it is a whole copy.
+    /// Returns the epoch from which the payload starts; `None` for a whole replica.
     pub fn base(&self) -> Option<Epoch> {
         self.incoming.header().base
     }
 
-    /// The epoch that it is of.
+    /// Returns the epoch of the payload.
     pub fn epoch(&self) -> Epoch {
         self.incoming.header().epoch
     }
@@ -93,7 +93,7 @@ impl Payload {
             + self.state.bytes.len() as u64
     }
 
-    /// Gives its room back.
+    /// Releases the memory of the pages.
     pub fn give_up(self, store: &mut PageStore) {
         self.incoming.cancel(store);
     }
@@ -101,29 +101,30 @@ impl Payload {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The head has not come.
+    /// The head has not arrived.
     Head,
-    /// Header and state follow it.
+    /// Header and state follow in separate messages.
     Long,
-    /// A question follows it.
+    /// A query follows in a separate message.
     Question,
-    /// It was a question, which this process has to answer.
+    /// A query has arrived, which this process must answer.
     Asked,
-    /// The pages and their checksums.
+    /// Pages and checksums are arriving.
     Pages,
-    /// Everything has been received.
+    /// All data have been received.
     Whole,
 }
 
-/// A transfer to one rank, from another, or both. Its memory is kept if it is dropped before it has
-/// ended.
+/// Transfer to one rank, from another, or both.
+///
+/// If it is dropped before its end, its memory is kept.
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
     state: Vec<u8>,
     head: Vec<u8>,
     sums: Vec<u64>,
-    /// Who is still to be sent the checksums.
+    /// Worker to which the checksums have not been sent yet.
     sums_for: Option<Worker>,
     their_head: Vec<u8>,
     their_header: Vec<u8>,
@@ -134,18 +135,18 @@ pub struct Transfer {
     comm: RealComm,
     from: Worker,
     step: Step,
-    /// Whether what is to be sent waits for an answer.
+    /// True if the data to send wait for an answer.
     is_withheld: bool,
-    /// Questions and answers that may still be on their way.
+    /// Queries and answers that may still be in transfer.
     said: Vec<Vec<u8>>,
     their_answer: Vec<u8>,
     awaited: Vec<RealRequest>,
     question: Option<Wanted>,
-    /// What the last answer said that this process has, with references to these slots.
+    /// Slots that the last answer has reported, with one reference each.
     alike: Vec<SlotRun>,
 }
 
-/// A head with these numbers, followed by what fits.
+/// Creates a head with these numbers, followed by header and state if they fit.
 fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
     numbers
@@ -162,18 +163,18 @@ fn fits(header: usize, state: usize) -> bool {
     header + state <= HEAD_BYTES - LENGTHS
 }
 
-/// So many bytes of a head that follow what it begins with.
+/// Returns the given number of bytes after the first part of a head.
 fn after_lengths(head: &[u8], length: usize) -> Vec<u8> {
     head[LENGTHS..LENGTHS + length].to_vec()
 }
 
-/// What a head begins with.
+/// Returns the numbers at the begin of a head.
 fn numbers(head: &[u8]) -> [u64; 4] {
     [0, 8, 16, 24].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default()))
 }
 
 impl Transfer {
-    /// A transfer that only receives, until it is given something to send.
+    /// Creates a transfer that only receives, until data to send are added.
     pub fn receive_only() -> Transfer {
         let header = Header {
             epoch: Epoch(0),
@@ -212,7 +213,7 @@ impl Transfer {
         }
     }
 
-    /// A transfer of a whole copy.
+    /// Creates a transfer of a whole replica.
     pub fn of(copy: &Copy, store: &PageStore) -> Transfer {
         let mut transfer = Transfer::receive_only();
         let outgoing = copy.image.outgoing(store, SendOptions::default());
@@ -222,7 +223,7 @@ impl Transfer {
         transfer
     }
 
-    /// These pages and this state are to be sent; the pages' checksums are given later.
+    /// Adds pages and state to send; the pages' checksums follow later.
     pub fn give(&mut self, outgoing: Outgoing, state: State) {
         self.header = outgoing.header.encode();
         let lengths = [self.header.len() as u64, state.bytes.len() as u64];
@@ -231,13 +232,13 @@ impl Transfer {
         (self.outgoing, self.state) = (outgoing, state.bytes);
     }
 
-    /// The checksums of the pages that are being sent.
+    /// Adds the checksums of pages that are being sent, and sends them.
     pub fn give_sums(&mut self, sums: Vec<u64>) -> mpi::Result<()> {
         self.sums = sums;
         self.send_sums()
     }
 
-    /// The same before they are sent.
+    /// Adds the checksums before the pages are sent.
     pub fn sums_before(&mut self, sums: Vec<u64>) {
         self.sums = sums;
     }
@@ -265,8 +266,8 @@ impl Transfer {
             rank,
             tag,
         };
-        // SAFETY: vectors of the transfer, and slots of the store, that stay in place until the
-        // requests have ended.
+        // SAFETY: the data are vectors of the transfer, or slots of the store. They stay in place
+        // until the requests have completed.
         unsafe { own_messages::send(data, length, to, &mut self.sends) }
     }
 
@@ -276,11 +277,11 @@ impl Transfer {
             rank: self.from,
             tag,
         };
-        // SAFETY: as above; they are looked at when the request has ended.
+        // SAFETY: as above; the buffers are read only after the requests have completed.
         unsafe { own_messages::receive(data, length, from, &mut self.receives) }
     }
 
-    /// Starts to receive: makes ready for the head.
+    /// Starts to receive by posting the receive of the head.
     pub fn expect(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
         (self.comm, self.from) = (comm, from);
         self.step = Step::Head;
@@ -289,11 +290,11 @@ impl Transfer {
         self.receive(into, HEAD_BYTES, tag::HEAD)
     }
 
-    /// Starts to send: everything at once.
+    /// Starts to send all data.
     pub fn ship(&mut self, comm: RealComm, to: Worker) -> mpi::Result<()> {
         (self.comm, self.is_withheld) = (comm, false);
         let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
-        // After the first error nothing more is started: the peer is gone.
+        // After the first error no further send is started, since the peer is gone.
         self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD)?;
         if !fits(self.header.len(), self.state.len()) {
             self.send(header, self.header.len(), to, tag::HEADER)?;
@@ -317,7 +318,7 @@ impl Transfer {
         both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
     }
 
-    /// Goes as far as it can; an error if something failed.
+    /// Advances as far as possible.
     pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         while !matches!(self.step, Step::Whole | Step::Asked) {
             if !own_messages::test(&mut self.receives)? {
@@ -401,7 +402,7 @@ impl Transfer {
         }
     }
 
-    /// The length of what is sent.
+    /// Returns the number of bytes to send.
     pub fn bytes(&self) -> u64 {
         let pages = self
             .outgoing
@@ -412,22 +413,24 @@ impl Transfer {
         (pages + self.state.len()) as u64
     }
 
-    /// Header and state of what is coming in, once they are there; the pages follow.
+    /// Returns header and state of the received replica, once they have arrived.
+    ///
+    /// The pages follow.
     pub fn head(&self) -> Option<(&Header, &State)> {
         Some((self.incoming.as_ref()?.header(), &self.their_state))
     }
 
-    /// Whether what comes has been received.
+    /// True if all data have been received.
     pub fn is_whole(&self) -> bool {
         self.step == Step::Whole
     }
 
-    /// Whether everything has ended.
+    /// True if all sends and receives have completed.
     pub fn is_done(&self) -> bool {
         self.is_whole() && self.sends.is_empty() && self.sums_for.is_none() && !self.is_withheld
     }
 
-    /// What was received, when it is whole.
+    /// Returns the received replica once it is complete.
     pub fn take_received(&mut self) -> Option<Payload> {
         if !self.is_whole() {
             return None;
@@ -438,8 +441,9 @@ impl Transfer {
         })
     }
 
-    /// Gives the room for received pages back: the library has been put back, so nobody writes to
-    /// anything any more.
+    /// Releases the memory of received pages.
+    ///
+    /// To be called after the MPI library was reset, which then writes to no buffer any more.
     pub fn give_up(mut self, store: &mut PageStore) {
         if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);
@@ -451,7 +455,7 @@ impl Transfer {
 }
 
 impl Drop for Transfer {
-    /// What the library may still read or write is kept. (Pages are in the store, which stays.)
+    /// Keeps the buffers that the library may still access. (Pages are in the store, which stays.)
     fn drop(&mut self) {
         if self.is_done() {
             return;

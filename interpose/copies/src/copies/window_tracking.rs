@@ -11,14 +11,14 @@ fn exposed(rt: &Runtime) -> Vec<PageRun> {
     runs::normalise(window::exposed(rt).into_iter().map(pages).collect())
 }
 
-/// Has the tracker find writes of other processes into windows, by whatever means, from now on.
+/// Makes the tracker detect writes of other processes into windows from now on.
 pub fn expose_windows(rt: &Runtime) {
     if let Some(keep) = rt.copies.keep.borrow_mut().as_mut() {
         keep.tracker.expose(&exposed(rt));
     }
 }
 
-/// Has the tracker find such writes in the present windows only, after a capture.
+/// Limits that detection to the present windows, after a capture.
 pub fn expose_only_windows(rt: &Runtime) {
     keep(rt).tracker.expose_only(exposed(rt));
 }

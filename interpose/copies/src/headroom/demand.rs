@@ -1,4 +1,4 @@
-//! Memory that a checkpoint takes, compared with what every node has left.
+//! Memory demand of a checkpoint, compared with the available memory of every node.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -9,29 +9,29 @@ use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
 use understudy_policy::redundancy::Redundancy;
 
-/// Memory that a worker needs for the next checkpoint, and has, in pages.
+/// Demand and available memory of a worker for the next checkpoint, in pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// Pages that the worker captures, at most.
+    /// Maximum number of pages that the worker captures.
     pub captured: u64,
-    /// Pages that are left to the owner of the limit.
+    /// Number of pages that the owner of the limit has left.
     pub free: u64,
-    /// Inode of the control group with the limit; 0 is the node.
+    /// Inode of the control group with the limit; 0 for the node.
     pub owner: u64,
 }
 
-// SAFETY: numbers.
+// SAFETY: the structure consists of integers, so any bytes are a valid value.
 unsafe impl Plain for Claim {}
 
-/// A checkpoint that does not fit.
+/// Lack of memory for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// First worker that has the limit.
+    /// First worker under the limit.
     pub speaker: Worker,
-    /// Pages that the checkpoint takes there.
+    /// Number of pages that the checkpoint needs there.
     pub needed: u64,
-    /// Pages that are left there.
+    /// Number of pages that are left there.
     pub free: u64,
 }
 
@@ -43,7 +43,7 @@ impl Claim {
         owner: 0,
     };
 
-    /// Claim of a worker that captures this many pages.
+    /// Creates the claim of a worker that captures `captured` pages.
     ///
     /// `reserve` bytes are left to the program.
     pub fn of(captured: u64, budget: &Budget, reserve: u64) -> Claim {
@@ -62,7 +62,7 @@ impl Default for Claim {
     }
 }
 
-/// Returns where the next checkpoint does not fit. All workers compute the same.
+/// Returns the first lack of memory for the next checkpoint; all workers get equal results.
 ///
 /// `node_of` returns the node of a worker.
 pub fn shortage(
@@ -89,14 +89,14 @@ pub fn shortage(
         .min_by_key(|all| all.speaker)
 }
 
-/// Pages that the checkpoint takes in this worker's process.
+/// Returns the number of pages that the checkpoint needs in this worker's process.
 fn needed(redundancy: &Redundancy, worker: Worker, claims: &[Claim]) -> u64 {
     let captured = |worker: Worker| claims[worker.index()].captured;
     let own = captured(worker);
     let partners: u64 = redundancy.partners_of(worker).map(captured).sum();
     match redundancy.is_parity() {
         false => own + partners,
-        // Changes that are sent; changes that are received, and the parity after them.
+        // Changes that are sent, changes that are received, and the resulting parity.
         true => 2 * own + 2 * partners / redundancy.layers(worker).max(1) as u64,
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     fn copies_of_all_workers_of_a_node_are_added() {
         let redundancy = place(Scheme::Copies(1));
         let on_two_nodes = |worker: Worker| u64::from(worker.0 / 2);
-        // Each node has its own pages and those of the other one: 1000 in all.
+        // Each node stores its own pages and those of the other one: 1000 in total.
         assert_eq!(shortage(&redundancy, on_two_nodes, &claims(1000, 0)), None);
         let short = shortage(&redundancy, on_two_nodes, &claims(999, 0));
         let expected = Shortage {
@@ -139,7 +139,7 @@ mod tests {
         let redundancy = place(Scheme::Copies(1));
         let mut claims = claims(700, 0);
         (0..4).for_each(|at| claims[at].owner = at as u64);
-        // Worker 0 has its 100 pages, and those of its partner.
+        // Worker 0 stores its own 100 pages, and those of one other worker.
         assert_eq!(shortage(&redundancy, |_| 0, &claims), None);
         claims[3].free = 500;
         let short = shortage(&redundancy, |_| 0, &claims).expect("600 pages");

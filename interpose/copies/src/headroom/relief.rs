@@ -1,11 +1,11 @@
-//! A thread that gives the memory of copies to the program.
+//! A thread that gives the memory of replicas to the program.
 //!
-//! Memory is freed before the kernel kills a process. The kernel kills without a warning, and a
-//! program may allocate for long between two calls of MPI. So the thread frees the pages of copies
-//! at any moment, without a lock. That is safe, since it only damages copies: freed pages read as
-//! zeros, and every page of a copy is compared with its checksum before it is used. Checksums that
-//! were made after the damage would hide it, so the flag is set first, and whoever makes checksums
-//! reads it afterwards ([`has_given_up`]).
+//! Memory must be freed before the kernel kills a process. The kernel does so without a warning,
+//! and a program may allocate memory for long between two MPI calls. So the thread frees the pages
+//! of replicas at any moment, without a lock. This is safe, since it only damages replicas: freed
+//! pages read as zeros, and every page of a replica is verified with its checksum before its use.
+//! Checksums computed after the damage would hide it. So the flag is set first, and code that
+//! computes checksums reads the flag afterwards ([`has_given_up`]).
 
 use super::reserve::{allocating, budget, reserve};
 use crate::{role, sys};
@@ -18,7 +18,7 @@ use understudy_image::store::Files;
 use understudy_image::threads::without_signals;
 use understudy_job::Runtime;
 
-/// Bytes that a process can make present in a second, with huge pages.
+/// Bytes that a process can make present per second, with huge pages.
 const BYTES_PER_SECOND: u64 = 8 << 30;
 /// Shortest and longest time between two polls.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
@@ -26,10 +26,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 static CAUSE: OnceLock<String> = OnceLock::new();
 static COPIES: Mutex<Option<Files>> = Mutex::new(None);
-/// Tells that the memory of copies is needed.
+/// Notified when the memory of replicas is needed.
 static REQUESTED: Condvar = Condvar::new();
 
-/// True once this process's copies are damaged, since the program needed their memory.
+/// True once this process's replicas are damaged, because the program needed their memory.
 pub fn has_given_up() -> bool {
     HAS_GIVEN_UP.load(Ordering::SeqCst)
 }
@@ -39,7 +39,7 @@ pub fn cause() -> Option<&'static str> {
     has_given_up().then(|| CAUSE.get().map_or("this node", String::as_str))
 }
 
-/// Watches the memory that is left, on behalf of copies in these files.
+/// Watches the available memory on behalf of replicas in these files.
 pub fn watch(rt: &Runtime, copies: Files) {
     static START: Once = Once::new();
     *COPIES.lock().unwrap_or_else(PoisonError::into_inner) = Some(copies);
@@ -59,9 +59,9 @@ pub fn watch(rt: &Runtime, copies: Files) {
     });
 }
 
-/// The thread: lives as long as the job is protected.
+/// Runs the polling thread while the job is protected.
 fn poll(allocating: u64) {
-    // Files of proc(5) would have numbers that the program's next files would have.
+    // Files of proc(5) would otherwise use numbers of the program's next files.
     sys::leave_descriptors();
     let mut ample = u64::MAX;
     while role::is_protected() {
@@ -75,7 +75,7 @@ fn poll(allocating: u64) {
     }
 }
 
-/// Returns the time in which processes cannot use up this many bytes.
+/// Returns a time in which processes cannot use up `free` bytes.
 fn pause(free: u64, allocating: u64) -> Duration {
     let rate = BYTES_PER_SECOND * allocating;
     Duration::from_micros(free / (rate / 1_000_000)).clamp(PAUSE.0, PAUSE.1)
@@ -87,7 +87,7 @@ fn give_up(budget: &Budget) {
     REQUESTED.notify_one();
 }
 
-/// The thread that has the descriptors of the copies: frees pages on request.
+/// Runs the thread that owns the replicas' descriptors and frees their pages on request.
 fn discard() {
     let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut has_warned = false;

@@ -1,4 +1,4 @@
-//! Memory that is left, and the part of it that stays free for the program.
+//! Available memory, and the part of it that stays free for the program.
 
 use crate::world;
 use std::sync::OnceLock;
@@ -7,12 +7,12 @@ use understudy_formats::cgroup::Groups;
 use understudy_job::Runtime;
 use understudy_numbers::Worker;
 
-/// Reserve for each process that can allocate memory at a time, in bytes.
+/// Reserve in bytes for each process that can allocate memory concurrently.
 const RESERVE: u64 = 24 << 20;
-/// Part of a limit that the reserve takes at most.
+/// Divisor of a limit that gives the maximum reserve.
 const MOST_RESERVE: u64 = 8;
 
-/// Returns the memory that is left; counted roughly where more than `ample` bytes are.
+/// Returns the available memory; estimated roughly if more than `ample` bytes are available.
 pub fn budget(ample: u64) -> Option<Budget> {
     static GROUPS: OnceLock<Option<Groups>> = OnceLock::new();
     let groups = GROUPS.get_or_init(|| {
@@ -23,7 +23,7 @@ pub fn budget(ample: u64) -> Option<Budget> {
     Budget::within(groups.as_ref(), ample)
 }
 
-/// Number of workers on the node of this worker.
+/// Returns the number of workers on the node of this worker.
 pub fn neighbours(rt: &Runtime) -> u64 {
     let world = world::get(rt);
     let own = world.node_of(world::worker(rt));
@@ -31,15 +31,15 @@ pub fn neighbours(rt: &Runtime) -> u64 {
     all.filter(|&worker| world.node_of(worker) == own).count() as u64
 }
 
-/// Number of workers of this node that can allocate memory at a time.
+/// Returns the number of workers of this node that can allocate memory concurrently.
 pub fn allocating(rt: &Runtime) -> u64 {
     static PROCESSORS: OnceLock<u64> = OnceLock::new();
-    // The library reads files of the control group for it.
+    // Cached, because the standard library reads files of the control group.
     let count = || std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
     neighbours(rt).min(*PROCESSORS.get_or_init(count))
 }
 
-/// Bytes that stay free for the program.
+/// Returns the bytes that stay free for the program.
 pub fn reserve(budget: &Budget, allocating: u64) -> u64 {
     (RESERVE * allocating).min(budget.bytes / MOST_RESERVE)
 }

@@ -1,28 +1,28 @@
-//! Marks as the program has made them, for whoever asks what they have saved.
+//! List of the program's annotations, for reports of the savings.
 
 use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::AddrRange;
 
-/// Statement of the program about some memory.
+/// Annotation of some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Mark {
     pub way: Way,
     pub memory: AddrRange,
-    /// Place of the statement: the call's return address.
+    /// Place of the annotation: the call's return address.
     pub place: u64,
 }
 
-/// Most marks that are kept: a program may mark other memory each time.
+/// Maximum number of entries, since a program may annotate other memory each time.
 const LIMIT: usize = 64;
 
-/// Different marks, in the order of their first call.
+/// Distinct annotations, in the order of their first call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct MarkList(Vec<Mark>);
 
 impl MarkList {
     pub const NONE: MarkList = MarkList(Vec::new());
 
-    /// Adds one, if it is new.
+    /// Adds an annotation if it is new.
     pub fn add(&mut self, mark: Mark) {
         if self.0.len() < LIMIT && !self.0.contains(&mark) {
             self.0.push(mark);
@@ -37,7 +37,7 @@ impl MarkList {
         self.0.retain(keep);
     }
 
-    /// All of them, which are kept no more.
+    /// Removes and returns all annotations.
     pub fn take(&mut self) -> Vec<Mark> {
         std::mem::take(&mut self.0)
     }

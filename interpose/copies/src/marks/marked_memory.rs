@@ -1,4 +1,4 @@
-//! Memory that the program has marked. Plain data.
+//! Plain data about the memory that the program has annotated.
 
 use super::mark_list::{Mark, MarkList};
 use crate::cell::Field;
@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::{self, AddrRange, PageRun};
 
-/// Marks of the program, and trust in its functions.
+/// Annotations of the program, and trust in its functions.
 pub struct MarkState {
     /// Pages that need not be saved.
     pub(super) marks: Field<Marks>,
     /// True if a function has not undone its changes.
     pub(super) is_distrusted: Cell<bool>,
-    /// Names of places in the program, which take long to find.
+    /// Names of places in the program, cached because finding them is slow.
     pub(super) names: Field<BTreeMap<u64, String>>,
 }
 
@@ -28,42 +28,43 @@ impl MarkState {
     }
 }
 
-/// Memory whose content a function of the program makes again, or what it was a step before:
-/// `function(memory.start, memory.len(), …, argument)`.
+/// Memory whose content, or earlier content, a function of the program computes.
+///
+/// The call is `function(memory.start, memory.len(), …, argument)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Region {
     pub memory: AddrRange,
     pub function: u64,
     pub argument: u64,
-    /// Where the program has said so.
+    /// Place of the annotation in the program.
     pub place: u64,
 }
 
-/// What is saved with a cut, since it belongs to the program's time line.
+/// Annotations that are saved with a cut, because they belong to the program's time line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Lasting {
     /// Memory that is never saved (sorted).
     pub(super) excluded: Vec<PageRun>,
-    /// The calls that have led to that, for whoever asks what they have saved.
+    /// Calls that have excluded it, for reports of the savings.
     pub(super) exclusions: MarkList,
-    /// In the order in which they are made again.
+    /// Regions that functions recompute, in the order of the calls.
     pub(super) recomputed: Vec<Region>,
-    /// Whose changes functions undo.
+    /// Regions whose changes functions undo.
     pub(super) reversible: Vec<Region>,
     pub(super) steps: Steps,
 }
 
-/// Where the program is among its steps.
+/// Progress of the program in its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Steps {
-    /// The number of the last one that is complete.
+    /// Number of the last complete step.
     pub last: i64,
-    /// How often the program has said that.
+    /// Number of reported steps.
     pub(super) told: u64,
 }
 
 impl Steps {
-    /// How many have come since then; `None` if they are not numbered one by one.
+    /// Returns the number of steps since `then`; `None` if they are not numbered consecutively.
     pub fn since(&self, then: &Steps) -> Option<u64> {
         let steps = self.last.checked_sub(then.last)?;
         let told = self.told.checked_sub(then.told)?;
@@ -71,12 +72,12 @@ impl Steps {
     }
 }
 
-/// What the program has said.
+/// All annotations of the program.
 pub(super) struct Marks {
     pub(super) lasting: Lasting,
-    /// Not needed at the next point.
+    /// Memory that is not needed at the next point.
     pub(super) discarded: Vec<Mark>,
-    /// What was forgotten at points since the last cut, if there are event files.
+    /// Annotations that expired at points since the last cut, if event files are written.
     pub(super) forgotten: MarkList,
 }
 
@@ -89,12 +90,12 @@ impl Lasting {
         steps: Steps { last: 0, told: 0 },
     };
 
-    /// What functions undo the changes of, in the order of the calls.
+    /// Returns the regions whose changes functions undo, in the order of the calls.
     pub fn reversible(&self) -> &[Region] {
         &self.reversible
     }
 
-    /// The pages of that (sorted).
+    /// Returns the pages of these regions (sorted).
     pub fn reversible_pages(&self) -> Vec<PageRun> {
         runs::normalise(
             self.reversible
@@ -129,7 +130,7 @@ impl Lasting {
     }
 }
 
-/// Puts a region in place of one that begins there; without a function there is none any more.
+/// Replaces the region that begins at this address; removes it if the function is null.
 pub(super) fn put(list: &mut Vec<Region>, region: Region) {
     list.retain(|it| it.memory.start != region.memory.start);
     if region.function != 0 && !region.memory.is_empty() {
@@ -152,8 +153,9 @@ impl Marks {
         )
     }
 
-    /// Those that count at a cut, and at points those that only count there; then those that were
-    /// forgotten before it.
+    /// Returns the annotations that apply to a cut, and those that expired before.
+    ///
+    /// At a point, they include the ones that apply only there.
     pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
         let forgotten = self.forgotten.take();
         let mark = |way: Way| {
@@ -179,7 +181,7 @@ impl Marks {
     }
 }
 
-/// The whole pages of a range.
+/// Returns the whole pages of a range.
 pub fn inside(range: AddrRange) -> Vec<PageRun> {
     let touched = range.pages();
     let begins = u64::from(range.start > touched.range().start);

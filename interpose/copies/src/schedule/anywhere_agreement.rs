@@ -31,19 +31,19 @@ pub struct Anywhere {
     pub vote: Option<Rounds>,
     /// Kind of the vote under way.
     pub which: Vote,
-    /// Terms of the pace, as the first vote has found them.
+    /// Terms of the pace, from the first vote.
     pub terms: Terms,
-    /// Number of attempts that have followed each other at once.
+    /// Number of attempts in immediate succession.
     pub tries: u32,
     /// End of the wait of a collective's entry in this vote.
     pub waits_until: Option<Instant>,
-    /// Number of further entries that may wait as long.
+    /// Number of further entries that may wait for that long.
     pub holds: u32,
     /// Time from which this worker may have stood still in this attempt.
     pub stood_since: Option<Instant>,
     /// Longest time for which this worker stands still.
     pub stands: Duration,
-    /// True if this worker has given up standing still.
+    /// True if this worker has resumed after a long wait.
     pub has_given_up: bool,
 }
 

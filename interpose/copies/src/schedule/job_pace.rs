@@ -1,4 +1,4 @@
-//! The pace of checkpoints in this process, with the clock, settings and warnings of the job.
+//! Pace of checkpoints in this process, with the clock, settings and warnings of the job.
 
 use crate::sys::{self, quietly};
 use crate::{events, renewal, told};
@@ -11,7 +11,7 @@ use understudy_policy::pace::{Failures, IntervalChange, Pace, Terms};
 /// Time between two polls for a warning.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pace of checkpoints, and the file with warnings that it follows.
+/// Pace of checkpoints, and the file with warnings that affect it.
 #[derive(Debug)]
 pub struct JobPace {
     pace: Pace,
@@ -28,18 +28,18 @@ impl JobPace {
         polled: None,
     };
 
-    /// Drops what is agreed on, after a recovery.
+    /// Discards the agreed interval, after a recovery.
     pub fn after_recovery(self) -> JobPace {
         let pace = self.pace.after_recovery(renewal::spare_deaths());
         JobPace { pace, ..self }
     }
 
-    /// Records the time for which a checkpoint has kept the program.
+    /// Records the time for which a checkpoint has paused the program.
     pub fn measure(&mut self, cost: Duration) {
         self.pace.measure(cost);
     }
 
-    /// Returns the belief about failures, up to this moment, for a newcomer.
+    /// Returns the belief about failures up to this moment, for a replacement.
     pub fn failures(&mut self) -> Failures {
         quietly(|| self.pace.failures(Instant::now()).clone())
     }
@@ -49,15 +49,15 @@ impl JobPace {
         self.pace.adopt(failures, Instant::now());
     }
 
-    /// Records a failure that has set the job back and may come again.
+    /// Records a failure that has set the job back and may recur.
     pub fn fail(&mut self) {
         quietly(|| self.pace.fail(Instant::now(), told::config().mtbf));
     }
 
-    /// Returns true if a warning requests a checkpoint that the last cut was not.
+    /// Returns true if a warning requests a checkpoint after the last cut.
     ///
-    /// Polls for a warning now and then; what else it says counts from here on. Workers poll at
-    /// different moments, and each finds the same warning: one cut is enough for all.
+    /// Polls for a warning now and then; its other contents count from this moment. Workers poll at
+    /// different moments, and each finds that warning: one cut is enough for all.
     pub fn poll_warning(&mut self, last: Option<Instant>) -> bool {
         let now = Instant::now();
         if self

@@ -22,8 +22,8 @@ pub fn schedule(rt: &Runtime) -> Schedule {
 
 /// Restores a saved schedule.
 ///
-/// `at_call` is true if the call that is made next is the cut itself. The votes that were under way
-/// have died with their communicator.
+/// `at_call` is true if the next call is the cut itself. Earlier votes have ended with their
+/// communicator.
 pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
         let mut before = rt.schedule.state.borrow_mut();

@@ -13,15 +13,15 @@ use understudy_policy::gathering::Gatherings;
 /// Part of the schedule that belongs to the program's time line; saved with a cut.
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Schedule {
-    /// Number of candidates passed since MPI_Init.
+    /// Number of cut points passed since MPI_Init.
     pub candidates: u64,
-    /// Candidate of the next decision.
+    /// Cut point of the next decision.
     pub next: u64,
-    /// Number of candidates from one decision to the next.
+    /// Number of cut points from one decision to the next.
     pub stride: u64,
-    /// True if a cut was postponed to the next candidate.
+    /// True if a cut was postponed to the next cut point.
     pub overdue: bool,
-    /// True if the cut is a candidate.
+    /// True if the cut is at a cut point.
     pub at_candidate: bool,
 }
 
@@ -51,34 +51,36 @@ pub struct Word {
 pub struct State {
     /// Part that is saved.
     pub schedule: Schedule,
-    /// First candidate at which something is to be done.
+    /// First cut point that requires an action.
     ///
-    /// That is the next decision, or every candidate while a vote needs help.
+    /// This is the next decision, or every cut point while a vote needs help.
     pub wake: u64,
-    /// Vote for the next decision, on the end of the interval and the time of a candidate.
+    /// Vote for the next decision: end of the interval, and time of a cut point.
     pub vote: Option<Rounds>,
     /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
-    /// Number of intervals in succession at which a worker has refused the cut.
+    /// Number of successive intervals in which a worker has refused the cut.
     pub refusals: u32,
-    /// Time of the last decision and its candidate, to measure the time between candidates.
+    /// Time and cut point of the last decision, to measure the time per cut point.
     pub decided: Option<(Instant, u64)>,
-    /// True if the next candidate is the call to which the program was rewound.
+    /// True if the next cut point is the call to which the program was rewound.
     ///
     /// It was a cut already.
     pub resumed: bool,
-    /// Cost of checkpoints here, and the interval that follows from their cost anywhere.
+    /// Cost of checkpoints here, and the interval that follows from the maximum cost.
     pub pace: JobPace,
-    /// Time for which the last checkpoint has kept the program.
+    /// Time for which the last checkpoint has paused the program.
     pub cost: Duration,
-    /// Nesting depth of the program's requests for no cuts; 0 at every cut but the first.
+    /// Nesting depth of `understudy_hold`; cuts are inhibited while it is positive.
+    ///
+    /// Zero at every cut except the first.
     pub held: u32,
     /// Agreement on a cut at any call.
     pub anywhere: Anywhere,
-    /// Collectives at whose entry threads are, where several call MPI at the same time.
+    /// Collectives at whose entries threads are, if several call MPI concurrently.
     pub gatherings: Gatherings,
     pub words: Vec<Word>,
-    /// Constructors at whose entry threads are, without a communicator of all their processes.
+    /// Constructors at whose entries threads are, without a communicator of all their processes.
     pub assemblies: Assemblies,
     /// Control messages in flight.
     pub told: Told,

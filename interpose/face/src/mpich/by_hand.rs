@@ -1,4 +1,6 @@
-//! Procedures of MPI 4.0 and later that no rule makes: each of others that the call table has.
+//! Procedures of MPI 4.0 and later that are not generated.
+//!
+//! Each is implemented with procedures of the call table.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
@@ -22,7 +24,7 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
         }
         let mut found = i64::from(few);
         if found == UNDEFINED {
-            // Not a whole number of them, or more than an int can say.
+            // The bytes are not a whole number of elements, or the number exceeds an int.
             let (mut bytes, mut size) = (0, 0);
             let asked = [
                 thunk!(PMPI_Get_elements_x: Elements)(status, BYTE, &mut bytes),
@@ -37,13 +39,15 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
     SUCCESS
 }
 
-/// `MPI_Comm_toint` and the like, where a handle is an integer.
+/// `MPI_Comm_toint` and similar conversions, for handles that are integers.
 #[cfg(not(feature = "standard"))]
 pub extern "C" fn itself(handle: c_int) -> c_int {
     handle
 }
 
-/// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (6.9.4): value and pair; all indices are `MPI_INT`.
+/// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (MPI 4.1, 6.9.4): value and pair.
+///
+/// All indices are `MPI_INT`.
 const PAIRS: [(usize, usize); 6] = [
     (constant::FLOAT, constant::FLOAT_INT),
     (constant::DOUBLE, constant::DOUBLE_INT),
@@ -53,44 +57,45 @@ const PAIRS: [(usize, usize); 6] = [
     (constant::LONG_DOUBLE, constant::LONG_DOUBLE_INT),
 ];
 
-/// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): the predefined pair of two datatypes, if there is
-/// one.
+/// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): returns the predefined pair of two datatypes.
 pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: *mut u8) -> c_int {
     for datatype in [value, index] {
         let mut bytes = 0;
-        // SAFETY: the program's handle, and the thunk of a procedure that looks at it.
+        // SAFETY: the program's handle, and the thunk of a procedure that checks it.
         let rc = unsafe { thunk!(PMPI_Type_size_x: AskLarge)(datatype, &mut bytes) };
         if rc != SUCCESS {
             return rc;
         }
     }
-    // The upper half of an argument that is an int may be anything.
+    // The upper half of an int argument is undefined.
     let [value, index] = [value, index].map(|handle| handle & (usize::MAX >> (64 - 8 * HANDLE)));
     let known = PAIRS
         .iter()
         .find(|(known, _)| *known == value && index == constant::INT);
     let found = known.map_or(constant::DATATYPE_NULL, |(_, pair)| *pair);
-    // SAFETY: the program's place.
+    // SAFETY: the pointer is the program's.
     unsafe { core::ptr::copy_nonoverlapping((&raw const found).cast(), pair, HANDLE) };
     SUCCESS
 }
 
-/// `MPI_Get_hw_resource_info` (MPI 4.1, 11.1.2): nothing is known of the hardware, and another node
-/// may take a part over.
+/// `MPI_Get_hw_resource_info` (MPI 4.1, 11.1.2): returns an empty info object.
+///
+/// No hardware information is reported, because a process on another node may replace the worker.
 pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
     type Create = unsafe extern "C" fn(usize) -> c_int;
-    // SAFETY: the program's place, and the thunk of the procedure.
+    // SAFETY: the program's pointer, and the thunk of the procedure.
     unsafe { thunk!(PMPI_Info_create: Create)(info) }
 }
 
-/// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI; -1 for
-/// another one.
+/// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI.
+///
+/// Both are -1 for other ABIs.
 pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
     let [major, minor] = match cfg!(feature = "standard") {
         true => [1, 0],
         false => [-1; 2],
     };
-    // SAFETY: the program's places.
+    // SAFETY: the pointers are the program's.
     unsafe {
         version.write(major);
         subversion.write(minor);
@@ -98,13 +103,13 @@ pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c
     SUCCESS
 }
 
-/// `MPI_Abi_get_info` (MPI 5.0, 20.2.2): bytes of the integers.
+/// `MPI_Abi_get_info` (MPI 5.0, 20.2.2): sizes of the integers in bytes.
 pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     type Create = unsafe extern "C" fn(*mut u8) -> c_int;
     type Set = unsafe extern "C" fn(usize, *const c_char, *const c_char) -> c_int;
     const KEYS: [&core::ffi::CStr; 3] = [c"mpi_aint_size", c"mpi_count_size", c"mpi_offset_size"];
     let mut new = 0usize;
-    // SAFETY: the program's place, and thunks of these procedures.
+    // SAFETY: the program's pointer, and thunks of these procedures.
     unsafe {
         let rc = thunk!(PMPI_Info_create: Create)(info);
         if rc != SUCCESS {
@@ -119,11 +124,13 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     }
 }
 
-/// What the tool interface answers to a question about events if it is open (MPI 4.0, 15.3.8):
-/// there are none.
+/// Returns `answer` if the tool interface is open, else its error (MPI 4.0, 15.3.8).
+///
+/// The interface has no events.
 fn none_of_them(answer: c_int) -> c_int {
     let mut variables = 0;
-    // SAFETY: a place, and the thunk of a procedure that answers if the interface is open.
+    // SAFETY: the address of a local variable, and the thunk of a procedure that fails if the
+    // interface is closed.
     let rc = unsafe {
         thunk!(PMPI_T_cvar_get_num: unsafe extern "C" fn(*mut c_int) -> c_int)(&mut variables)
     };
@@ -133,7 +140,7 @@ fn none_of_them(answer: c_int) -> c_int {
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
     let rc = none_of_them(SUCCESS);
     if rc == SUCCESS {
-        // SAFETY: the program's place.
+        // SAFETY: the pointer is the program's.
         unsafe { number.write(0) };
     }
     rc
@@ -146,12 +153,12 @@ pub unsafe extern "C" fn t_category_get_events(
     _indices: *mut c_int,
 ) -> c_int {
     type Ask = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
-    // SAFETY: no place at all, and the thunk of a procedure that looks at the category.
+    // SAFETY: a null pointer for no entries, and the thunk of a procedure that checks the category.
     unsafe { thunk!(PMPI_T_category_get_pvars: Ask)(category, 0, core::ptr::null_mut()) }
 }
 
 pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut c_int) -> c_int {
-    // SAFETY: the program's place.
+    // SAFETY: the pointer is the program's.
     unsafe {
         let rc = t_category_get_events(category, 0, core::ptr::null_mut());
         if rc == SUCCESS {
@@ -161,7 +168,7 @@ pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut
     }
 }
 
-/// Procedures on an event, a source, a registration or an instance, none of which exists.
+/// Defines procedures on events, sources, registrations or instances, none of which exist.
 macro_rules! without_events {
     ($($answer:ident: $($name:ident)*;)*) => { $($(
         pub unsafe extern "C" fn $name() -> c_int {
@@ -171,16 +178,19 @@ macro_rules! without_events {
 }
 
 without_events! {
-    T_ERR_INVALID_INDEX: t_event_get_info t_event_handle_alloc t_source_get_info t_source_get_timestamp;
+    T_ERR_INVALID_INDEX:
+        t_event_get_info t_event_handle_alloc t_source_get_info t_source_get_timestamp;
     T_ERR_INVALID_NAME: t_event_get_index;
-    T_ERR_INVALID_HANDLE: t_event_handle_free t_event_handle_get_info t_event_handle_set_info t_event_register_callback
+    T_ERR_INVALID_HANDLE:
+        t_event_handle_free t_event_handle_get_info t_event_handle_set_info
+        t_event_register_callback
         t_event_callback_get_info t_event_callback_set_info t_event_set_dropped_handler
         t_event_copy t_event_read t_event_get_source t_event_get_timestamp;
 }
 
-/// `MPIX_GPU_query_support`: memory of accelerators is not handed to the library under protection.
+/// `MPIX_GPU_query_support`: protected programs do not pass accelerator memory to the library.
 pub unsafe extern "C" fn mpix_gpu_query_support(_kind: c_int, is_supported: *mut c_int) -> c_int {
-    // SAFETY: the program's place.
+    // SAFETY: the pointer is the program's.
     unsafe { is_supported.write(0) };
     SUCCESS
 }
@@ -190,7 +200,7 @@ pub extern "C" fn mpix_query_hip_support() -> c_int {
 }
 pub use mpix_query_hip_support as mpix_query_ze_support;
 
-/// `MPIX_Request_is_complete`: the request stays.
+/// `MPIX_Request_is_complete`: does not free the request.
 pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
     type State = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
     let mut has_ended = 0;
@@ -201,7 +211,7 @@ pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
     c_int::from(rc == SUCCESS && has_ended != 0)
 }
 
-/// `MPIX_Info_set_hex`: the value is these bytes in hexadecimal digits.
+/// `MPIX_Info_set_hex`: sets a value to these bytes in hexadecimal digits.
 pub unsafe extern "C" fn mpix_info_set_hex(
     info: usize,
     key: *const c_char,
@@ -209,12 +219,12 @@ pub unsafe extern "C" fn mpix_info_set_hex(
     bytes: c_int,
 ) -> c_int {
     type Set = unsafe extern "C" fn(usize, *const c_char, *const u8) -> c_int;
-    /// MPI_MAX_INFO_VAL, with the zero at the end.
+    /// MPI_MAX_INFO_VAL, including the zero at the end.
     const ROOM: usize = 1024;
     let mut text = [0u8; ROOM + 1];
     let bytes = usize::try_from(bytes).unwrap_or(0).min(ROOM / 2);
     for (place, at) in text.chunks_exact_mut(2).zip(0..bytes) {
-        // SAFETY: so many bytes of the program's.
+        // SAFETY: the program's buffer has this number of bytes.
         let byte = usize::from(unsafe { value.add(at).read() });
         place.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[digit]));
     }
@@ -222,11 +232,11 @@ pub unsafe extern "C" fn mpix_info_set_hex(
     unsafe { thunk!(PMPI_Info_set: Set)(info, key, text.as_ptr()) }
 }
 
-/// Reads and writes members of a status.
+/// Defines procedures that read and write members of a status.
 macro_rules! members {
     ($($get:ident $set:ident $place:expr;)*) => { $(
         pub unsafe extern "C" fn $get(status: *const u8, value: *mut c_int) -> c_int {
-            // SAFETY: the program's status and place.
+            // SAFETY: the program's status and pointer.
             unsafe { value.write(status.add($place).cast::<c_int>().read()) };
             SUCCESS
         }

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Constants that are pointers to the program, with Open MPI's values, which the runtime knows.
+/// Pointer constants of the program, with Open MPI's values, which the runtime uses.
 #[unsafe(no_mangle)]
 pub static MPI_UNWEIGHTED: usize = 2;
 #[unsafe(no_mangle)]
@@ -16,10 +16,10 @@ pub static MPIR_C_MPI_WEIGHTS_EMPTY: usize = MPI_WEIGHTS_EMPTY;
 #[unsafe(no_mangle)]
 pub static MPI_T_PVAR_ALL_HANDLES: usize = usize::MAX;
 
-/// MPI_COMM_DUP_FN and its like (MPI 4.1, 7.7.2): the copy is the value.
+/// MPI_COMM_DUP_FN and the corresponding functions (MPI 4.1, 7.7.2): copies the value.
 ///
 /// # Safety
-/// As the standard says.
+/// The arguments must be those of a copy function of the standard.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIR_Dup_fn(
     _object: c_int,
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
     copy: *mut *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         copy.write(value);
         flag.write(1);

@@ -1,8 +1,8 @@
-//! What MPICH's bindings for Fortran (`libmpichfort`) and its old ones for C++ call of the C
-//! library, under names that are not MPI's.
+//! Functions of the C library that MPICH's Fortran and C++ bindings call under non-MPI names.
 //!
-//! Attributes are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7); MPICH
-//! asks for the kind of integer with each.
+//! The bindings are `libmpichfort` and the old ones for C++. In Fortran, attributes are integers of
+//! the size of an address (MPI 4.1, 7.7 and 19.3.7). MPICH passes the type of integer with each
+//! attribute.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::large::thunk;
@@ -16,28 +16,29 @@ use understudy_catalogue::message;
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
 type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;
 
-/// `MPIR_ATTR_PTR`: what C procedures ask for.
+/// `MPIR_ATTR_PTR`: type of attribute that C procedures pass.
 const POINTER: c_int = 0;
-/// `MPIR_ATTR_INT`: what procedures of MPI-1 ask for.
+/// `MPIR_ATTR_INT`: type of attribute that procedures of MPI-1 pass.
 const INT: c_int = 3;
 
-/// Predefined keys have this pattern in their two upper bits; their values are addresses of an int,
-/// but for these two.
+/// Pattern in the two upper bits of predefined keys.
+///
+/// The values of predefined keys are addresses of an int, except for the next two keys.
 const PREDEFINED: c_int = 1;
 const WIN_BASE: c_int = 0x6600_0001;
 const WIN_SIZE: c_int = 0x6600_0003;
 
-/// The key for C procedures of an attribute of the program that is an integer here.
+/// Returns the key with which C procedures access an attribute that is an integer.
 fn of_integer(key: c_int, kind: c_int) -> c_int {
     let is_address = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
     if is_address { key } else { key + fortran::KEY }
 }
 
-/// Gives an attribute as Fortran has it.
+/// Stores an attribute as Fortran's bindings expect it.
 ///
 /// # Safety
-/// Arguments of the bindings: `value` has room for an address, or for an int if that is what they
-/// ask for.
+/// The arguments must be those of the bindings: `value` has space for an address, or for an int if
+/// they request one.
 unsafe fn get(
     ask: Get,
     object: c_int,
@@ -52,8 +53,7 @@ unsafe fn get(
         true => key - 1 + (key & 1),
         false => key,
     };
-    // SAFETY: the caller's promise; a predefined attribute that is found is the address of its
-    // value.
+    // SAFETY: guaranteed by the caller; a predefined attribute is the address of its value.
     unsafe {
         let rc = ask(object, of_integer(key, kind), &mut found, flag);
         if rc != 0 || flag.read() == 0 {
@@ -90,7 +90,9 @@ macro_rules! attributes {
         }
 
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $set(object: c_int, key: c_int, value: isize, kind: c_int) -> c_int {
+        pub unsafe extern "C" fn $set(
+            object: c_int, key: c_int, value: isize, kind: c_int
+        ) -> c_int {
             // SAFETY: the bindings' arguments, and the thunk of the procedure.
             unsafe { thunk!($real_set: Set)(object, of_integer(key, kind), value) }
         }
@@ -103,14 +105,15 @@ attributes! {
     MPII_Win_get_attr PMPI_Win_get_attr MPII_Win_set_attr PMPI_Win_set_attr;
 }
 
-/// Makes a call of the runtime's, as a thunk does.
+/// Makes a call of the runtime, like a thunk.
 #[unsafe(naked)]
 unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize) {
     core::arch::naked_asm!("mov eax, ecx", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
 }
 
-/// A program that the layer does not protect, and that has opened the bindings late, would need the
-/// real library's.
+/// Ends an unprotected program that has opened the bindings late.
+///
+/// It would need the function of the real library.
 fn refuse_unprotected(name: &str) {
     if passes_through() {
         say(&message::not_in_late_program(name));
@@ -118,11 +121,11 @@ fn refuse_unprotected(name: &str) {
     }
 }
 
-/// The functions of a key are called by these two.
+/// Registers the two functions through which the callbacks of a key are called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: usize) {
     refuse_unprotected("MPII_Keyval_set_proxy");
-    // SAFETY: a slot with these arguments.
+    // SAFETY: the slot has these arguments.
     unsafe {
         tell(
             key as u32 as usize,
@@ -133,11 +136,11 @@ pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: 
     }
 }
 
-/// The functions of a generalized request are subroutines of Fortran.
+/// Marks the callbacks of a generalized request as subroutines of Fortran.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPII_Grequest_set_lang_f77(request: c_int) {
     refuse_unprotected("MPII_Grequest_set_lang_f77");
-    // SAFETY: a slot with this argument.
+    // SAFETY: the slot has this argument.
     unsafe {
         tell(
             request as u32 as usize,

@@ -1,7 +1,8 @@
 //! Numbers of `MPI_Count` for procedures that take an int.
 //!
-//! More elements of a datatype than an int can tell are one element of a datatype that holds them
-//! all, as the standard's own advice was before it had such procedures (MPI 3.1, 4.1.11).
+//! A number of elements that exceeds an int is passed as one element of a datatype that contains
+//! them all. The standard gave this advice before it had procedures for large counts (MPI 3.1,
+//! 4.1.11).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{COMM_WORLD, ERR_COUNT};
@@ -9,7 +10,7 @@ use crate::msg::say;
 use core::ffi::c_int;
 use understudy_catalogue::message;
 
-/// The thunk of a procedure, as a function of this type.
+/// Returns the thunk of a procedure, as a function of this type.
 macro_rules! thunk {
     ($name:ident: $type:ty) => {
         core::mem::transmute::<unsafe extern "C" fn(), $type>(
@@ -19,11 +20,11 @@ macro_rules! thunk {
 }
 pub(super) use thunk;
 
-/// Takes a place with a handle.
+/// Function that takes the address of a handle.
 type OfDatatype = unsafe extern "C" fn(*mut usize) -> c_int;
 type CallErrorHandler = unsafe extern "C" fn(usize, c_int) -> c_int;
 
-/// What an error belongs to.
+/// Object to which an error belongs.
 pub enum Subject {
     Comm(usize),
     Win(usize),
@@ -31,14 +32,14 @@ pub enum Subject {
     None,
 }
 
-/// A count that is too large, or the like: the error handler of the object decides.
+/// Reports a number that is too large, and calls the object's error handler.
 #[cold]
 pub fn too_large(name: &str, subject: Subject) -> c_int {
     say(&message::number_too_large(name));
     fail(subject, ERR_COUNT)
 }
 
-/// An error of this class: the object's error handler is called.
+/// Calls the object's error handler for an error of this class.
 #[cold]
 pub fn fail(subject: Subject, class: c_int) -> c_int {
     // SAFETY: thunks of these procedures, and the program's handle.
@@ -53,16 +54,16 @@ pub fn fail(subject: Subject, class: c_int) -> c_int {
     class
 }
 
-/// So many elements of a datatype, or one of a datatype that holds them all.
+/// Elements of a datatype, or one element of a datatype that contains them all.
 pub struct Elements {
-    /// How many of [`Elements::datatype`] there are.
+    /// Number of elements of [`Elements::datatype`].
     pub count: c_int,
     pub datatype: usize,
     is_made: bool,
 }
 
 impl Elements {
-    /// Nothing if there is no such datatype.
+    /// Returns `None` if such a datatype cannot be created.
     pub unsafe fn new(count: i64, datatype: usize) -> Option<Elements> {
         type Contiguous = unsafe extern "C" fn(i64, usize, *mut usize) -> c_int;
         if let Ok(count) = c_int::try_from(count) {
@@ -72,9 +73,9 @@ impl Elements {
                 is_made: false,
             });
         }
-        // Half of it is written where handles are integers.
+        // Only the lower half is written if handles are integers.
         let mut all = 0;
-        // SAFETY: thunks of these procedures, the program's handle, and places of ours.
+        // SAFETY: thunks of these procedures, the program's handle, and local variables.
         let has_failed = count < 0
             || unsafe {
                 thunk!(PMPI_Type_contiguous_c: Contiguous)(count, datatype, &mut all) != 0
@@ -89,28 +90,28 @@ impl Elements {
 }
 
 impl Drop for Elements {
-    /// What is under way keeps it (MPI 4.1, 5.1.9).
+    /// Frees the datatype; pending operations keep it (MPI 4.1, 5.1.9).
     fn drop(&mut self) {
         if self.is_made {
-            // SAFETY: the thunk of the procedure, and a handle of ours.
+            // SAFETY: the thunk of the procedure, and a handle that this type has created.
             unsafe { thunk!(PMPI_Type_free: OfDatatype)(&mut self.datatype) };
         }
     }
 }
 
-/// A place that gets a number.
+/// Variable of the program that receives a number.
 pub struct Place {
     to: *mut i64,
     number: c_int,
 }
 
 impl Place {
-    /// For the program's place.
+    /// Creates an entry for the program's variable.
     pub fn new(to: *mut i64) -> Place {
         Place { to, number: 0 }
     }
 
-    /// The place for the procedure.
+    /// Returns the address to pass to the procedure.
     pub fn place(&mut self) -> *mut c_int {
         match self.to.is_null() {
             true => core::ptr::null_mut(),
@@ -118,10 +119,10 @@ impl Place {
         }
     }
 
-    /// Widens what has been written.
+    /// Stores the number that the procedure has written, widened.
     pub unsafe fn put_back(self, rc: c_int) {
         if rc == 0 && !self.to.is_null() {
-            // SAFETY: the program's place.
+            // SAFETY: the pointer is the program's.
             unsafe { self.to.write(i64::from(self.number)) };
         }
     }

@@ -6,9 +6,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
 use understudy_catalogue::message;
 
-/// Refuses a procedure, as the runtime refuses others.
+/// Refuses a procedure in the way in which the runtime refuses others.
 ///
-/// A message is printed once, and the error handler of MPI_COMM_WORLD decides.
+/// A message is printed once, and the error handler of MPI_COMM_WORLD is called.
 pub(super) extern "C" fn refuse(number: u32) -> c_int {
     const COUNT: usize = additions::UNSUPPORTED.len();
     static SAID: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];

@@ -1,14 +1,16 @@
-//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a
-//! checksum for each slot.
+//! Memory of a store: a reserved address range, and a checksum per slot.
 //!
-//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit
-//! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive
-//! the process is that of [`Files`], which have their full length from the start, and holes: a
-//! limit for the length of files (setrlimit(2)) that the program sets later does not concern what
-//! is written through a mapping. Both ask for transparent huge pages: first touch of memory costs
-//! more than the copy into it, and a huge page is touched once per 512 slots
-//! (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may have them,
-//! `shmem_enabled` says there).
+//! Private memory is reserved without access: `PROT_NONE` memory is not charged against the commit
+//! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>.
+//!
+//! Memory that has to outlive the process lies in [`Files`]. These are sparse and have their full
+//! length from the start, because a file size limit (setrlimit(2)) that the program sets later does
+//! not affect writes through an existing mapping.
+//!
+//! Both kinds request transparent huge pages: the first touch of memory costs more than the copy
+//! into it, and a huge page is touched once per 512 slots
+//! (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; the setting `shmem_enabled` described
+//! there applies to files in memory).
 
 #![allow(unsafe_code)]
 
@@ -23,33 +25,33 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Two files in memory (memfd_create(2)), in which an arena outlives its process.
+/// Two files in memory (memfd_create(2)) that let an arena outlive its process.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The pages, by slot.
+    /// Pages, by slot.
     pub pages: Arc<File>,
-    /// From [`SUMS_AT`] on the checksums, by slot. What lies before is the owner's.
+    /// Checksums, by slot, from [`SUMS_AT`] on. The bytes before belong to the owner of the store.
     pub index: Arc<File>,
 }
 
 /// Number of slots (64 MiB) by which an arena grows.
 pub(super) const GROW_STEP: u64 = 16384;
 
-/// Start of the checksums in their file, which has holes.
+/// Offset of the checksums in the index file, which is sparse.
 pub const SUMS_AT: u64 = 2 << 30;
-/// Slots that there is room for.
+/// Maximum number of slots in files.
 const FILE_SLOTS: u64 = 1 << 28;
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 const SUM: usize = size_of::<u64>();
 
 impl Files {
-    /// New ones, closed on exec.
+    /// Creates both files, closed on exec.
     ///
     /// # Errors
-    /// Those of memfd_create(2) and ftruncate(2).
+    /// Errors of memfd_create(2) and ftruncate(2).
     pub fn new() -> io::Result<Files> {
         let make = |name: &CStr| -> io::Result<Arc<File>> {
-            // SAFETY: memfd_create(2), whose descriptor nobody else has.
+            // SAFETY: memfd_create(2) returns a new descriptor, which only this `File` owns.
             let file = unsafe {
                 let descriptor = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
                 (descriptor >= 0).then(|| File::from_raw_fd(descriptor))
@@ -65,24 +67,24 @@ impl Files {
         Ok(files)
     }
 
-    /// Gives the memory of all pages back to the kernel: they read as zeros.
+    /// Returns the memory of all pages to the kernel; afterwards they read as zeros.
     ///
     /// # Errors
-    /// Those of fallocate(2).
+    /// Errors of fallocate(2).
     pub fn discard_pages(&self) -> io::Result<()> {
         let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         let bytes = (FILE_SLOTS * PAGE_SIZE as u64) as libc::off_t;
-        // SAFETY: fallocate(2) with a descriptor of this value.
+        // SAFETY: fallocate(2) with a descriptor that `self` owns.
         match unsafe { libc::fallocate(self.pages.as_raw_fd(), how, 0, bytes) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// The owner's part of the index.
+    /// Maps the owner's part of the index file.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`]
+    /// [`StoreError::Reserve`] if the mapping fails.
     pub fn front(&self) -> Result<Front, StoreError> {
         let base = map(None, SUMS_AT as usize, Some((&*self.index, 0)))?;
         keep_apart(base, SUMS_AT as usize, true);
@@ -90,28 +92,30 @@ impl Files {
     }
 }
 
-/// The first [`SUMS_AT`] bytes of the index, to be written.
+/// Writable mapping of the first [`SUMS_AT`] bytes of the index file.
 #[derive(Debug)]
 pub struct Front {
     base: *mut u8,
 }
 
-// SAFETY: the mapping belongs to this value alone and is not bound to a thread.
+// SAFETY: only this value uses the mapping, and a mapping is not bound to a thread.
 unsafe impl Send for Front {}
 
 impl Front {
-    /// Writes bytes, after all that was written before: whoever finds this process dead finds the
-    /// file so.
+    /// Writes bytes at an offset, ordered after all earlier writes.
+    ///
+    /// If this process dies, its successor finds the writes in this order.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the bytes do not fit.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
         assert!(
             at + bytes.len() as u64 <= SUMS_AT,
             "outside of the owner's part"
         );
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: memory of this mapping, which nobody else writes.
+        // SAFETY: the assertion keeps the range inside of this mapping, which only this value
+        // writes.
         unsafe {
             let to = self.base.add(at as usize);
             to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -122,12 +126,12 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `front`, with its length, which is not used any more.
+        // SAFETY: unmaps the mapping of `front` with its length; `self` is not used afterwards.
         unsafe { libc::munmap(self.base.cast(), SUMS_AT as usize) };
     }
 }
 
-/// The checksums, by slot.
+/// Checksums by slot.
 #[derive(Debug)]
 enum Sums {
     Own(Vec<u64>),
@@ -138,15 +142,15 @@ enum Sums {
 pub(super) struct Arena {
     base: *mut u8,
     pub capacity: u64,
-    /// Slots that may be accessed.
+    /// Number of accessible slots.
     pub open: u64,
     sums: Sums,
 }
 
-// SAFETY: the arena belongs to its store alone and is not bound to a thread.
+// SAFETY: only the store that owns the arena uses it, and mappings are not bound to a thread.
 unsafe impl Send for Arena {}
 
-/// A new mapping: of a file from an offset on, or without access.
+/// Creates a mapping of a file from an offset on, or one without access.
 fn map(
     base: Option<u64>,
     bytes: usize,
@@ -167,7 +171,7 @@ fn map(
             at,
         ),
     };
-    // SAFETY: a new mapping; FIXED_NOREPLACE never replaces an existing one.
+    // SAFETY: creates a new mapping; FIXED_NOREPLACE never replaces an existing one.
     let at = unsafe {
         libc::mmap(
             base.unwrap_or(0) as *mut c_void,
@@ -185,11 +189,12 @@ fn map(
     Ok(at)
 }
 
-/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of
-/// children.
+/// Excludes a mapping from core dumps and, with `dont_fork`, from forked children.
+///
+/// A core dump would fill the holes of the mapping.
 fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
-    // Hints: a kernel built without them serves as well.
-    // SAFETY: advice on a mapping that no other code knows.
+    // Kernels without this advice work as well.
+    // SAFETY: advice on a new mapping that no other code uses.
     unsafe {
         libc::madvise(base, bytes, libc::MADV_DONTDUMP);
         if dont_fork {
@@ -221,35 +226,35 @@ impl Arena {
             Some(files) => {
                 let length = capacity as usize * SUM;
                 let mapped = map(None, length, Some((&*files.index, SUMS_AT)));
-                // Dropped, it would not know of these.
+                // Dropping the final value later would not unmap `base` after this error.
                 let mapped = mapped.inspect_err(|_| drop(arena(Sums::Own(Vec::new()))))?;
                 keep_apart(mapped, length, config.dont_fork);
                 arena(Sums::Mapped(mapped.cast()))
             }
         };
         keep_apart(base, bytes, config.dont_fork);
-        // Hints for speed. With the second the kernel does not note each page of a file as used
-        // when the process is torn down.
+        // Hints for speed. With MADV_RANDOM the kernel does not mark each page of a file as
+        // accessed when the process is torn down.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_RANDOM] {
-            // SAFETY: advice on a mapping made above, which no other code knows.
+            // SAFETY: advice on the mapping created above, which no other code uses yet.
             unsafe { libc::madvise(base, bytes, advice) };
         }
         Ok(arena)
     }
 
-    /// The address of a slot.
+    /// Returns the address of a slot.
     pub fn ptr(&self, slot: Slot) -> *mut u8 {
         assert!(slot.0 < self.capacity, "slot outside of the arena");
         self.base.wrapping_add(slot.0 as usize * PAGE_SIZE)
     }
 
-    /// The checksum of an open slot.
+    /// Returns the checksum of an open slot.
     pub fn sum(&self, slot: Slot) -> u64 {
         match &self.sums {
             Sums::Own(sums) => sums[slot.0 as usize],
             Sums::Mapped(sums) => {
                 assert!(slot.0 < self.open, "a slot that is not open");
-                // SAFETY: the file has a sum for each open slot.
+                // SAFETY: the mapped file contains a checksum for each open slot.
                 unsafe { sums.add(slot.0 as usize).read() }
             }
         }
@@ -260,13 +265,13 @@ impl Arena {
             Sums::Own(sums) => sums[slot.0 as usize] = sum,
             Sums::Mapped(sums) => {
                 assert!(slot.0 < self.open, "a slot that is not open");
-                // SAFETY: the file has a sum for each open slot.
+                // SAFETY: the mapped file contains a checksum for each open slot.
                 unsafe { sums.add(slot.0 as usize).write(sum) };
             }
         }
     }
 
-    /// Makes slots below `end` accessible.
+    /// Makes the slots below `end` accessible.
     pub fn open_up_to(&mut self, end: u64) -> Result<(), StoreError> {
         if end <= self.open {
             return Ok(());
@@ -275,7 +280,7 @@ impl Arena {
         if let Sums::Own(sums) = &mut self.sums {
             let bytes = (target - self.open) as usize * PAGE_SIZE;
             let start = self.base.wrapping_add(self.open as usize * PAGE_SIZE);
-            // SAFETY: the range lies in the arena and holds nothing yet.
+            // SAFETY: the range lies in the arena, and no slot in it has been used.
             if unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) }
                 != 0
             {
@@ -288,11 +293,11 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes memory of open slots that nobody uses present.
+    /// Makes the memory of open, unused slots present.
     pub fn populate(&self, extent: Extent) -> Result<(), StoreError> {
         let bytes = extent.len as usize * PAGE_SIZE;
         let start = self.ptr(extent.first);
-        // SAFETY: the slots are open and free; populating does not change what they hold.
+        // SAFETY: the slots are open and free; populating does not change their content.
         let rc = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE) };
         if rc == 0 {
             return Ok(());
@@ -302,23 +307,24 @@ impl Arena {
             let pages = extent.len;
             return Err(StoreError::Populate { pages, source });
         }
-        // Kernels before 5.14 do not know the advice.
+        // Kernels before 5.14 do not have MADV_POPULATE_WRITE.
         for page in 0..extent.len as usize {
-            // SAFETY: an open slot that nobody uses.
+            // SAFETY: an open slot that is not in use.
             unsafe { start.add(page * PAGE_SIZE).write_volatile(0) };
         }
         Ok(())
     }
 
-    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole
-    /// (madvise(2)).
+    /// Returns the memory of open, unused slots to the kernel.
+    ///
+    /// In a file this punches a hole (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {
             Sums::Mapped(_) => libc::MADV_REMOVE,
             Sums::Own(_) => libc::MADV_DONTNEED,
         };
-        // SAFETY: nobody needs what the slots hold.
+        // SAFETY: the content of these slots is not needed any more.
         let rc = unsafe { libc::madvise(self.ptr(first).cast(), bytes, advice) };
         if rc != 0 {
             let source = io::Error::last_os_error();
@@ -330,7 +336,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mappings of `new`, with these lengths, which are not used any more.
+        // SAFETY: unmaps the mappings of `new` with their lengths; `self` is not used afterwards.
         unsafe {
             libc::munmap(self.base.cast(), self.capacity as usize * PAGE_SIZE);
             if let Sums::Mapped(sums) = self.sums {

@@ -1,8 +1,9 @@
-//! Allocation of the slots of a store: used, free, or held back.
+//! Allocation of the slots of a store: used, free, or retained.
 //!
-//! Slots that another replica refers to as well ([`Shares`]), that are still being read
-//! ([`Pins`]), or that the record of a dead process's replicas ([`PageStore::protect`]) would lead
-//! to, are not handed out again, even if they are released. The memory is in [`Arena`].
+//! Three kinds of slots are not allocated again even if they are released: those that another
+//! replica refers to ([`Shares`]), those that are still being read ([`Pins`]), and those that the
+//! record of a dead process's replicas refers to ([`PageStore::protect`]). The memory is in
+//! [`Arena`].
 #![allow(unsafe_code)]
 
 use super::arena::{Arena, Files, GROW_STEP};
@@ -19,12 +20,14 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct PageStore {
     arena: Arena,
-    /// Slots below this one were handed out at some time; the free list lies below it.
+    /// End of the slots that have ever been allocated; the free list lies below.
     top: u64,
     live: u64,
-    /// The most that were in use at a time since memory was given back.
+    /// Maximum number of used slots since memory was last returned to the kernel.
     peak: u64,
-    /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
+    /// Free extents: first slot → length.
+    ///
+    /// Neighbours are always joined, and no free extent touches `top`.
     free: BTreeMap<u64, u64>,
     shares: Shares,
     pins: Pins,
@@ -32,20 +35,21 @@ pub struct PageStore {
 }
 
 impl PageStore {
-    /// Reserves the arena, in private memory.
+    /// Reserves an arena in private memory.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`] when the kernel refuses the range.
+    /// [`StoreError::Reserve`] if the kernel refuses the range.
     pub fn new(config: StoreConfig) -> Result<Self, StoreError> {
         Ok(Self::with(Arena::new(config, None)?))
     }
 
-    /// The arena in files, in which these slots are in use (sorted and apart), as another process
-    /// may have left them.
+    /// Opens an arena in files, in which the slots `used` (sorted, disjoint) are in use.
+    ///
+    /// Another process may have left the files in that state.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`], [`StoreError::GiveBack`], and [`StoreError::Full`] when the files
-    /// have no room for what is in use.
+    /// [`StoreError::Reserve`], [`StoreError::GiveBack`], or [`StoreError::Full`] if the files are
+    /// too small for `used`.
     pub fn in_files(
         config: StoreConfig,
         files: Files,
@@ -64,7 +68,7 @@ impl PageStore {
         }
         store.arena.open_up_to(store.top)?;
         store.peak = store.top;
-        // What else there is, nobody knows of.
+        // No record refers to the memory above.
         let unused = store.arena.capacity - store.top;
         store.arena.dont_need(Slot(store.top), unused)?;
         Ok(store)
@@ -83,26 +87,26 @@ impl PageStore {
         }
     }
 
-    /// The address of a slot. Access is allowed for slots that are allocated.
+    /// Returns the address of a slot; only allocated slots may be accessed.
     pub fn ptr(&self, slot: Slot) -> *mut u8 {
         self.arena.ptr(slot)
     }
 
-    /// Fills allocated slots from this one on with whole pages.
+    /// Copies whole pages into allocated, consecutive slots.
     pub(crate) fn fill(&mut self, first: Slot, content: &[u8]) {
-        // SAFETY: allocated slots, which are next to each other, and memory from elsewhere.
+        // SAFETY: the slots are allocated and consecutive; `content` lies outside of the arena.
         unsafe {
             self.ptr(first)
                 .copy_from_nonoverlapping(content.as_ptr(), content.len())
         };
     }
 
-    /// The checksum of what an allocated slot holds.
+    /// Returns the checksum of an allocated slot.
     pub(crate) fn sum(&self, slot: Slot) -> u64 {
         self.arena.sum(slot)
     }
 
-    /// Notes the checksum of what an allocated slot holds.
+    /// Sets the checksum of an allocated slot.
     pub(crate) fn set_sum(&mut self, slot: Slot, sum: u64) {
         self.arena.set_sum(slot, sum);
     }
@@ -111,17 +115,17 @@ impl PageStore {
         self.live
     }
 
-    /// About how many slots have memory that nobody uses.
+    /// Returns about how many unused slots have memory.
     pub fn idle(&self) -> u64 {
         self.peak - self.live
     }
 
-    /// The most slots that were in use at a time since memory was given back.
+    /// Returns the maximum number of used slots since memory was last returned to the kernel.
     pub fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// Gives all memory back to the kernel: allocated slots hold zeros.
+    /// Returns all memory to the kernel; allocated slots then contain zeros.
     ///
     /// # Errors
     /// [`StoreError::GiveBack`].
@@ -129,15 +133,18 @@ impl PageStore {
         self.arena.dont_need(Slot(0), self.arena.open)
     }
 
-    /// Slots that are free below the highest one in use.
+    /// Returns the number of free slots below the highest used one.
     pub fn free_slots(&self) -> u64 {
         self.free.values().sum()
     }
 
-    /// Allocates `n` slots, in one extent unless the arena would grow far beyond what is live.
+    /// Allocates `n` slots, if possible in one extent.
+    ///
+    /// The slots are taken from several extents if the arena would otherwise grow far beyond the
+    /// used slots.
     ///
     /// # Errors
-    /// [`StoreError::Full`] or [`StoreError::Grow`]; nothing is allocated then.
+    /// [`StoreError::Full`] or [`StoreError::Grow`]; no slot is allocated then.
     pub fn alloc(&mut self, n: u64) -> Result<Vec<Extent>, StoreError> {
         let plan = self.plan(n)?;
         self.take(&plan)?;
@@ -147,7 +154,7 @@ impl PageStore {
     /// Allocates `n` slots in one extent.
     ///
     /// # Errors
-    /// [`StoreError::Full`] when no run of free addresses is long enough.
+    /// [`StoreError::Full`] if no free extent is long enough.
     pub fn alloc_contiguous(&mut self, n: u64) -> Result<Extent, StoreError> {
         let extent = match self.best_fit(n) {
             Some(extent) => extent,
@@ -161,10 +168,10 @@ impl PageStore {
         Ok(extent)
     }
 
-    /// Allocates one contiguous extent per length in `parts`, all neighbours if possible.
+    /// Allocates one extent for each length in `parts`, consecutive if possible.
     ///
     /// # Errors
-    /// As [`PageStore::alloc_contiguous`]; nothing stays allocated then.
+    /// As [`PageStore::alloc_contiguous`]; no slot stays allocated then.
     pub fn alloc_parts(&mut self, parts: &[u64]) -> Result<Vec<Extent>, StoreError> {
         let whole = self.plan(parts.iter().sum())?;
         let mut out = Vec::with_capacity(parts.len());
@@ -190,7 +197,7 @@ impl PageStore {
         Ok(out)
     }
 
-    /// Takes a reference off these slots; those that had no other return to the free list.
+    /// Drops one reference to these slots and frees those without further references.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
             for unshared in self.shares.take_off(extent) {
@@ -207,43 +214,43 @@ impl PageStore {
         }
     }
 
-    /// One more copy refers to these slots, which are allocated: each reference has a release of
-    /// its own.
+    /// Adds one reference to these allocated slots; each reference has its own release.
     pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
         extents
             .into_iter()
             .for_each(|extent| self.shares.add(extent));
     }
 
-    /// Counts the references to all slots anew: these, and no others. Without any, one release
-    /// frees a slot.
+    /// Recounts all references from this complete list.
+    ///
+    /// A slot without an entry is freed by one release.
     pub fn count_shares(&mut self, references: impl IntoIterator<Item = Extent>) {
         self.shares = Shares::count(references);
     }
 
-    /// Keeps these slots, which are allocated, as they are until [`PageStore::unpin`], even if they
-    /// are released.
+    /// Keeps these allocated slots unchanged until [`PageStore::unpin`], even if they are released.
     pub fn pin(&mut self, extents: impl IntoIterator<Item = Extent>) {
         self.unpin();
         self.pins = Pins::new(extents);
     }
 
-    /// Ends [`PageStore::pin`]: slots that were released since become free.
+    /// Ends [`PageStore::pin`] and frees the slots that were released meanwhile.
     pub fn unpin(&mut self) {
         let held = std::mem::take(&mut self.pins).held();
         held.into_iter()
             .for_each(|extent| self.release_last(extent));
     }
 
-    /// Keeps these slots as they are until the next call, even if they are released; those of the
-    /// last call no longer.
+    /// Keeps these slots unchanged until the next call, even if they are released.
+    ///
+    /// The slots of the previous call are not protected any more.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
         let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
         held.into_iter()
             .for_each(|extent| self.release_last(extent));
     }
 
-    /// Touches the memory the next `alloc(n)` will use, outside of the pause.
+    /// Makes the memory for the next `alloc(n)` present, outside of the program's pause.
     ///
     /// # Errors
     /// As [`PageStore::alloc`], and [`StoreError::Populate`].
@@ -255,8 +262,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made
-    /// present.
+    /// Returns the memory that the next `alloc(n)` will probably use, for prefaulting.
     pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
         let opened = plan
@@ -273,7 +279,7 @@ impl PageStore {
         }
     }
 
-    /// Gives memory of free slots back to the kernel, except for the lowest `keep` of them.
+    /// Returns the memory of free slots, except the lowest `keep`, to the kernel.
     ///
     /// # Errors
     /// [`StoreError::GiveBack`].
@@ -300,10 +306,10 @@ impl PageStore {
         }
     }
 
-    /// Which slots an allocation of `n` takes.
+    /// Selects the slots for an allocation of `n`.
     ///
-    /// One extent is best for copying and sending, so the arena rather grows than splits; but it
-    /// must not creep upwards for ever, so beyond twice the live pages the fragments are used.
+    /// One extent is best for copying and sending, so the arena is rather extended than fragmented.
+    /// Beyond twice the used slots the fragments are used, so that the arena does not grow forever.
     fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
         if n == 0 {
             return Ok(Vec::new());
@@ -326,7 +332,7 @@ impl PageStore {
         Ok(self.gather(n))
     }
 
-    /// The largest fragments that make up `n` slots, then the room above `top`.
+    /// Selects the largest fragments that add up to `n` slots, then the space above `top`.
     fn gather(&self, n: u64) -> Vec<Extent> {
         let mut fragments: Vec<(u64, u64)> = self.free.iter().map(|(&f, &l)| (l, f)).collect();
         fragments.sort_unstable_by(|a, b| b.cmp(a));
@@ -346,7 +352,7 @@ impl PageStore {
         out
     }
 
-    /// The smallest free extent that holds `n` slots, the lowest one of equals.
+    /// Returns the smallest free extent with `n` slots, of equal ones the lowest.
     fn best_fit(&self, n: u64) -> Option<Extent> {
         let fits = self.free.iter().filter(|&(_, &len)| len >= n);
         let (&first, _) = fits.min_by_key(|&(&first, &len)| (len, first))?;
@@ -356,7 +362,7 @@ impl PageStore {
         })
     }
 
-    /// Takes planned extents out of the free list or from above `top`.
+    /// Removes planned extents from the free list or takes them from above `top`.
     fn take(&mut self, plan: &[Extent]) -> Result<(), StoreError> {
         if let Some(end) = plan.iter().map(|e| e.first.0 + e.len).max() {
             self.arena.open_up_to(end)?;

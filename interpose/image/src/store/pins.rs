@@ -1,11 +1,11 @@
-//! Slots that somebody still reads: they are not freed before that has ended.
+//! Slots that are still being read and must not be freed yet.
 
 use super::slot::Extent;
 
-/// Pinned slots, and those of them that were released.
+/// Pinned slots, and those of them that were released meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    /// First slot and the one behind the last, sorted and apart.
+    /// Half-open ranges of slots, sorted and disjoint.
     ranges: Vec<(u64, u64)>,
     held: Vec<Extent>,
 }
@@ -28,7 +28,7 @@ impl Pins {
         }
     }
 
-    /// Keeps the pinned parts of what is released; returns the others.
+    /// Retains the pinned parts of a released extent and returns the other parts.
     pub(super) fn hold_back(&mut self, extent: Extent) -> Vec<Extent> {
         let (mut at, end) = (extent.first.0, extent.end());
         let mut others = Vec::new();

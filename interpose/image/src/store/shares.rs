@@ -1,21 +1,22 @@
-//! Slots that more than one copy refers to: each but the last release of one only takes a reference
-//! off.
+//! Reference counts of slots that several copies refer to.
+//!
+//! Only the last release of a slot frees it.
 
 use super::slot::Extent;
 
-/// How many references a slot has beyond one.
+/// Number of references beyond the first, for each slot.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    /// By slot, up to the highest that was ever shared.
+    /// Counts by slot, up to the highest slot that was ever shared.
     further: Vec<u8>,
 }
 
 impl Shares {
-    /// Those of copies that refer to these slots; none of them is counted yet.
+    /// Counts the references in a complete list; a slot with one entry counts zero.
     pub(super) fn count(references: impl IntoIterator<Item = Extent>) -> Self {
         let mut counts = Self::default();
         references.into_iter().for_each(|extent| counts.add(extent));
-        // Each slot has been counted once too often.
+        // The list includes the first reference of each slot.
         counts
             .further
             .iter_mut()
@@ -26,7 +27,7 @@ impl Shares {
         counts
     }
 
-    /// One more copy refers to these slots.
+    /// Adds one reference to each of these slots.
     pub(super) fn add(&mut self, extent: Extent) {
         let (first, end) = (extent.first.0 as usize, extent.end() as usize);
         if self.further.len() < end {
@@ -37,7 +38,7 @@ impl Shares {
         }
     }
 
-    /// Takes a reference off; returns the parts to which it was the only one.
+    /// Drops one reference, and returns the parts without further references.
     pub(super) fn take_off(&mut self, extent: Extent) -> Vec<Extent> {
         let end = extent.end();
         let counted = end.min(self.further.len() as u64);

@@ -1,4 +1,4 @@
-//! Slots of a store, which hold a page each.
+//! Slots of a store, each of which contains one page.
 
 /// Slot of the arena: memory for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
@@ -20,7 +20,7 @@ impl Extent {
         }
     }
 
-    /// Number of the slot behind the last.
+    /// Returns the number behind the last slot.
     pub(super) fn end(self) -> u64 {
         self.first.0 + self.len
     }

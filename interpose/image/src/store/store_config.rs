@@ -5,13 +5,13 @@
 pub struct StoreConfig {
     /// Start of the arena; `None` leaves the choice to the kernel.
     ///
-    /// In the runtime the start is an address of the runtime zone, so that the arena is not taken
-    /// for memory of the program.
+    /// In the runtime this address lies in the reserved range, so that the arena does not count as
+    /// memory of the program.
     pub base: Option<u64>,
-    /// Number of pages that can be stored; only addresses are used up until they are.
+    /// Maximum number of stored pages. Unused ones consume only addresses.
     pub capacity_pages: u64,
     /// True if children of the program do not get the arena.
     ///
-    /// They have no use for it, and pages shared with them would fault at the next capture.
+    /// Children do not need the arena, and pages shared with them would fault at the next capture.
     pub dont_fork: bool,
 }

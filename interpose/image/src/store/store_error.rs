@@ -8,39 +8,39 @@ pub enum StoreError {
     /// The arena's addresses could not be reserved.
     #[error("cannot reserve {bytes} bytes of addresses for the page store")]
     Reserve {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
         source: io::Error,
     },
     /// More of the arena could not be made accessible.
     #[error("cannot open {bytes} more bytes of the page store")]
     Grow {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
         source: io::Error,
     },
     /// Memory could not be touched ahead of time.
     #[error("cannot populate {pages} pages of the page store")]
     Populate {
-        /// Pages asked for.
+        /// Requested pages.
         pages: u64,
         source: io::Error,
     },
-    /// Free memory could not be given back.
+    /// Free memory could not be returned to the kernel.
     #[error("cannot give back {pages} pages of the page store")]
     GiveBack {
-        /// Pages to give back.
+        /// Pages to return.
         pages: u64,
         source: io::Error,
     },
     /// The arena has no room.
     #[error("the page store has no room for {wanted} pages: {live} of {capacity} in use")]
     Full {
-        /// Pages asked for.
+        /// Requested pages.
         wanted: u64,
-        /// Pages in use.
+        /// Used pages.
         live: u64,
-        /// Pages there are.
+        /// Capacity in pages.
         capacity: u64,
     },
 }

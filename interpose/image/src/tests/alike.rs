@@ -1,4 +1,4 @@
-//! Pages of one worker that another one has in its own image.
+//! Pages of one worker that another worker's image contains, too.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use crate::store::{PageStore, Slot};
 use crate::wire::{Header, Incoming};
 use understudy_numbers::Epoch;
 
-/// Runs of these pages, of which each is filled with one byte.
+/// Allocates these pages and fills each with one byte.
 fn fill(pages: &[(u64, u8)], store: &mut PageStore) -> Vec<SlotRun> {
     let mut list = Vec::new();
     pages
@@ -53,7 +53,7 @@ const WORKERS: &[(u64, u8)] = &[
     (21, 6),
     (30, 7),
 ];
-/// Pages 10, 12, 13, 20 and 30 are the same.
+/// Pages 10, 12, 13, 20 and 30 are equal.
 const HOLDERS: &[(u64, u8)] = &[
     (9, 1),
     (10, 1),
@@ -76,7 +76,7 @@ fn pages_of_the_same_number_and_content_are_found() {
     let same = pages(&[(10, 11), (12, 14), (20, 21), (30, 31)]);
     assert_eq!(found(wanted.pages(), &wanted.answer(&held)), same);
     assert_eq!(held, own.slots_of(&same));
-    // A page that has been damaged since it was captured is not the same, though its checksum is.
+    // A page that was damaged after the capture is not equal, although its checksum is.
     let damaged = own.slots_of(&pages(&[(12, 13)]))[0].slot;
     // SAFETY: an allocated slot.
     unsafe { *mine.ptr(damaged) ^= 1 };
@@ -160,7 +160,7 @@ fn what_the_receiver_has_is_not_sent_and_lives_as_long_as_the_copy() {
             .unwrap();
         assert_same_image(&image, &theirs, &copy, &mine);
         assert_eq!(mine.damaged(copy.runs()), None);
-        // Its own image goes on without them.
+        // The own image is cleared; the copy keeps the shared slots.
         own.clear(&mut mine);
         assert_eq!(mine.live(), copy.page_count());
         mine.alloc(1000).unwrap();
@@ -182,7 +182,7 @@ fn a_copy_that_came_whole_refers_to_what_is_there() {
         (store.sums(copy.runs()), store.damaged(copy.runs())),
         (whole, None)
     );
-    // Another process that has got both counts the same.
+    // Another process with both images counts equally.
     let references = [copy.runs(), own.runs()].concat();
     store.count_shares(references.iter().map(|run| run.extent()));
     copy.clear(&mut store);

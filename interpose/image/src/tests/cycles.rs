@@ -1,4 +1,4 @@
-//! Capture, change, restore: one kind of change at a time, with both trackers.
+//! Capture, change and restore of one kind of change at a time, with both trackers.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ use understudy_formats::pages::Tracking;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 
-/// Two epochs of `prepare`d memory, then `change`, then back to the second epoch.
+/// Commits two epochs of `prepare`d memory, applies `change`, and restores the second epoch.
 fn cycle(prepare: impl Fn(&User), change: impl Fn(&User)) {
     with_each(|choice| {
         let user = User::new();
@@ -48,7 +48,7 @@ fn writes() {
     );
 }
 
-/// What nobody needs is in no image until it is needed, and zero after a rollback.
+/// Omitted pages are in no image while omitted, and zero after a rollback.
 #[test]
 fn pages_that_are_left_out() {
     with_each(|choice| {
@@ -73,8 +73,10 @@ fn pages_that_are_left_out() {
     });
 }
 
-/// What the image has given up takes no slot, is not put back where it is known to be right, and is
-/// missed elsewhere.
+/// Elided pages use no slot and are restored only where they have changed.
+///
+/// Pages that have the right content at a rollback are not restored. Where the content is needed,
+/// the restore reports it as absent.
 #[test]
 fn pages_that_are_given_up() {
     with_each(|choice| {
@@ -93,7 +95,7 @@ fn pages_that_are_given_up() {
                 "{choice:?}"
             );
             user.fill(4, 8, 107);
-            // Somebody has undone that.
+            // The pages have been undone by other means.
             user.fill(8, 4, value);
             rank.rollback(&user);
             let seen = [4, 7, 8, 11, 15].map(|page| user.read(page));
@@ -121,8 +123,7 @@ fn pages_that_are_given_up() {
     });
 }
 
-/// What is written in ways that the kernel does not tell is found in pages that may be written so,
-/// and only there.
+/// Writes that the kernel does not report are found in exposed pages only.
 #[test]
 fn exposed_pages() {
     with_each(|choice| {
@@ -243,7 +244,7 @@ fn shared_memory() {
         |u| {
             u.map_with(0, 32, RW, SHARED, None);
             u.fill(0, 16, 1);
-            // Unmaps the pages from the page tables, but not from the shared object.
+            // Removes the pages from the page tables, but not from the shared object.
             assert!(u.advise(4, 4, libc::MADV_DONTNEED));
         },
         |u| {
@@ -354,7 +355,7 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
     });
 }
 
-/// The walk for a capture protects what is left out, too.
+/// The walk for a capture also protects pages that are left out.
 #[test]
 fn what_an_abandoned_delta_left_out_is_put_back() {
     with_each(|choice| {
@@ -381,7 +382,7 @@ fn extra_ranges_are_always_copied_and_always_put_back() {
         user.map(0, 4, RW);
         user.map(32, 4, RW);
         user.fill(32, 4, 1);
-        // The second mapping plays the stack: not tracked, but named as extra.
+        // The second mapping represents the stack: not tracked, but passed as extra.
         let stack = AddrRange::new(user.addr(32), user.addr(36));
         user.zones.exclude(stack, crate::vmas::Owner::Stack);
         let live = AddrRange::new(user.addr(33) + 100, stack.end);
@@ -429,7 +430,7 @@ fn a_lost_image_is_captured_whole_again_although_nothing_was_written() {
     with_each(|choice| {
         let user = User::new();
         user.map(0, 16, RW);
-        // Comparing leaves pages of zeros out, so none must be among them.
+        // Comparison omits pages of zeros, so none must be among these.
         user.fill(0, 8, 100);
         let mut rank = Rank::new(choice);
         rank.commit(&user);
@@ -438,7 +439,7 @@ fn a_lost_image_is_captured_whole_again_although_nothing_was_written() {
     });
 }
 
-/// Pages that vanish with their page tables leave no entry behind that could say so.
+/// Pages that vanish with their page tables leave no entry that could report it.
 #[test]
 fn pages_that_vanish_with_their_tables() {
     const TABLE: u64 = 512;

@@ -1,4 +1,4 @@
-//! What the kernel really answers in the cases the code depends on.
+//! The kernel's behaviour in the cases on which the code depends.
 
 use super::support::*;
 use crate::kernel::{Filter, Pagemap, Region, Uffd, category as cat};
@@ -14,7 +14,7 @@ const EVERYTHING: u64 =
     cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Probe {
-    /// `None` (and the test passes) where the kernel has no such tracking.
+    /// Returns `None` (and the test passes) if the kernel has no such tracking.
     fn new() -> Option<Self> {
         Some(Self {
             user: User::new(),
@@ -45,7 +45,7 @@ impl Probe {
         out
     }
 
-    /// The categories of one page; 0 if there is nothing.
+    /// Returns the categories of one page; 0 if there is no page.
     fn state(&mut self, page: u64) -> u64 {
         let found = self.scan(page, 1, EVERYTHING);
         found.first().map_or(0, |region| region.categories)

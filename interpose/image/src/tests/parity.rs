@@ -1,4 +1,4 @@
-//! A group of ranks whose pages come, change and go: any of them can be made again from the others.
+//! A group of ranks with changing pages, each of which the others can reconstruct.
 
 #![allow(unsafe_code)]
 
@@ -11,14 +11,14 @@ use crate::store::{PageStore, Slot};
 use std::collections::BTreeMap;
 use understudy_numbers::Epoch;
 
-/// One rank: its image, and the parity that it keeps.
+/// Rank of the group: its image, and the parity that it stores.
 #[derive(Default)]
 struct Member {
     own: Image,
     parity: Image,
 }
 
-/// The members of a group, in one store.
+/// Members of a group, in one store.
 struct Group {
     store: PageStore,
     members: Vec<Member>,
@@ -63,7 +63,7 @@ impl Group {
         (member + layer + 1) % self.members.len()
     }
 
-    /// What a member might capture: some pages are new or changed, some are gone.
+    /// Creates a random delta of a member: pages that are new, changed, or dropped.
     fn delta(&mut self, member: usize, random: &mut Random) -> Delta {
         let image = &self.members[member].own;
         let known: Vec<u64> = image
@@ -71,7 +71,7 @@ impl Group {
             .iter()
             .flat_map(|run| run.start.0..run.end())
             .collect();
-        // Places that members have in common for the most part.
+        // Page numbers that members have in common for the most part.
         let changed = (0..random.below(60)).map(|_| 1000 + member as u64 + random.below(150));
         let changed = page_list(changed.collect::<Vec<_>>());
         let dropped = known.into_iter().filter(|_| random.below(6) == 0);
@@ -83,7 +83,7 @@ impl Group {
             .flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages)
         {
             let at = self.store.ptr(Slot(slot)).cast::<u64>();
-            // Pages of zeros are pages, too.
+            // Pages of zeros are stored like others.
             let value = random.below(4) * (1 + random.below(u64::from(u32::MAX)));
             (0..PAGE_SIZE / 8).for_each(|word| {
                 // SAFETY: an allocated slot.
@@ -98,7 +98,7 @@ impl Group {
         }
     }
 
-    /// An epoch, as the members go through it together.
+    /// Advances all members by one epoch.
     fn step(&mut self, random: &mut Random) {
         let (count, layers) = (self.members.len(), self.layers());
         let mut received: Vec<Vec<Vec<SlotRun>>> = vec![Vec::new(); count];
@@ -165,7 +165,7 @@ impl Group {
         copy.clear(&mut self.store);
     }
 
-    /// The parity that a member keeps can be made again from the others' pages.
+    /// Asserts that a member's parity can be computed from the pages of the others.
     fn assert_parity_can_be_made(&mut self, lost: usize) {
         let (count, layers) = (self.members.len(), self.layers());
         let from = |layer: usize| (lost + count - layer - 1) % count;

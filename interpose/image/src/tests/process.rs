@@ -13,10 +13,10 @@ use crate::track::Tracker;
 use crate::vmas::{Owner, Zones};
 use understudy_formats::pages::Tracking;
 
-/// Runs `body` in a forked child and fails if it does not come to its end.
+/// Runs `body` in a forked child and fails if the child does not exit normally.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
-    // No other test's thread may hold the list of mappings at the fork: in the child it would be
-    // held for ever. SAFETY: the child only runs `body` and leaves by `_exit`.
+    // No thread of another test may own the lock of the mapping list at the fork: in the child that
+    // lock would never be released. SAFETY: the child only runs `body` and leaves by `_exit`.
     let pid = with_own_maps(|_| unsafe { libc::fork() }).unwrap();
     if pid == 0 {
         let ok = std::panic::catch_unwind(body).is_ok();
@@ -47,7 +47,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
         let rank = std::panic::AssertUnwindSafe(rank);
         in_child(|| {
             let rank = &*{ rank };
-            // A spare has other things at these addresses, and nothing shared with anybody.
+            // A spare has other content at these addresses, and shares no memory with others.
             user.unmap(0, 200);
             user.map(30, 100, RW);
             user.fill(30, 100, 99);
@@ -73,7 +73,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
     });
 }
 
-/// So many pages that two threads load them, in pieces that begin and end anywhere.
+/// Loads enough pages for two threads, in pieces with arbitrary borders.
 #[test]
 fn a_long_image_is_loaded_whole_or_found_damaged() {
     with_each(|choice| {
@@ -126,7 +126,7 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
                 .unwrap();
             let middle = run.pages.pages / 2;
             let slot = Slot(run.slot.0 + middle);
-            // SAFETY: a slot of the image, which nobody uses meanwhile.
+            // SAFETY: a slot of the image, which has no other user meanwhile.
             unsafe { *rank.store.ptr(slot).add(7) ^= 1 };
             let page = run.pages.start.0 + middle;
             assert!(matches!(load(), Err(RestoreError::Damaged { page: found }) if found == page));
@@ -138,7 +138,9 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
     });
 }
 
-/// The break and what lies under it, in a child: the test's own heap ends where this one starts.
+/// Restores the break and the memory below, in a child.
+///
+/// The child's heap starts where the test's own heap ends.
 #[test]
 fn the_brk_heap_comes_back_with_its_end() {
     in_child(|| {

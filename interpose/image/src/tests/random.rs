@@ -1,4 +1,4 @@
-//! Long random sequences of everything an application does to its memory.
+//! Long random sequences of all operations of a program on its memory.
 
 use super::support::*;
 use super::wire::{assert_same_image, send_delta};

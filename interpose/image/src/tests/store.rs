@@ -1,4 +1,4 @@
-//! The allocator against a model of it.
+//! Comparison of the allocator with a model.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A piece of address space that plays the user side, and a reference copy of it.
+//! An address range that represents the program side, and a reference copy.
 
 #![allow(unsafe_code)]
 
@@ -28,7 +28,7 @@ pub const NONE: i32 = libc::PROT_NONE;
 pub const R: i32 = libc::PROT_READ;
 pub const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A window of addresses no other test uses; everything else is excluded.
+/// Address range of one test; all other addresses are excluded.
 pub struct User {
     pub window: AddrRange,
     pub zones: Zones,
@@ -70,48 +70,48 @@ impl User {
         let bytes = (pages * PAGE) as usize;
         let at = self.addr(page) as *mut libc::c_void;
         let fd = file.map_or(-1, AsRawFd::as_raw_fd);
-        // SAFETY: replaces mappings in the test's own window only.
+        // SAFETY: replaces mappings in the test's own range only.
         let got = unsafe { libc::mmap(at, bytes, prot, flags | libc::MAP_FIXED, fd, 0) };
         assert_eq!(got, at, "{}", std::io::Error::last_os_error());
     }
 
     pub fn unmap(&self, page: u64, pages: u64) {
-        // SAFETY: the test's own window.
+        // SAFETY: the test's own range.
         let rc = unsafe { libc::munmap(self.addr(page) as *mut _, (pages * PAGE) as usize) };
         assert_eq!(rc, 0);
     }
 
     pub fn protect(&self, page: u64, pages: u64, prot: i32) {
         let at = self.addr(page) as *mut libc::c_void;
-        // SAFETY: the test's own window.
+        // SAFETY: the test's own range.
         let rc = unsafe { libc::mprotect(at, (pages * PAGE) as usize, prot) };
         assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
     }
 
     pub fn advise(&self, page: u64, pages: u64, advice: i32) -> bool {
         let at = self.addr(page) as *mut libc::c_void;
-        // SAFETY: the test's own window.
+        // SAFETY: the test's own range.
         unsafe { libc::madvise(at, (pages * PAGE) as usize, advice) == 0 }
     }
 
     pub fn write(&self, page: u64, value: u8) {
-        // SAFETY: the tests write mapped, writable pages of their window.
+        // SAFETY: the tests write only mapped, writable pages of their range.
         unsafe { ((self.addr(page) + 7) as *mut u8).write_volatile(value) };
     }
 
     pub fn fill(&self, page: u64, pages: u64, value: u8) {
         for i in page..page + pages {
-            // SAFETY: as above, whole pages.
+            // SAFETY: as above, for whole pages.
             unsafe { (self.addr(i) as *mut u8).write_bytes(value ^ i as u8, PAGE_SIZE) };
         }
     }
 
     pub fn read(&self, page: u64) -> u8 {
-        // SAFETY: the tests read mapped, readable pages of their window.
+        // SAFETY: the tests read only mapped, readable pages of their range.
         unsafe { ((self.addr(page) + 7) as *const u8).read_volatile() }
     }
 
-    /// Layout and every byte, read by a way the code under test does not use.
+    /// Reads the layout and all bytes, by means that the tested code does not use.
     pub fn snapshot(&self) -> Snapshot {
         let layout = self.layout();
         let memory = File::open("/proc/self/mem").unwrap();
@@ -119,7 +119,7 @@ impl User {
         for area in layout.areas() {
             for page in area.pages().start.0..area.pages().end() {
                 let mut bytes = vec![0; PAGE_SIZE];
-                // Behind the end of a file there is nothing to read.
+                // Pages behind the end of a file cannot be read.
                 if memory.read_exact_at(&mut bytes, page * PAGE).is_ok() {
                     pages.insert(page, bytes);
                 }
@@ -131,7 +131,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: the test is over and nothing of it uses its window.
+        // SAFETY: the test has finished and does not use its range any more.
         unsafe { libc::munmap(self.window.start as *mut _, self.window.len() as usize) };
     }
 }
@@ -142,8 +142,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Every mapped page's rights and kind. A shared segment that was mapped anew has another
-    /// inode, so that is left out.
+    /// Returns access rights and backing of every mapped page.
+    ///
+    /// Device and inode of shared memory are omitted, because a segment that was mapped again has
+    /// another inode.
     fn mappings(&self) -> Vec<(u64, Prot, Backing)> {
         let mut all = Vec::new();
         for area in self.layout.areas() {
@@ -187,15 +189,15 @@ impl Snapshot {
     }
 }
 
-/// Everything one rank keeps.
+/// Checkpoint state of one rank.
 pub struct Rank {
     pub tracker: Tracker,
     pub store: PageStore,
     pub image: Image,
     pub saved: Layout,
-    /// Pages whose content nobody needs.
+    /// Pages whose content is not needed.
     pub left_out: Vec<PageRun>,
-    /// Pages that the image gives up at a commit, and that are what they were at a rollback.
+    /// Pages that a commit elides and that a rollback finds unchanged.
     pub apart: Vec<PageRun>,
 }
 
@@ -211,7 +213,7 @@ pub fn new_store(pages: u64) -> PageStore {
     PageStore::new(config(pages)).unwrap()
 }
 
-/// One that outlives its process.
+/// Creates a store in files, which outlives its process.
 pub fn store_in(files: Files, pages: u64, used: &[Extent]) -> PageStore {
     PageStore::in_files(config(pages), files, used).unwrap()
 }
@@ -280,7 +282,7 @@ impl Rank {
 
 pub const BOTH: [Tracking; 2] = [Tracking::PagemapScan, Tracking::Compare];
 
-/// Runs the body once per tracker; the kernel's one may be missing where the tests run.
+/// Runs the body with each tracker that the kernel offers.
 pub fn with_each(body: impl Fn(Tracking)) {
     for choice in BOTH {
         match Tracker::select(choice) {
@@ -290,7 +292,7 @@ pub fn with_each(body: impl Fn(Tracking)) {
     }
 }
 
-/// A small generator (xorshift64*), enough to shuffle operations.
+/// Small random generator (xorshift64*), sufficient to shuffle operations.
 pub struct Random(pub u64);
 
 impl Random {
@@ -313,7 +315,7 @@ impl Random {
     }
 }
 
-/// A file of `pages` pages filled with `value`, removed with the returned guard.
+/// File of `pages` pages filled with `value`, removed on drop.
 pub struct TempFile(pub std::path::PathBuf);
 
 impl TempFile {

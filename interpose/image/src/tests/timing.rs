@@ -1,4 +1,4 @@
-//! Figures, not checks: `cargo test --release -- --ignored --nocapture timing`.
+//! Measurements without assertions: `cargo test --release -- --ignored --nocapture timing`.
 
 #![allow(unsafe_code)]
 
@@ -23,12 +23,12 @@ fn micros(mut all: Vec<Duration>) -> f64 {
     all[all.len() / 2].as_secs_f64() * 1e6
 }
 
-/// A plain copy of the same pages, page by page, into memory touched before.
+/// Copies the pages one by one into memory touched before, as a reference.
 fn plain_copy(user: &User, dirty: &[u64], into: &mut [u8]) -> Duration {
     timed(|| {
         for (page, slot) in dirty.iter().zip(into.chunks_exact_mut(PAGE_SIZE)) {
             let from = user.addr(*page) as *const u8;
-            // SAFETY: mapped pages of the test, and a vector of its own.
+            // SAFETY: mapped pages of the test, and a separate vector.
             unsafe { slot.as_mut_ptr().copy_from_nonoverlapping(from, PAGE_SIZE) };
         }
     })
@@ -82,7 +82,7 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
         pages as usize * PAGE_SIZE,
     );
     let loads = (0..5).map(|_| {
-        // SAFETY: pages of the test's own window, which are loaded again below.
+        // SAFETY: pages of the test's own range, which are loaded again below.
         let failed = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
         assert_eq!(failed, 0);
         timed(|| {

@@ -1,4 +1,4 @@
-//! Sending to a buddy and to a spare, through memory instead of MPI.
+//! Transfers to a buddy and to a spare, through memory instead of MPI.
 
 #![allow(unsafe_code)]
 

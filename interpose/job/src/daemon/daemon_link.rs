@@ -10,7 +10,7 @@ pub struct DaemonLink {
 }
 
 impl DaemonLink {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> DaemonLink {
         DaemonLink {
             link: Field::new(Link {
@@ -21,9 +21,9 @@ impl DaemonLink {
     }
 }
 
-/// The connection, and the time of the next message.
+/// Connection, and the time of the next message.
 pub(super) struct Link {
     pub(super) client: Option<Client>,
-    /// Time of the next sign of life or attempt to connect.
+    /// Time of the next heartbeat or attempt to connect.
     pub(super) due: Option<Instant>,
 }

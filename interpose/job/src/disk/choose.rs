@@ -1,5 +1,4 @@
-//! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of
-//! its own.
+//! Selection of the newest checkpoint on disk of which every worker has a whole file.
 
 use super::disk_level::DiskLevel;
 use super::load::Loaded;
@@ -14,16 +13,16 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// An epoch that all workers have.
+/// Checkpoint that all workers have.
 pub struct Found {
     pub key: Key,
-    /// The newest one that anybody has anything of.
+    /// Newest checkpoint of which any worker has a file.
     pub newest: Key,
-    /// The part of this process.
+    /// File of this process's worker, loaded.
     pub loaded: Loaded,
 }
 
-/// The newest epoch of which anybody has a file.
+/// Returns the newest checkpoint of which any worker has a file.
 pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
     Ok(everybodys(comm, &disk.places.keys(worker))?
         .into_iter()
@@ -31,8 +30,10 @@ pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<O
         .max())
 }
 
-/// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever
-/// stands in an epoch's way is said, by one worker for all.
+/// Selects and loads a checkpoint, over all processes of `comm`.
+///
+/// This process is or replaces `worker`. If a newer checkpoint is unusable, one worker prints the
+/// reason.
 pub fn choose(
     disk: &DiskLevel,
     comm: RealComm,
@@ -70,7 +71,7 @@ fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
     sys::say(message::epoch_unusable(epoch, path, damage, next));
 }
 
-/// The lowest worker that anybody names.
+/// Returns the lowest of the workers that the processes pass.
 fn lowest(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
     let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
     let all = comm.extremes(Extreme::Least, &[own])?;

@@ -17,7 +17,7 @@ use understudy_image::store::PageStore;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
 
-/// The disk level of this process.
+/// Disk level of this process.
 pub struct DiskLevel {
     pub places: Places,
     pub every: u64,
@@ -29,32 +29,32 @@ pub struct DiskLevel {
     /// Generation of the job's start; recoveries are added.
     pub base: u64,
     pub writer: Option<Writer>,
-    /// Epoch that is being written.
+    /// Checkpoint that is being written.
     pub writing: Option<Key>,
     /// Last whole file of this process.
     pub written: Option<Key>,
-    /// Key of the epoch of the cut under way, if it is to be written.
+    /// Key for the checkpoint of the current cut, if it is to be written.
     pub due: Option<Key>,
-    /// Epochs of which this worker has a file, or is writing one.
+    /// Checkpoints of which this worker has a file or is writing one.
     pub own: BTreeSet<Key>,
-    /// Epochs of which all workers have whole files.
+    /// Checkpoints of which all workers have whole files.
     pub complete: BTreeSet<Key>,
     /// Reason why this worker's last file could not be written.
     pub trouble: Option<String>,
-    /// True once trouble of any worker was reported.
+    /// True if trouble of any worker has been reported to the user.
     pub told: bool,
-    /// Epoch to which all workers roll back, with pages and state of this worker.
+    /// Checkpoint to which all workers roll back, with pages and state of this worker.
     pub chosen: Option<(Key, Option<Loaded>)>,
 }
 
-/// The disk level, if there is one.
+/// Disk level, if the job has one.
 pub struct DiskState {
     /// `None` without a disk level.
     pub(super) level: Field<Option<DiskLevel>>,
 }
 
 impl DiskState {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> DiskState {
         DiskState {
             level: Field::new(None),
@@ -62,15 +62,15 @@ impl DiskState {
     }
 }
 
-/// Report of a worker to the others at a cut.
+/// Report of a worker to the other workers at a cut.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// 1: an epoch is due and can be written.
+    /// 1 if a checkpoint is due and can be written.
     pub ready: u64,
-    /// 1: the last epoch could not be written.
+    /// 1 if the last checkpoint could not be written.
     pub trouble: u64,
-    /// Checksum of the last [`Key`] that was written; 0: none.
+    /// Checksum of the [`Key`] that was written last; zero if none was.
     pub written: u64,
 }
 
@@ -101,7 +101,7 @@ impl DiskLevel {
         }
     }
 
-    /// Discards an epoch that was loaded and not used.
+    /// Discards a checkpoint that was loaded and not used.
     pub fn forget_loaded(&mut self, store: &mut PageStore) {
         if let Some((_, Some(mut loaded))) = self.chosen.take_if(|(_, loaded)| loaded.is_some()) {
             loaded.image.clear(store);
@@ -113,10 +113,10 @@ impl DiskLevel {
         static_file::path(&self.places.directory, self.lineage, worker)
     }
 
-    /// Returns the writer, after starting it if need be.
+    /// Returns the writer, which is started if necessary.
     ///
     /// # Errors
-    /// Those of a new thread.
+    /// The thread cannot be started.
     pub fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
@@ -125,7 +125,7 @@ impl DiskLevel {
         Ok(self.writer.insert(writer))
     }
 
-    /// Records the outcome of a file that was written meanwhile.
+    /// Records the outcome of a file, if the writer has reported one.
     pub fn settle(&mut self, store: &mut PageStore) {
         if let Some(outcome) = self.writer.as_mut().and_then(Writer::outcome) {
             self.note(outcome, store);
@@ -152,13 +152,15 @@ impl DiskLevel {
             }
             Err(error) => {
                 self.own.remove(&key);
-                // One that was given up is no trouble.
+                // A file that was abandoned on purpose is no trouble.
                 self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
             }
         }
     }
 
-    /// Reports trouble, and its end, once to the user: the lowest worker that has trouble does.
+    /// Reports trouble, or its end, once to the user.
+    ///
+    /// The lowest worker with trouble reports it.
     pub fn tell(&mut self, reports: &[Report], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {

@@ -1,4 +1,4 @@
-//! What a file must have in common with the process that loads it.
+//! Properties that a file and the process that loads it must share.
 
 use crate::user;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub fn own(layout: Vec<(String, u64)>, workers: u32) -> Identity {
     }
 }
 
-/// The arguments, without the program's name.
+/// Returns the program's arguments, without the program's name.
 fn arguments() -> Vec<Vec<u8>> {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
@@ -31,7 +31,7 @@ fn arguments() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Checksum of this layer's libraries, which are mapped in this process.
+/// Returns the checksum of the understudy libraries that are mapped in this process.
 fn build() -> u64 {
     let is_ours = |path: &Vec<u8>| {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -51,8 +51,9 @@ fn build() -> u64 {
     sum.digest()
 }
 
-/// Checksum of the program's environment, without what the launcher and the shell change from start
-/// to start.
+/// Returns the checksum of the program's environment.
+///
+/// Variables that the launcher and the shell change in every start are excluded.
 pub fn environment() -> u64 {
     let text = std::fs::read("/proc/self/environ").unwrap_or_default();
     let is_the_program = |entry: &&[u8]| {

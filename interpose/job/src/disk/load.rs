@@ -1,4 +1,4 @@
-//! From a file to an epoch in memory.
+//! Loading of a checkpoint from a file into memory.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -10,16 +10,16 @@ use understudy_image::epoch::Image;
 use understudy_image::store::PageStore;
 use understudy_image::wire::{Header, Incoming};
 
-/// An epoch of one worker.
+/// Loaded checkpoint of one worker.
 pub struct Loaded {
-    /// What the file says of itself.
+    /// Head of the file.
     pub head: Head,
-    /// The pages.
+    /// Pages of the checkpoint.
     pub image: Image,
     pub state: Vec<u8>,
 }
 
-/// Reads a whole file, which must be what its name says and belong to this job.
+/// Reads a whole file, which must match its name and belong to this job.
 pub fn load(
     directory: &Path,
     name: Name,
@@ -73,7 +73,7 @@ fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Inco
 
 fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), Damage> {
     for chunk in incoming.chunks() {
-        // SAFETY: slots that were allocated for this chunk, and that nobody else uses.
+        // SAFETY: slots that were allocated for this chunk and that no other code uses.
         decoder.section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;
     }
     decoder.finish()

@@ -1,4 +1,4 @@
-//! The directory of a disk level, and this job's files there.
+//! Directory of a disk level, and this job's files in it.
 
 use super::load::{Loaded, load};
 use super::static_file;
@@ -15,14 +15,16 @@ use understudy_formats::private::is_own;
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
-/// Where a worker's files are.
+/// Directory for the files of the workers.
 pub struct Places {
     pub directory: PathBuf,
-    /// Keeps other jobs out of the directory on disk.
+    /// Ownership that excludes other jobs from the directory on disk.
     ownership: Option<Ownership>,
 }
 
-/// Names of this user's files: in a directory that is for all, others could plant some.
+/// Returns the names of this user's files.
+///
+/// Other users could plant files in a shared directory, so theirs are ignored.
 fn listing(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
@@ -32,8 +34,9 @@ fn listing(directory: &Path) -> Vec<String> {
 }
 
 impl Places {
-    /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch
-    /// cannot be written.
+    /// Creates missing directories.
+    ///
+    /// An error on disk is reported when the first checkpoint cannot be written.
     pub fn open(directory: &Path) -> Places {
         let _ = fs::DirBuilder::new()
             .mode(0o700)
@@ -46,9 +49,9 @@ impl Places {
         }
     }
 
-    /// Makes this process's job the owner of the directory on disk.
+    /// Claims the directory on disk for this process's job.
     ///
-    /// A directory that cannot be written has no owner; that is told when it is to be written.
+    /// A directory that cannot be written has no owner; the error is reported at the first write.
     ///
     /// # Errors
     /// The reason for which the job must not start.
@@ -62,14 +65,14 @@ impl Places {
         Ok(())
     }
 
-    /// Lets other jobs have the directory.
+    /// Releases the directory for other jobs.
     pub fn give_up(&mut self) {
         if let Some(ownership) = self.ownership.take() {
             ownership.remove();
         }
     }
 
-    /// The epochs of which there is a file of this worker, the oldest first.
+    /// Returns the checkpoints of which this worker has a file, the oldest first.
     pub fn keys(&self, worker: Worker) -> Vec<Key> {
         let names = listing(&self.directory);
         catalogue::of_worker(names.iter().map(String::as_str), worker)
@@ -92,7 +95,7 @@ impl Places {
         }
     }
 
-    /// Removes files of a worker that were not completed.
+    /// Removes incomplete files of a worker.
     pub fn remove_torn(&self, worker: Worker) {
         let names = listing(&self.directory);
         for torn in catalogue::torn(names.iter().map(String::as_str), worker) {
@@ -100,7 +103,7 @@ impl Places {
         }
     }
 
-    /// Removes all workers' epochs and static data of a job, those that were not completed, too.
+    /// Removes checkpoints and static data of all workers of a job, including incomplete files.
     pub fn remove_job(&self, lineage: u64) {
         let names = listing(&self.directory);
         for name in catalogue::of_job(names.iter().map(String::as_str), lineage) {
@@ -116,7 +119,7 @@ impl Places {
     }
 }
 
-/// Why something cannot be written, and what can be done about it.
+/// Returns the reason for which a file cannot be written, and a remedy.
 pub fn explain(error: &io::Error) -> String {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",

@@ -1,13 +1,14 @@
-//! The static data of one worker in a file: written once, read where copies lack them
-//! (`UNDERSTUDY_STATIC=disk`).
+//! File of the static data of one worker, for replicas without these pages.
+//!
+//! It is written once (`UNDERSTUDY_STATIC=disk`).
 //!
 //! ```text
-//!   magic, version u32, length u32 of the head │ head │ checksum │ zeros up to a multiple of the page size │ pages
+//!   magic │ version u32 │ length u32 of the head │ head │ checksum │ zeros │ pages
 //! ```
 //!
-//! Pages have no checksums here: whoever needs one knows what it must be. A page whose slot was
-//! given to another one while it was being written is wrong in the file, and is found so when the
-//! file is read for the first time.
+//! The zeros fill up a page. The file has no checksums of pages: readers have the expected
+//! checksums. If a page's slot is reused while the page is being written, the page is wrong in the
+//! file. The first reader of the file detects this.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -30,23 +31,23 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"USTDYSTA";
-/// Bumped with any change of this format.
+/// Version of this format, increased with every change.
 const VERSION: u32 = 1;
 /// Magic, version and length of the head.
 const PREAMBLE: usize = 16;
-/// A longer head is taken for damage.
+/// Limit above which the length of a head is considered damaged.
 const LONGEST_HEAD: u32 = 256 << 20;
 
 fn ending(worker: Worker) -> String {
     format!("-w{worker:05}{STATIC}")
 }
 
-/// Where a worker's file is.
+/// Returns the path of a worker's file.
 pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
     directory.join(format!("{PREFIX}{lineage:016x}{}", ending(worker)))
 }
 
-/// Files of a worker in a list of names, those that were not completed, too.
+/// Returns the files of a worker in a list of names, including incomplete files.
 pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
     let ending = ending(worker);
     let is_of = move |name: &&String| {
@@ -55,11 +56,11 @@ pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &St
     listing.iter().filter(is_of)
 }
 
-/// A file that is being written.
+/// File that is being written.
 pub struct Writing(Receiver<io::Result<()>>);
 
 impl Writing {
-    /// What has come of it, once it is done.
+    /// Returns the outcome once the thread has finished.
     pub fn outcome(&self) -> Option<io::Result<()>> {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -77,10 +78,10 @@ struct Piece {
     length: usize,
 }
 
-// SAFETY: never read by this process itself, only named to the kernel.
+// SAFETY: this process never reads the pages through the pointer, but passes it to the kernel.
 unsafe impl Send for Piece {}
 
-/// Starts to write an image, beside the program.
+/// Starts to write an image, while the program runs.
 pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writing> {
     let pages: Vec<PageRun> = image.runs().iter().map(|run| run.pages).collect();
     let piece = |run: &understudy_image::epoch::SlotRun| Piece {
@@ -129,8 +130,8 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
     for piece in pieces {
         let mut done = 0;
         while done < piece.length {
-            // SAFETY: write(2) from the arena, which stays mapped as long as the process lives. The
-            // kernel copies what is there; it may be another page's by now.
+            // SAFETY: write(2) from the arena, which stays mapped until the process ends. The
+            // kernel copies the current contents, which may already belong to another page.
             let count = unsafe {
                 libc::write(
                     file.as_raw_fd(),
@@ -149,12 +150,12 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
 
 pub struct StaticFile {
     file: File,
-    /// Each run of pages, with its place.
+    /// Runs of pages, with their positions in the file.
     runs: Vec<(PageRun, u64)>,
 }
 
 impl StaticFile {
-    /// Opens it and reads its head.
+    /// Opens a file and reads its head.
     pub fn open(path: &Path) -> Result<StaticFile, String> {
         let told = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         let file = open_own(path, libc::O_RDONLY).map_err(|error| told(&error))?;
@@ -189,7 +190,6 @@ impl StaticFile {
         Ok(StaticFile { file, runs })
     }
 
-    /// Reads a page.
     pub fn read(&self, page: u64, into: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
         let index = self.runs.partition_point(|(run, _)| run.end() <= page);
         let found = self.runs.get(index).filter(|(run, _)| run.start.0 <= page);

@@ -1,8 +1,9 @@
-//! The thread that writes epochs beside the program.
+//! Thread that writes checkpoints while the program runs.
 //!
-//! It never calls MPI and blocks all signals. What it reads is pinned in the store, so it stays as
-//! it is while newer epochs are committed. A file appears under its name when it is whole: it is
-//! written under another name, synchronised, renamed, and then its directory is synchronised.
+//! It never calls MPI and blocks all signals. The pages that it reads are pinned in the store, so
+//! they do not change while newer checkpoints are committed. A file has its final name only when it
+//! is complete: it is written under another name, synchronised, and renamed, and then its directory
+//! is synchronised.
 #![allow(unsafe_code)]
 
 use super::static_file::StaticFile;
@@ -23,48 +24,52 @@ use understudy_image::runs::PageIndex;
 use understudy_image::threads::without_signals;
 use understudy_image::{PAGE_SIZE, sums};
 
-/// What an epoch is made of.
+/// Pages of a checkpoint.
 pub struct Pages {
     pieces: Vec<Piece>,
-    /// The file of static data.
+    /// File of static data.
     others: Option<PathBuf>,
 }
 
 /// Consecutive pages, with their checksums.
 pub enum Piece {
-    /// Their copies are in memory that stays as it is, one after the other.
+    /// Pages with contiguous copies in memory that does not change.
     Kept(*const u8, Sums),
-    /// They are in the file of static data.
+    /// Pages in the file of static data.
     Absent(Sums),
 }
 
 impl Piece {
-    /// The first page.
+    /// Returns the first page.
     pub fn first(&self) -> PageIndex {
         let (Piece::Kept(_, sums) | Piece::Absent(sums)) = self;
         sums.first
     }
 }
 
-// SAFETY: only read, by one thread at a time, as `Pages::new` demands.
+// SAFETY: only read, by one thread at a time, as `Pages::new` requires.
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// What is to be written.
+    /// Returns the pages of these pieces.
     ///
     /// # Safety
-    /// All copies must be readable, and must not change, until the outcome of its job was taken.
+    /// All copies must be readable and must not change until the outcome of their job has been
+    /// received.
     pub unsafe fn new(pieces: Vec<Piece>, others: Option<PathBuf>) -> Pages {
         Pages { pieces, others }
     }
 
-    /// Gives each page's content, unless it has been damaged since it was captured.
+    /// Passes the content of each page to `give`.
+    ///
+    /// # Errors
+    /// The content of a page does not match the checksum of its capture.
     fn each(&self, mut give: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut others = None;
         for piece in &self.pieces {
             match piece {
                 Piece::Kept(copy, sums) => {
-                    // SAFETY: readable and unchanging, as `new` demands.
+                    // SAFETY: readable and unchanging, as `new` requires.
                     let copy =
                         unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
                     for ((page, sum), content) in sums.each().zip(copy.chunks_exact(PAGE_SIZE)) {
@@ -100,27 +105,28 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
     }
 }
 
-/// A file to be written.
+/// File to be written.
 pub struct Job {
     pub directory: PathBuf,
     pub name: String,
     pub head: Head,
     pub state: Vec<u8>,
-    /// The pages of `head.runs`.
+    /// Pages of `head.runs`.
     pub pages: Pages,
-    /// Descriptors of the program's files that must be on the disk first: the epoch knows how long
-    /// they are.
+    /// Descriptors of the program's files that must be on disk first.
+    ///
+    /// The checkpoint contains their lengths.
     pub files: Vec<RawFd>,
 }
 
-/// Length of a whole file in bytes.
+/// Length of a complete file in bytes.
 pub type Outcome = io::Result<u64>;
 
 pub struct Writer {
     jobs: Sender<Job>,
     outcomes: Receiver<Outcome>,
     stop: Arc<AtomicBool>,
-    /// The program's files while an epoch is written.
+    /// Program's files, which are kept open while a checkpoint is written.
     files: Option<Vec<File>>,
 }
 
@@ -151,13 +157,13 @@ impl Writer {
         })
     }
 
-    /// Starts to write a file; `files` are kept open for it.
+    /// Starts to write a file; `files` are kept open until it is complete.
     pub fn submit(&mut self, job: Job, files: Vec<File>) {
         self.stop.store(false, Ordering::Relaxed);
         self.files = self.jobs.send(job).is_ok().then_some(files);
     }
 
-    /// The outcome of the last file, once, when there is one.
+    /// Returns the outcome of the last file, once, when the thread has finished it.
     pub fn outcome(&mut self) -> Option<Outcome> {
         self.files.as_ref()?;
         let outcome = match self.outcomes.try_recv() {
@@ -178,22 +184,26 @@ impl Writer {
         Some(self.outcomes.recv().unwrap_or_else(gone))
     }
 
-    /// Gives up the file that is being written, and waits for that: the outcome, as it may have
-    /// been whole already.
+    /// Abandons the file that is being written, and waits for the thread.
+    ///
+    /// Returns the outcome, since the file may have been complete already.
     pub fn stop(&mut self) -> Option<Outcome> {
         self.stop.store(true, Ordering::Relaxed);
         self.wait()
     }
 }
 
-/// This thread has a table of its own: opens what the program's thread has under this number.
+/// Opens a file by a descriptor of the program's thread.
+///
+/// This thread has its own descriptor table.
 fn open_again(file: RawFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{file}");
     File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
 
-/// What the program has written gets to the disk. Files of the kernel's (/proc, /sys) have none
-/// (EINVAL, fdatasync(2)).
+/// Writes the program's data to disk.
+///
+/// Files of the kernel (/proc, /sys) do not support this (EINVAL, fdatasync(2)).
 fn sync(file: RawFd) -> io::Result<()> {
     match open_again(file)?.sync_data() {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -208,7 +218,7 @@ fn write(job: &Job, stop: &AtomicBool) -> Outcome {
     Ok(length)
 }
 
-/// Writes the file, and removes its parts if that fails.
+/// Writes the file, and removes the incomplete one after an error.
 fn write_file(job: &Job, stop: &AtomicBool) -> Outcome {
     let part = job.directory.join(job.name.clone() + PART);
     let whole = job.directory.join(&job.name);

@@ -1,4 +1,4 @@
-//! Messages that nobody has posted a receive for.
+//! Messages for which no receive has been posted.
 #![allow(unsafe_code)]
 
 use crate::generated::real;
@@ -8,13 +8,15 @@ use understudy_mpi::real_types::{ANY_SOURCE, RealComm, Status};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
-/// The next message with a tag that has come to a communicator of all workers, and whom it is from.
+/// Returns the next message with a tag that has arrived, and its sender.
+///
+/// `comm` must be a communicator of all workers.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>> {
     let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, Status::default());
-    // SAFETY: places of ours.
+    // SAFETY: variables of this function.
     unsafe {
         check(real::PMPI_Iprobe(
             ANY_SOURCE,
@@ -30,7 +32,7 @@ pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>
     }
     let mut bytes = vec![0u8; length as usize];
     let (place, from) = (bytes.as_mut_ptr().cast(), status.source);
-    // SAFETY: a message that has come, into room for it.
+    // SAFETY: a message that has arrived, received into a buffer of its size.
     check(unsafe { real::PMPI_Recv(place, length, byte(), from, tag, comm, &mut status) })?;
     Ok(Some((Worker(from as u32), bytes)))
 }

@@ -1,38 +1,39 @@
-//! Memory that is lent to the MPI library.
+//! In-flight buffers: memory that the MPI library may still read or write.
 //!
-//! A call that returns an error does not say that its transfer has ended: other processes may write
-//! until they have left the generation of the job, too. Memory that is not needed any more is kept
-//! until then.
+//! An error of a call does not imply that its transfer has ended: other processes may write until
+//! they have left the MPI instance, too. Memory that is not needed any more is kept until then.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A matter of the process: what is dropped, wherever that is, knows of no runtime.
+/// Process-wide, because `Drop` has no access to the `Runtime`.
 static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
 fn kept() -> MutexGuard<'static, Vec<Box<dyn Any + Send>>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps what a transfer may still write to, until [`all_is_back`].
+/// Keeps memory to which a transfer may still write, until [`all_is_back`].
 pub fn keep(memory: impl Any + Send) {
     kept().push(Box::new(memory));
 }
 
-/// All processes have left the generation: nobody writes to anything that was lent.
+/// Frees all kept memory; all processes must have left the MPI instance.
 pub fn all_is_back() {
     drop(std::mem::take(&mut *kept()));
 }
 
-/// Memory that a request may still read or write: it is kept if it is dropped before it is back.
+/// In-flight buffer of a request.
+///
+/// Its memory is kept if it is dropped while the request may be active.
 pub struct Lent<T: Any + Send + Default> {
     memory: T,
     is_back: bool,
 }
 
 impl<T: Any + Send + Default> Lent<T> {
-    /// Lends memory, until [`Lent::give_back`] is called.
+    /// Returns an in-flight buffer, which needs [`Lent::give_back`] before it may be freed.
     pub fn new(memory: T) -> Lent<T> {
         Lent {
             memory,
@@ -40,7 +41,7 @@ impl<T: Any + Send + Default> Lent<T> {
         }
     }
 
-    /// The request has ended: nobody else uses the memory any more.
+    /// Records that the request is complete, so only this process uses the memory.
     pub fn give_back(&mut self) {
         self.is_back = true;
     }

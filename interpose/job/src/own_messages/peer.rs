@@ -13,7 +13,7 @@ const NULL: RealRequest = RealRequest(std::ptr::null_mut());
 #[derive(Clone, Copy)]
 pub struct Peer {
     pub comm: RealComm,
-    /// Rank in the communicator, which has all workers.
+    /// Rank in the communicator, which contains all workers.
     pub rank: Worker,
     pub tag: c_int,
 }
@@ -21,7 +21,7 @@ pub struct Peer {
 /// Starts to send bytes, and adds the request to the list.
 ///
 /// # Safety
-/// The bytes must stay in place, unchanged, until the request has ended.
+/// The bytes must stay in place, unchanged, until the request is complete.
 pub unsafe fn send(
     data: *const c_void,
     length: usize,
@@ -31,7 +31,7 @@ pub unsafe fn send(
     let mut request = NULL;
     let (bytes, rank) = (Bytes::new(length)?, to.rank.0 as c_int);
     let (count, datatype) = (bytes.count(), bytes.datatype());
-    // SAFETY: handed on to the caller.
+    // SAFETY: by the caller's contract.
     check(unsafe { real::PMPI_Isend(data, count, datatype, rank, to.tag, to.comm, &mut request) })?;
     requests.push(request);
     Ok(())
@@ -40,7 +40,7 @@ pub unsafe fn send(
 /// Posts a receive of at most `length` bytes, and adds the request to the list.
 ///
 /// # Safety
-/// Nobody may use the memory until the request has ended.
+/// No other code may use the memory until the request is complete.
 pub unsafe fn receive(
     data: *mut c_void,
     length: usize,
@@ -50,7 +50,7 @@ pub unsafe fn receive(
     let mut request = NULL;
     let (bytes, rank) = (Bytes::new(length)?, from.rank.0 as c_int);
     let (count, datatype) = (bytes.count(), bytes.datatype());
-    // SAFETY: handed on to the caller.
+    // SAFETY: by the caller's contract.
     check(unsafe {
         real::PMPI_Irecv(
             data,
@@ -66,10 +66,10 @@ pub unsafe fn receive(
     Ok(())
 }
 
-/// Cancels receives that have not ended.
+/// Cancels receives that are not complete.
 pub fn cancel(requests: &mut [RealRequest]) {
     for request in requests.iter_mut().filter(|request| **request != NULL) {
-        // SAFETY: a receive of our own; it ends whether it can be cancelled or not.
+        // SAFETY: a receive of the runtime, which completes even if it cannot be cancelled.
         unsafe {
             real::PMPI_Cancel(request);
             real::PMPI_Request_free(request);
@@ -77,13 +77,13 @@ pub fn cancel(requests: &mut [RealRequest]) {
     }
 }
 
-/// True if all requests have ended.
+/// True if all requests are complete.
 ///
 /// # Errors
 /// A request has failed.
 pub fn test(requests: &mut [RealRequest]) -> mpi::Result<bool> {
     let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
-    // SAFETY: requests of our own; statuses are ignored.
+    // SAFETY: requests of the runtime; statuses are ignored.
     check(unsafe {
         real::PMPI_Testall(
             count,

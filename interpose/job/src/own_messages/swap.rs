@@ -1,4 +1,4 @@
-//! Messages of known lengths between some processes, all of which wait for theirs.
+//! Messages of known lengths among some processes, all of which wait for theirs.
 #![allow(unsafe_code)]
 
 use super::lent::Lent;
@@ -8,13 +8,15 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// Bytes for, or from, a process.
+/// Bytes for, or from, each process.
 type Letters = Vec<(Worker, Vec<u8>)>;
 
-/// Sends these, and returns what has come: as many bytes from each as are `expected`.
+/// Sends `letters`, and returns the received messages.
+///
+/// `expected` contains the senders, and the lengths of their messages.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn swap(
     comm: RealComm,
     tag: c_int,
@@ -25,8 +27,7 @@ pub fn swap(
     let out = Lent::new(letters);
     let mut came: Lent<Letters> = Lent::new(expected.iter().map(room).collect());
     let mut requests = Vec::new();
-    // SAFETY: the bytes stay in place until the requests have ended; they are kept if that is not
-    // known.
+    // SAFETY: the bytes stay in place until the requests are complete, and are kept after an error.
     unsafe {
         for (rank, bytes) in came.iter_mut() {
             let from = Peer {

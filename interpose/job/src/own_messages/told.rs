@@ -1,4 +1,4 @@
-//! Messages that their sender does not wait for.
+//! Messages for which their sender does not wait.
 #![allow(unsafe_code)]
 
 use super::lent::Lent;
@@ -6,7 +6,7 @@ use super::peer::{Peer, send, test};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealRequest;
 
-/// Those that may still be on their way.
+/// Control messages in flight.
 pub struct Told(Vec<Message>);
 
 struct Message {
@@ -15,13 +15,13 @@ struct Message {
 }
 
 impl Told {
-    /// None.
+    /// No messages.
     pub const NONE: Told = Told(Vec::new());
 
-    /// Tells these processes.
+    /// Sends a message to these processes.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     pub fn send(
         &mut self,
         bytes: impl Into<Box<[u8]>>,
@@ -29,7 +29,7 @@ impl Told {
     ) -> mpi::Result<()> {
         let bytes = Lent::new(bytes.into());
         let (place, length, mut requests) = (bytes.as_ptr().cast(), bytes.len(), Vec::new());
-        // SAFETY: the bytes stay in place until the requests have ended.
+        // SAFETY: the bytes stay in place until the requests are complete.
         let sent = to
             .into_iter()
             .try_for_each(|to| unsafe { send(place, length, to, &mut requests) });
@@ -37,10 +37,10 @@ impl Told {
         sent
     }
 
-    /// Forgets what has been told.
+    /// Removes messages that have been sent.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     pub fn sweep(&mut self) -> mpi::Result<()> {
         let mut swept = Ok(());
         self.0.retain_mut(|message| {

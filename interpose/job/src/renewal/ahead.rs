@@ -1,9 +1,10 @@
-//! Libraries that the MPI library opens in MPI_Init: they are opened before.
+//! Libraries that the MPI library opens in `MPI_Init`, opened in advance.
 //!
-//! ld.so never forgets a library that something may still use, so what MPICH's UCX and Open MPI 4
-//! open cannot be closed when the library's side is put back. Opened before the snapshot is taken,
-//! it is part of that. Which libraries those are depends on the installation and on the machine: a
-//! child initialises the library by itself, and tells.
+//! ld.so never closes a library that may still be used, so libraries that MPICH's UCX and Open MPI
+//! 4 open cannot be closed when the MPI side is reset. Libraries that are opened before the
+//! snapshot is taken are part of the snapshot. The set of libraries depends on the installation and
+//! the machine: a child process initialises the library alone, and reports which libraries it has
+//! opened.
 #![allow(unsafe_code)]
 
 use super::components;
@@ -17,13 +18,14 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
-/// How long the child may take.
+/// Time limit for the child.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Opens what the library will open, and what its libc opens for a backtrace, which UCX prints
-/// where a connection ends. Without an answer nothing is opened; a process whose library cannot be
-/// put back then says why. Where components are files that is certain, and the process ends at
-/// once, to be replaced.
+/// Opens the libraries that `MPI_Init` will open, and libc's library for backtraces.
+///
+/// UCX prints a backtrace when a connection breaks. If the child does not report, no library is
+/// opened, and a process whose MPI side cannot be reset logs the reason. If components are files,
+/// the reset would certainly fail, so the process exits at once and is replaced.
 pub fn open() {
     let began = Instant::now();
     library::backtrace();
@@ -44,18 +46,21 @@ pub fn open() {
     }
 }
 
-/// The paths of all libraries of the MPI side after MPI_Init, in load order, one a line.
+/// Returns the paths of all libraries of the MPI side after `MPI_Init`.
+///
+/// They are in load order, one per line.
 fn learn() -> io::Result<String> {
     let (mut reader, writer) = io::pipe()?;
     let scratch = Scratch::new()?;
-    // SAFETY: the child uses the library, which is not in use, and ends.
+    // SAFETY: the child uses the library, which is not in use, and exits.
     match unsafe { shim::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => tell(writer, &scratch.0),
         child => {
             drop(writer);
             let names = read(&mut reader);
-            // SAFETY: the child of above, which has told all or is of no use.
+            // SAFETY: the child created above, which has reported everything or is not needed any
+            // more.
             unsafe {
                 if names.is_err() {
                     libc::kill(child, libc::SIGKILL);
@@ -68,14 +73,14 @@ fn learn() -> io::Result<String> {
     }
 }
 
-/// A directory for temporary files of the child, which Open MPI 5 leaves behind.
+/// Directory for temporary files of the child, which Open MPI 5 does not remove.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> io::Result<Scratch> {
         let name = format!("understudy-ahead-{}", std::process::id());
         let directory = understudy_formats::private::in_memory().join(name);
-        // A process of the same number may have been killed.
+        // A process with an equal number may have been killed.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory)?;
         Ok(Scratch(directory))
@@ -88,8 +93,9 @@ impl Drop for Scratch {
     }
 }
 
-/// MPICH (4.2 and later) leaves the memory that it would share with other processes of its world,
-/// by the number of its process.
+/// Removes shared memory that MPICH (4.2 and later) leaves behind, named by the process number.
+///
+/// The memory is for other processes of the child's world, which has none.
 fn remove_segments(child: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
         let _ = std::fs::remove_file(format!(
@@ -124,7 +130,7 @@ fn read(reader: &mut io::PipeReader) -> io::Result<String> {
 
 fn tell(mut writer: io::PipeWriter, scratch: &Path) -> ! {
     let mut provided = 0;
-    // SAFETY: prctl(2); the library is initialised and ended, once, in a world of one process.
+    // SAFETY: prctl(2); the library is initialised and finalised once, in a world of one process.
     let rc = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         call::stand_apart();

@@ -2,8 +2,8 @@
 //!
 //! All components of Open MPI 4 are files, and a few of a distribution's Open MPI 5.
 //!
-//! A child that initialises the library by itself ([`super::ahead`]) opens only what a world of one
-//! process without a launcher needs.
+//! A child that initialises the library alone ([`super::ahead`]) opens only the components for a
+//! world of one process without a launcher.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::library;
 
-/// First parts of the names of directories of plug-ins.
+/// Prefixes of the names of plug-in directories.
 const DIRECTORIES: [&str; 2] = ["openmpi", "pmix"];
 
 /// True if the library has plug-ins that are files.
@@ -22,22 +22,22 @@ pub fn are_files() -> bool {
     *ARE_FILES.get_or_init(|| plugin_directories().iter().any(|it| has_plugin(it)))
 }
 
-/// True if the user has named a driver of a network ([`expect_driver`]).
+/// True if the user has named a network driver ([`expect_driver`]).
 static IS_DRIVER_NAMED: AtomicBool = AtomicBool::new(false);
 
-/// The user has named a component that opens plug-ins of a driver.
+/// Records that the user has named a component that opens plug-ins of a driver.
 pub fn expect_driver() {
     IS_DRIVER_NAMED.store(true, Ordering::Relaxed);
 }
 
-/// True if MPI_Init opens plug-ins.
+/// True if `MPI_Init` opens plug-ins.
 pub fn are_opened() -> bool {
     are_files() || IS_DRIVER_NAMED.load(Ordering::Relaxed)
 }
 
 /// Returns the transports for a world of one process.
 ///
-/// Those are left out that leave shared memory behind.
+/// Transports that leave shared memory behind are excluded.
 fn transports_alone() -> String {
     const SHARED_MEMORY: [&str; 3] = ["sm", "vader", "smcuda"];
     let users = std::env::var("OMPI_MCA_btl").unwrap_or_default();
@@ -51,7 +51,7 @@ fn transports_alone() -> String {
     kept.join(",")
 }
 
-/// Returns the directories of plug-ins: beside the libraries that open them.
+/// Returns the directories of plug-ins, which are beside the libraries that open them.
 ///
 /// Symbolic links are resolved. Debian's Open MPI 4 has its library in `LIB`, and its plug-ins in
 /// `LIB/openmpi/lib/openmpi3`.
@@ -69,7 +69,7 @@ fn plugin_directories() -> Vec<PathBuf> {
 
 /// True for a library of Open MPI or PMIx.
 ///
-/// Another installation may lie beside other libraries.
+/// Directories beside other libraries may contain another installation's plug-ins.
 fn opens_plugins(file: &Path) -> bool {
     const LIBRARIES: [&str; 5] = [
         "libmpi.so",
@@ -87,7 +87,7 @@ fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Returns the directories in `parent` that are named as directories of plug-ins are.
+/// Returns the directories in `parent` whose names are those of plug-in directories.
 fn named_for_plugins(parent: &Path) -> Vec<PathBuf> {
     let is_named = |entry: &std::fs::DirEntry| {
         let name = entry.file_name();
@@ -106,7 +106,7 @@ fn named_for_plugins(parent: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// True if the directory exists and has a plug-in.
+/// True if the directory exists and contains a plug-in.
 fn has_plugin(directory: &Path) -> bool {
     std::fs::read_dir(directory)
         .into_iter()
@@ -120,9 +120,9 @@ fn is_plugin(path: &Path) -> bool {
     (name.starts_with("mca_") || name.contains("_mca_")) && name.ends_with(".so")
 }
 
-/// Makes the library of the child a world of one process.
+/// Prepares the library of the child for a world of one process.
 ///
-/// The library connects to no launcher and starts none; temporary files go to `scratch`.
+/// The library connects to no launcher and starts none; temporary files are in `scratch`.
 ///
 /// # Safety
 /// The library must not be in use.
@@ -137,14 +137,14 @@ pub unsafe fn prepare(scratch: &Path) {
     ];
     const ALONE: [(&CStr, &CStr); 2] = [
         (c"OMPI_MCA_ess_singleton_isolated", c"1"),
-        // Children of several processes would make one directory, and the first that ends
-        // removes what another is in.
+        // Children of several processes would share one directory, and the first one to end would
+        // remove another's files.
         (c"OMPI_MCA_orte_create_session_dirs", c"0"),
     ];
     if are_opened() {
         let transports = CString::new(transports_alone()).unwrap_or_default();
         let scratch = CString::new(scratch.as_os_str().as_encoded_bytes()).unwrap_or_default();
-        // SAFETY: handed on to the caller.
+        // SAFETY: by the caller's contract.
         unsafe {
             for name in LAUNCHED {
                 library::set_variable(name, None);
@@ -158,16 +158,16 @@ pub unsafe fn prepare(scratch: &Path) {
     }
 }
 
-/// Drivers, whose plug-ins are not opened in advance.
+/// Network drivers, whose plug-ins are not opened in advance.
 ///
-/// They bring many libraries and are excluded by default.
+/// They need many libraries and are excluded by default.
 const DRIVERS: [&str; 10] = [
     "ucx", "uct", "psm", "ofi", "openib", "usnic", "portals4", "hcoll", "ucc", "cuda",
 ];
 
 /// Opens, in the child, the components that a job of several processes may need.
 ///
-/// Those of PMIx are opened, too.
+/// This includes components of PMIx.
 pub fn open_others() {
     if !are_files() {
         return;
@@ -190,8 +190,8 @@ pub fn open_others() {
     let init = library::symbol_of("/libpmix.so", c"PMIx_Init");
     if !init.is_null() {
         // SAFETY: PMIx_Init (PMIx 4.1 standard, 5.1.2) has this type. It writes a name and a number
-        // (`pmix_proc_t`) to memory that is long enough, and fails for want of a server, when it
-        // has opened its components.
+        // (`pmix_proc_t`) to memory that is long enough. Without a server it fails after it has
+        // opened its components.
         unsafe {
             let init: unsafe extern "C" fn(*mut c_char, *mut c_void, usize) -> c_int =
                 std::mem::transmute(init);

@@ -1,4 +1,4 @@
-//! State of this process in the generations of its job.
+//! State of this process across MPI instances.
 
 use crate::cell::Field;
 use std::ffi::c_int;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use understudy_mpi::side::Snapshot;
 use understudy_numbers::ProcessNumber;
 
-/// Time to wait for a message of the manager before the page is read again.
+/// Time to wait for a message of the manager before the page is reread.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// State of the library's side, and files of failed processes.
+/// State of the MPI side, and replica stores of failed processes.
 pub struct InstanceState {
-    /// How the library is initialised again.
+    /// State for the reinit of the library.
     pub(super) instance: Field<Renewal>,
-    /// Files that failed processes have handed over.
+    /// Replica stores that failed processes have left to this process.
     pub(super) heir: Field<Heir>,
 }
 
 impl InstanceState {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> InstanceState {
         InstanceState {
             instance: Field::new(Renewal {
@@ -34,18 +34,18 @@ impl InstanceState {
     }
 }
 
-/// State of the library's side, and of the generation.
+/// State of the MPI side, and of the current MPI instance.
 pub struct Renewal {
     pub before_init: Option<Snapshot>,
-    /// The thread level that MPI_Init asks for.
+    /// Thread level for `MPI_Init`.
     pub level: c_int,
-    /// True if the job begins with this generation, as the manager has sent it.
+    /// True if the job begins with this MPI instance, as sent by the manager.
     pub is_first: bool,
     pub spares: u32,
     pub failed_at: Option<u64>,
 }
 
-/// Files that a failed process has handed over to this one.
+/// Replica store of a failed process, handed over to this process.
 pub struct Inheritance {
     /// Number of the failed process.
     pub from: ProcessNumber,
@@ -54,11 +54,11 @@ pub struct Inheritance {
     pub files: [OwnedFd; 2],
 }
 
-/// Files of failed processes that have arrived here.
+/// Replica stores of failed processes that have arrived at this process.
 pub struct Heir {
-    /// Process whose files have arrived last.
+    /// Process whose replica store has arrived last.
     pub of: Option<ProcessNumber>,
-    /// Files that are not used yet.
+    /// Replica store that is not used yet.
     pub inheritance: Option<Inheritance>,
 }
 

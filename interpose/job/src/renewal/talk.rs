@@ -1,4 +1,4 @@
-//! The messages among this process, its guardian and their manager (`understudy_wire::line`).
+//! Messages among this process, its guardian and their manager (`understudy_wire::line`).
 #![allow(unsafe_code)]
 
 use super::instance_state::{Inheritance, LOOK};
@@ -21,7 +21,7 @@ use understudy_wire::line::{
     self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess,
 };
 
-// understudy-mpi and ckptd do not know each other.
+// Neither understudy-mpi nor ckptd depends on the other.
 const _: () = {
     assert!(call::INTERRUPT == line::INTERRUPT);
     assert!(
@@ -32,29 +32,31 @@ const _: () = {
     assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
 };
 
-/// What connects this process with others of its job.
+/// Connections of this process to its guardian and manager.
 pub struct Lines {
-    /// To the process manager; the guardian keeps the other end open when that dies.
+    /// Connection to the process manager.
+    ///
+    /// The guardian keeps the other end open if the manager fails.
     manager: Line,
     guardian: Line,
     pub page: &'static line::Page,
-    /// How many workers were started on this node.
+    /// Number of workers that were started on this node.
     neighbours: u32,
 }
 
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Says which spares should take the parts of processes that have died; all by their numbers.
+/// Selects spares for failed processes; all are identified by their process numbers.
 type Chooser = fn(&[ProcessNumber]) -> Vec<ProcessNumber>;
 
 static CHOOSER: OnceLock<Chooser> = OnceLock::new();
 
 static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 
-/// Learns of the process manager.
+/// Reads the address of the process manager.
 ///
 /// # Errors
-/// Why that cannot be used, for the user.
+/// The reason for which there is no usable manager, for the user.
 pub fn learn() -> Result<(), String> {
     let text = told::variable(LINE).ok_or(message::NO_GUARDIAN)?;
     let own = ProcessPlace::parse(&text)
@@ -63,13 +65,15 @@ pub fn learn() -> Result<(), String> {
     Ok(())
 }
 
-/// The job's directory in memory, on this node.
+/// Returns the job's directory in memory, on this node.
 pub fn directory() -> &'static Path {
     OWN.get().map_or(Path::new(""), |own| &own.directory)
 }
 
-/// Calls the guardian, which knows where the process manager is. Not before `MPI_Init`: until then
-/// this process may be a script's interpreter, and execute the program.
+/// Connects to the guardian, which passes on the connection to the process manager.
+///
+/// Must not be called before `MPI_Init`: until then this process may be the interpreter of a
+/// script, and execute the program.
 pub fn call_guardian() {
     if let Some(own) = OWN.get()
         && let Err(error) = connect(own)
@@ -118,18 +122,18 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
         page,
         neighbours,
     });
-    // SAFETY: it begins with the words that calls need.
+    // SAFETY: the page begins with the words that calls need.
     call::listen(unsafe { &*mapped.cast::<call::Page>() });
     call::leave();
-    // The snapshot is taken after this, so the shim keeps it.
+    // The snapshot is taken later, so the shim keeps the function.
     shim::hold_ends(is_over);
     Ok(())
 }
 
-/// Reports a wrapper between the guardian and this process.
+/// Logs a wrapper process between the guardian and this process.
 ///
-/// The guardian sees only the end of the wrapper. A process whose wrapper has ended is reported by
-/// the guardian.
+/// The guardian only receives the status of the wrapper, and reports this process as failed when
+/// the wrapper has exited.
 fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     let peer = guardian.peer().map(|peer| peer.as_raw_nonzero().get());
     let (0, Ok(peer)) = (own.number.0, peer) else {
@@ -145,7 +149,7 @@ fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
 
 /// Returns the child of the guardian that is an ancestor of this process.
 ///
-/// `None` if this process is that child, or no descendant of the guardian.
+/// `None` if this process is that child, or not a descendant of the guardian.
 fn wrapper_below(guardian: u32) -> Option<u32> {
     let mut process = std::os::unix::process::parent_id();
     while process != guardian {
@@ -158,18 +162,18 @@ fn wrapper_below(guardian: u32) -> Option<u32> {
     None
 }
 
-/// Returns the parent of a process; `None` for the first of the machine.
+/// Returns the parent of a process; `None` for the first process of the machine.
 fn parent_of(process: u32) -> Option<u32> {
     let parent = proc_stat::number(process, proc_stat::PARENT)?;
     (parent != 0).then_some(parent)
 }
 
-/// Asked by any thread of the MPI library.
+/// True if the MPI instance has ended; called by any thread of the MPI library.
 extern "C" fn is_over() -> bool {
     call::is_over()
 }
 
-/// The first message of a kind, and the descriptor that comes with it.
+/// Returns the first message of a kind, and the descriptor that it carries.
 fn await_descriptor<T>(
     line: &Line,
     kind: impl Fn(ToProcess) -> Option<T>,
@@ -191,7 +195,7 @@ pub fn tell(message: &ToManager) {
     or_end(lines().manager.send(message));
 }
 
-/// Without its guardian a process cannot go on.
+/// Exits after an error of the connection: the process cannot continue without its guardian.
 fn or_end<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
         sys::say(message::guardian_gone(std::process::id()));
@@ -199,12 +203,12 @@ fn or_end<T>(talk: std::io::Result<T>) -> T {
     })
 }
 
-/// The next message within `limit`; what others see to is not passed on.
+/// Returns the next message within `limit`; messages that are handled here are not returned.
 pub fn hear(rt: &Runtime, limit: Duration) -> Option<ToProcess> {
     hear_with(rt, limit).map(|(message, _)| message)
 }
 
-/// The same, with the descriptors that have come with the message.
+/// Returns the next message within `limit`, with its descriptors.
 pub fn hear_with(
     rt: &Runtime,
     limit: impl Into<Option<Duration>>,
@@ -239,8 +243,10 @@ fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>
     }
 }
 
-/// Before each generation that this process is in after another has died, `chooser` is asked which
-/// spares should come in.
+/// Sets the function that selects spares.
+///
+/// It is called before each MPI instance that follows a failure and in which this process takes
+/// part.
 pub fn choose_by(chooser: Chooser) {
     let _ = CHOOSER.set(chooser);
 }
@@ -255,31 +261,34 @@ fn choose(fallen: &[ProcessNumber]) {
     });
 }
 
-/// Whether what this dead process has left was the last to come.
+/// True if the replica store of this failed process was the last to arrive.
 pub fn has_inherited_from(rt: &Runtime, dead: ProcessNumber) -> bool {
     rt.renewal.heir.borrow().of == Some(dead)
 }
 
-/// How many workers were started on this node.
+/// Returns the number of workers that were started on this node.
 pub fn neighbours() -> u32 {
     LINES.get().map_or(0, |lines| lines.neighbours)
 }
 
-/// Whether this process is asked which spares should come in.
+/// True if this process can select spares.
 pub fn can_choose() -> bool {
     CHOOSER.get().is_some()
 }
 
-/// What a dead process has left, if that has come since the last call.
+/// Returns the replica store of a failed process.
+///
+/// `None` if none has arrived since the last call.
 pub fn take_inheritance(rt: &Runtime) -> Option<Inheritance> {
     rt.renewal.heir.borrow_mut().inheritance.take()
 }
 
-/// These files are needed by whoever takes the part of this worker when this process dies; in place
-/// of any others.
+/// Hands over the replica store for the replacement of this worker.
+///
+/// It replaces files that were handed over before, and is used if this process fails.
 pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     let (message, lines) = (ToManager::Keeps { worker }, lines());
-    // The guardian first: it keeps them for another manager as well.
+    // The guardian is first, since it also keeps the files for a later manager.
     for line in [&lines.guardian, &lines.manager] {
         if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
             log::warn!("{}", message::copies_die_with_process(error));
@@ -287,7 +296,7 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     }
 }
 
-/// This process keeps nothing that anybody needs when it dies.
+/// Reports that the files of this process are not needed if it fails.
 pub fn keep_nothing() {
     or_end(lines().guardian.send(&ToManager::KeepsNothing));
     tell(&ToManager::KeepsNothing);
@@ -304,14 +313,16 @@ pub fn kill_manager() {
     }
 }
 
-/// How often idle spares have died, counted from any number.
+/// Returns the number of failures of idle spares, counted from an arbitrary start.
 pub fn spare_deaths() -> u32 {
     LINES
         .get()
         .map_or(0, |lines| lines.page.spare_deaths.load(Ordering::Acquire))
 }
 
-/// When each signal was last passed on to all ranks, in nanoseconds since 1970; 0: never.
+/// Returns the time at which each signal was last forwarded to all ranks.
+///
+/// Times are in nanoseconds since 1970; zero if never.
 pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
     let times = lines()
         .page
@@ -321,7 +332,7 @@ pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
     line::REMEMBERED.into_iter().zip(times)
 }
 
-/// This process goes on with the program: from now on a death does not lead back to its start.
+/// Reports `Running`: from now on a failure is recovered instead of restarting the job.
 pub fn is_running() {
     lines().page.has_run.store(1, Ordering::Release);
     set_interruptible(true);
@@ -330,7 +341,7 @@ pub fn is_running() {
     });
 }
 
-/// Whether the main thread can be called in wherever it is, when another process has died.
+/// Sets the flag that allows interrupting the main thread when another process has failed.
 pub fn set_interruptible(is: bool) {
     lines()
         .page
@@ -338,37 +349,37 @@ pub fn set_interruptible(is: bool) {
         .store(is.into(), Ordering::Release);
 }
 
-/// So many spares are missing.
+/// Requests new spares; `spares` is the number of missing ones.
 pub fn replenish(spares: u32) {
     tell(&ToManager::Replenish { spares });
 }
 
-/// This worker is about to start processes, for the time with this number.
+/// Reports that this worker is about to spawn processes for the `number`-th time.
 pub fn spawns(worker: Worker, number: u64) {
     tell(&ToManager::Spawns { worker, number });
 }
 
-/// Those that it has started up to this time are behind a cut of which it does not know yet whether
-/// it counts.
+/// Reports that spawns up to `number` precede a cut that may not be committed yet.
 pub fn captured(worker: Worker, number: u64) {
     tell(&ToManager::Captured { worker, number });
 }
 
-/// This worker has gone back to where it had started processes as often as this.
+/// Reports that this worker has rolled back to a state after `number` spawns.
 pub fn went_back(worker: Worker, number: u64) {
     tell(&ToManager::WentBack { worker, number });
 }
 
-/// Those that it has started up to this time do not go back with it any more.
+/// Reports that spawns up to `number` are not rolled back any more.
 pub fn settle(worker: Worker, number: u64) {
     tell(&ToManager::Settled { worker, number });
 }
 
-/// What these workers show, who are on the node of this process; `None` if another generation is to
-/// be before that is known.
+/// Returns the boards of these workers, which are on the node of `process`.
+///
+/// `None` if another MPI instance is required before the answer.
 ///
 /// # Errors
-/// What is told cannot be read.
+/// The answer cannot be read.
 pub fn boards(
     rt: &Runtime,
     process: ProcessNumber,
@@ -396,10 +407,10 @@ pub fn boards(
     Ok(None)
 }
 
-/// The whole job is to end with this status.
+/// Aborts the whole job with this status.
 pub fn abort(status: c_int) -> ! {
-    // Before MPI_Init nobody has been called: the guardian sees with which status this process
-    // ends.
+    // Before `MPI_Init` there is no connection: the guardian receives the exit status of this
+    // process.
     if LINES.get().is_some() {
         tell(&ToManager::Abort { status });
     }

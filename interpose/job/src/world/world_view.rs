@@ -6,45 +6,46 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::redundancy::Redundancy;
 
-/// What a process does.
+/// Role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Worker(Worker),
-    /// Is to get the part of a dead process.
+    /// Joining replacement, which will get the worker of a failed process.
     Newcomer,
 }
 
-/// The runtime's view of the job.
+/// Runtime's view of the job.
 #[derive(Clone)]
 pub struct World {
-    /// What the program sees as MPI_COMM_WORLD.
+    /// Communicator that the program sees as `MPI_COMM_WORLD`.
     pub workers: RealComm,
-    /// All workers, for cuts, shipping and commits.
+    /// Communicator of all workers, for cuts, transfers of replicas, and commits.
     pub private: RealComm,
     /// Communicator of this process alone.
     pub own: RealComm,
-    /// What this process does.
+    /// Role of this process.
     pub part: Part,
-    /// Its number, by which the job knows it: its rank in the launcher's world, if that has started
-    /// it.
+    /// Number of this process in the job.
+    ///
+    /// If the launcher has started the process, this is its rank in the launcher's world.
     pub process: ProcessNumber,
     pub worker_count: u32,
-    /// Who holds whose copies.
+    /// Placement of replicas: the buddies of each worker.
     pub redundancy: Redundancy,
-    /// The node of each process that has been in a generation, by its number.
+    /// Node of each process of all MPI instances so far, by process number.
     pub nodes: Vec<u64>,
-    /// Whether failures are recovered from.
+    /// True if failures are recovered.
     pub protected: bool,
-    /// MPI_Finalize has passed its last point of recovery.
+    /// True if `MPI_Finalize` has passed its last point of recovery.
     pub finalized: bool,
-    /// How many recoveries there were.
+    /// Number of recoveries so far.
     pub recoveries: u32,
-    /// The number of the process that plays each worker.
+    /// Process number of each worker.
     pub players: Vec<ProcessNumber>,
 }
 
 impl World {
-    /// The node of a worker's process.
+    /// Returns the node of a worker's process.
     pub fn node_of(&self, worker: Worker) -> u64 {
         self.nodes[self.players[worker.index()].index()]
     }
@@ -52,12 +53,12 @@ impl World {
 
 /// Present view of the job.
 pub struct WorldView {
-    /// `None` before the end of `MPI_Init`.
+    /// View of the job, or `None` before the end of `MPI_Init`.
     pub(super) view: Field<Option<Arc<World>>>,
 }
 
 impl WorldView {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> WorldView {
         WorldView {
             view: Field::new(None),

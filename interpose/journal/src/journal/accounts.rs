@@ -1,4 +1,4 @@
-//! What a journal is made of, by procedure and call site; kept if there are event files.
+//! Sizes of a journal by procedure and call site, for the event files.
 
 use super::address_names;
 use super::format::{END, Site};
@@ -7,7 +7,7 @@ use crate::generated::Proc;
 use std::collections::HashMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Worker};
 
-/// Places that are listed; the others are added up.
+/// Number of call sites that are listed; the others are summed up.
 const ROWS: usize = 40;
 
 /// Calls and bytes by site.
@@ -17,17 +17,19 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// A call is added.
+    /// Counts a call.
     pub fn call(&mut self, site: Site) {
         self.sites.entry(site).or_default().count += 1;
     }
 
-    /// So many bytes have become of one.
+    /// Adds bytes that the journal takes for a call.
     pub fn became(&mut self, site: Site, bytes: usize) {
         self.sites.entry(site).or_default().bytes += bytes as u64;
     }
 
-    /// The table of a journal of so many calls and bytes. `kept`: its length as it is kept.
+    /// Returns the table for a journal with these totals.
+    ///
+    /// `kept` is the length in bytes of the stored journal, if it is stored.
     pub fn table(&self, worker: Worker, journal: Amount, kept: Option<u64>) -> JournalCalls {
         let mut sites: Vec<(Site, Amount)> = self
             .sites
@@ -78,7 +80,7 @@ mod tests {
             accounts.call((1, place));
             accounts.became((1, place), place as usize + 1);
         }
-        // Place p has p + 1 bytes.
+        // Call site p has p + 1 bytes.
         let table = accounts.table(
             Worker(3),
             Amount {

@@ -1,4 +1,4 @@
-//! Names of addresses in the program: function and offset, and the file that they are in.
+//! Names of addresses in the program: function, offset and file.
 
 use crate::journal::names::readable;
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
-/// A place in a file: the offset, and which of the addresses it is.
+/// Offset in a file, and the index of the address.
 type Wanted = (u64, usize);
-/// The function that a place is in: its address, length and name.
+/// Address, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);
 
-/// The names of addresses, as the program's files are mapped now. Large libraries have so many
-/// functions that only those are looked at closer that are asked for.
+/// Returns the names of addresses, with the program's files as they are mapped now.
+///
+/// Large libraries have many functions, so only the functions that contain an address are resolved.
 pub fn names(addresses: &[u64]) -> Vec<String> {
     let vmas = vmas::read_self().unwrap_or_default();
     let mut names: Vec<String> = addresses
@@ -33,7 +34,7 @@ pub fn names(addresses: &[u64]) -> Vec<String> {
     names
 }
 
-/// Where a file is mapped.
+/// Returns the lowest address at which a file is mapped.
 fn base(vmas: &[Vma], path: &[u8]) -> u64 {
     let first = vmas.iter().find(|vma| vma.path == path);
     first.map_or(0, |vma| vma.range.start)
@@ -42,7 +43,7 @@ fn base(vmas: &[Vma], path: &[u8]) -> u64 {
 fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [String]) {
     let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
     let file = object::File::parse(&*bytes).ok();
-    // Some are always mapped at their own addresses.
+    // Executables that are not position-independent are mapped at their own addresses.
     let is_fixed = file
         .as_ref()
         .is_some_and(|file| file.kind() == object::ObjectKind::Executable);
@@ -65,8 +66,9 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [St
     }
 }
 
-/// The function around each of some places, which are sorted; the one that begins last if they
-/// overlap.
+/// Finds the function around each of these sorted offsets.
+///
+/// If functions overlap, the one that begins last is returned.
 fn functions<'a>(file: &'a object::File<'a>, wanted: &[Wanted]) -> Vec<Option<Function<'a>>> {
     let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
     for symbol in file.symbols().chain(file.dynamic_symbols()) {

@@ -1,4 +1,4 @@
-//! Where the initialisation phase ends: `UNDERSTUDY_INIT_END`.
+//! End of the set-up phase: `UNDERSTUDY_INIT_END`.
 
 use super::function::{Visit, VisitError};
 use crate::arch::Frame;
@@ -9,32 +9,36 @@ use understudy_catalogue::message;
 use understudy_job::Runtime;
 use understudy_settings::Rule;
 
-/// With fewer calls than this nothing can be said of a pattern.
+/// Calls without a new call site that make a pattern.
 const FEW_CALLS: u64 = 100;
-/// A journal of so many bytes is long, and less of a pattern is enough: what is recorded of time
-/// stepping is of no use.
+/// Length in bytes from which a journal is long.
+///
+/// A long journal probably records time steps, which a replay does not need. So fewer calls make a
+/// pattern.
 const LONG: usize = 1 << 20;
 const FEW_CALLS_OF_LONG: u64 = 32;
 
-/// The same is found in all workers.
+/// Reports that a function is not watched.
+///
+/// One worker reports: the error is equal in all workers.
 fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
     if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
         crate::sys::say(message::init_end_not_watched(name, why));
     }
 }
 
-/// Calls at known places since the last call at a new place.
+/// Calls from known call sites since the last new call site.
 #[derive(Default)]
 struct Pattern {
     calls: u64,
-    /// Places of the program that have made calls: return addresses.
+    /// Call sites of the program: return addresses.
     places: HashSet<u64>,
-    /// Calls since a new place made one.
+    /// Calls since the last new call site.
     since_new: u64,
 }
 
 impl Pattern {
-    /// Counts a call that was made at a place.
+    /// Counts a call from a call site.
     fn call(&mut self, place: u64) {
         self.calls += 1;
         self.since_new += 1;
@@ -43,7 +47,9 @@ impl Pattern {
         }
     }
 
-    /// True if these calls are enough of a pattern, for a journal of this length in bytes.
+    /// True if the calls form a pattern, for a journal of this length.
+    ///
+    /// `journal` is in bytes.
     fn has_set_in(&self, journal: usize) -> bool {
         let (few, part) = if journal < LONG {
             (FEW_CALLS, 2)
@@ -54,22 +60,22 @@ impl Pattern {
     }
 }
 
-/// Watches for the end.
+/// Detector of the end of the phase.
 pub struct Watch {
     rule: Rule,
     began: Instant,
     pattern: Pattern,
-    /// The procedure that the rule names.
+    /// Procedure that the rule names.
     procedure: Option<Proc>,
     calls: u64,
     visit: Option<Visit>,
     is_satisfied: bool,
-    /// A cut has been asked for.
+    /// True after a cut was requested.
     has_asked: bool,
 }
 
 impl Watch {
-    /// Starts, at the end of `MPI_Init`.
+    /// Starts at the end of `MPI_Init`.
     pub fn new(rt: &Runtime, rule: &Rule) -> Watch {
         let visit = match rule {
             Rule::Function(name) => Visit::to(name)
@@ -97,12 +103,12 @@ impl Watch {
         }
     }
 
-    /// Time since the begin of the phase.
+    /// Returns the time since the begin of the phase.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// A call has been made; the journal is as long as that.
+    /// Counts a call; `journal` is the length of the journal in bytes.
     pub fn call(&mut self, frame: &Frame, place: u64, journal: usize) {
         match self.rule {
             Rule::Auto => {
@@ -124,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// Whether the phase may end, as far as this worker is concerned.
+    /// Returns true if the rule lets this worker's phase end.
     pub fn is_over(&mut self) -> bool {
         self.is_satisfied |= match self.rule {
             Rule::Time(time) => self.elapsed() >= time,
@@ -134,13 +140,14 @@ impl Watch {
         self.is_satisfied
     }
 
-    /// Whether a cut at which nothing else is known may be the end: it comes after the first
-    /// interval.
+    /// True if a regular cut may end the phase although no rule is satisfied.
+    ///
+    /// Such a cut is taken after the first interval.
     pub fn is_over_by_default(&self) -> bool {
         self.rule == Rule::Auto
     }
 
-    /// Whether a cut should be taken soon; true once.
+    /// Returns true once, if a cut should be taken soon.
     pub fn asks_for_cut(&mut self) -> bool {
         !self.has_asked && self.is_over() && !std::mem::replace(&mut self.has_asked, true)
     }

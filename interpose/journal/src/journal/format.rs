@@ -1,12 +1,13 @@
-//! The journal as bytes.
+//! Format of the journal as bytes.
 //!
 //! ```text
-//! magic "USTDYJNL", version u32, XXH3 of all that follows u64,
-//! entries, packed (`packed`): { times, number of records, Record … } …, bincode 2 standard configuration
+//! magic "USTDYJNL", version u32, XXH3 of all following bytes u64,
+//! entries, packed (`packed`): { times, number of records, Record … } …,
+//! in bincode 2's standard configuration
 //! ```
-//! An entry is a few calls that were made one after the other, so many times: programs that poll
-//! test at several places in turn. Any change of a type in [`Record`] or [`super::inputs::Outcome`]
-//! bumps the version; another one is refused.
+//! An entry is a short sequence of calls and the number of its repetitions: programs that poll test
+//! at several call sites in turn. Any change of a type in [`Record`] or
+//! [`super::inputs::Outcome`] increments the version. A journal of another version is refused.
 
 use bincode::config::standard;
 use std::collections::VecDeque;
@@ -16,56 +17,58 @@ const MAGIC: [u8; 8] = *b"USTDYJNL";
 const VERSION: u32 = 3;
 const HEADER: usize = 20;
 
-/// Bytes that a call has written at an address of the user side.
+/// Bytes that a call wrote at an address of the program side.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Written {
     pub address: u64,
     pub bytes: Vec<u8>,
 }
 
-/// Slot of the last record, which is of no call: what was written by the last cut itself.
+/// Slot of the last record, which holds the bytes that the last cut itself wrote.
 pub const END: u16 = u16::MAX;
 
 /// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
     pub slot: u16,
-    /// Hash of its arguments.
+    /// Hash of the call's arguments.
     pub arguments: u32,
-    /// What it returned; the bits of a double.
+    /// Return value; for a floating-point result the bits of a double.
     pub result: u64,
     pub written: Vec<Written>,
 }
 
 impl Record {
-    /// Bytes that it has written.
+    /// Returns the number of bytes that the call wrote.
     fn length(&self) -> usize {
         self.written.iter().map(|piece| piece.bytes.len()).sum()
     }
 }
 
-/// Calls that are repeated in turn are found if they are at most so many.
+/// Longest sequence of calls whose repetition is detected.
 const MOST_IN_TURN: usize = 8;
 
 /// Slot of a procedure, and the return address of its call.
 pub type Site = (u16, u64);
 
-/// A journal that is being written.
+/// Journal that is being written.
 #[derive(Default)]
 pub struct Journal {
     entries: Vec<u8>,
-    /// The last calls, with their places, which those that follow may repeat.
+    /// The last calls with their call sites; the next calls may repeat them.
     recent: VecDeque<(Record, u64)>,
-    /// All recent calls have been made so many times in turn, and then the first of them so many
-    /// once more.
+    /// Repetitions of the recent calls, if they repeat.
+    ///
+    /// The first number counts complete repetitions of all recent calls. The second number counts
+    /// the calls of the repetition under way.
     turns: Option<(u64, usize)>,
-    /// Bytes that recent calls have written.
+    /// Bytes that the recent calls wrote.
     held: usize,
-    /// How many calls it holds.
+    /// Number of calls in the journal.
     pub calls: u64,
 }
 
-/// Why bytes are no journal.
+/// Reason why bytes are not a journal.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAJournal {
     /// Too short, or without the magic.
@@ -73,14 +76,16 @@ pub enum NotAJournal {
     Foreign,
     #[error("it has format version {0}, and this build reads {VERSION}")]
     Version(u32),
-    /// Its checksum is wrong, or what it contains makes no sense.
+    /// The checksum is wrong, or the content is invalid.
     #[error("it is damaged")]
     Damaged,
 }
 
 impl Journal {
-    /// Adds a call that was made from `place`. `became`: so many bytes have become of a call, this
-    /// one or one before it; nothing becomes of calls that only repeat others.
+    /// Adds a call that was made from `place`.
+    ///
+    /// `became` gets the call site and the number of encoded bytes of each call that is written to
+    /// an entry: this call or an earlier one. It is not called for calls that repeat others.
     pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
         self.calls += 1;
         if let Some((times, at)) = &mut self.turns {
@@ -110,7 +115,7 @@ impl Journal {
         }
     }
 
-    /// Whether the last so many calls are those before them once more.
+    /// True if the last `period` calls repeat the `period` calls before them.
     fn repeats(&self, period: usize) -> bool {
         let calls = self.recent.iter().rev().map(|(record, _)| record);
         calls
@@ -119,14 +124,14 @@ impl Journal {
             .eq(calls.skip(period).take(period))
     }
 
-    /// Writes the oldest of the recent calls, so that this many stay.
+    /// Writes the oldest of the recent calls, so that `left` calls remain.
     fn write_until(&mut self, left: usize, became: &mut impl FnMut(Site, usize)) {
         while self.recent.len() > left {
             self.write(1, 1, became);
         }
     }
 
-    /// Writes the oldest so many of the recent calls as an entry.
+    /// Writes the `count` oldest of the recent calls as an entry.
     fn write(&mut self, times: u64, count: usize, became: &mut impl FnMut(Site, usize)) {
         let mut before = self.entries.len();
         encode(&(times, count as u64), &mut self.entries);
@@ -138,7 +143,7 @@ impl Journal {
         }
     }
 
-    /// Another call than the next one in turn has come, or none will.
+    /// Ends a sequence of repetitions: the next call differs, or the journal ends.
     fn end_turns(&mut self, became: &mut impl FnMut(Site, usize)) {
         let Some((times, at)) = self.turns.take() else {
             return;
@@ -154,12 +159,12 @@ impl Journal {
         self.write_until(0, &mut became);
     }
 
-    /// How many bytes it takes before it is compressed.
+    /// Returns the length in bytes before compression.
     pub fn size(&self) -> usize {
         self.entries.len() + self.held
     }
 
-    /// The journal as bytes.
+    /// Returns the journal as bytes.
     pub fn encode(&mut self) -> Vec<u8> {
         self.flush(|_, _| {});
         let body = packed::pack(&self.entries);
@@ -171,7 +176,7 @@ impl Journal {
         out
     }
 
-    /// Reads what [`Journal::encode`] has made.
+    /// Reads bytes that [`Journal::encode`] returned.
     pub fn decode(bytes: &[u8]) -> Result<Reader, NotAJournal> {
         let (header, body) = bytes.split_at_checked(HEADER).ok_or(NotAJournal::Foreign)?;
         if header[..8] != MAGIC {
@@ -199,19 +204,19 @@ fn encode(what: &impl bincode::Encode, to: &mut Vec<u8>) {
     written.expect("memory takes everything");
 }
 
-/// Gives the calls of a journal one after the other.
+/// Iterator over the calls of a journal.
 #[derive(Debug)]
 pub struct Reader {
     entries: Vec<u8>,
     at: usize,
-    /// The calls of the entry, …
+    /// Calls of the current entry.
     turns: Vec<Record>,
-    /// … and how many are still to come, repeated ones included.
+    /// Number of calls that remain in the current entry, with repetitions.
     left: u64,
 }
 
 impl Reader {
-    /// The next call; `None` at the end.
+    /// Returns the next call; `None` at the end.
     pub fn next(&mut self) -> Result<Option<&Record>, NotAJournal> {
         if self.left == 0 {
             if self.at == self.entries.len() {

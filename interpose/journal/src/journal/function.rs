@@ -1,5 +1,6 @@
-//! Whether the program has entered one of its functions: a hardware breakpoint that only counts
-//! (perf_event_open(2), `PERF_TYPE_BREAKPOINT`). Nothing of the program is changed.
+//! Hardware breakpoint that counts the entries into one function of the program.
+//!
+//! perf_event_open(2) with `PERF_TYPE_BREAKPOINT`. The program's code is not changed.
 #![allow(unsafe_code)]
 
 use super::names;
@@ -14,7 +15,7 @@ use understudy_image::vmas;
 const PERF_TYPE_BREAKPOINT: u32 = 5;
 const HW_BREAKPOINT_X: u32 = 4;
 const FD_CLOEXEC: libc::c_ulong = 8;
-/// `exclude_kernel`, `exclude_hv`
+/// `exclude_kernel` and `exclude_hv` of `struct perf_event_attr`.
 const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 
 /// The first 72 bytes of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER1`).
@@ -36,30 +37,28 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 72);
 
-/// Why a function cannot be watched.
+/// Reason why a function cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum VisitError {
-    /// The program's file cannot be read.
     #[error("the program's file cannot be read: {0}")]
     File(#[from] io::Error),
-    /// It is no ELF file, say.
+    /// For example, the program's file is not an ELF file.
     #[error("the program's file makes no sense: {0}")]
     Format(#[from] object::Error),
-    /// There is no such symbol.
     #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
-    /// They differ in their arguments, say.
+    /// For example, functions that differ in their arguments.
     #[error(
         "the program has {0} functions of this name; `nm` lists their symbols, of which one can \
          be named"
     )]
     Ambiguous(usize),
-    /// The kernel does not allow it.
+    /// The kernel refuses the breakpoint.
     #[error("the kernel sets no breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
     Refused(io::Error),
 }
 
-/// A function that is watched.
+/// Watched function, as a descriptor of its breakpoint.
 pub struct Visit(File);
 
 impl Visit {
@@ -75,8 +74,8 @@ impl Visit {
             bp_len: size_of::<usize>() as u64,
             ..Attributes::default()
         };
-        // SAFETY: perf_event_open(2) for this thread, with a structure of the size that it names;
-        // the descriptor is new.
+        // SAFETY: perf_event_open(2) for this thread gets a structure of the size that it names.
+        // The descriptor is new and has no other owner.
         unsafe {
             let fd = libc::syscall(
                 libc::SYS_perf_event_open,
@@ -89,7 +88,8 @@ impl Visit {
             if fd < 0 {
                 return Err(VisitError::Refused(io::Error::last_os_error()));
             }
-            // Out of the program's way: its next file must get the number that it would get.
+            // The descriptor is moved above the program's: the program's next file must get the
+            // number that it would get without the runtime.
             let own = OwnedFd::from_raw_fd(fd as i32);
             match libc::fcntl(
                 own.as_raw_fd(),
@@ -102,7 +102,7 @@ impl Visit {
         }
     }
 
-    /// Whether it has been entered.
+    /// True if the function has been entered.
     pub fn has_come(&self) -> bool {
         let mut count = [0; 8];
         (&self.0).read_exact(&mut count).is_ok() && u64::from_ne_bytes(count) > 0
@@ -119,8 +119,9 @@ fn address_of(name: &str) -> Result<u64, VisitError> {
     Ok(base + symbol_of(&file, name)?)
 }
 
-/// The address in the file of the function that has this symbol, else of the one that is meant by
-/// it.
+/// Returns the address in the file of the function that `name` denotes.
+///
+/// A function whose symbol equals `name` is preferred.
 fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
     let functions = || {
         let all = file.symbols().chain(file.dynamic_symbols());
@@ -129,7 +130,7 @@ fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
     if let Some(exact) = functions().find(|symbol| symbol.name() == Ok(name)) {
         return Ok(exact.address());
     }
-    // A constructor may have several symbols for one address.
+    // A constructor may have several symbols with one address.
     let meant: BTreeSet<u64> = functions()
         .filter(|symbol| {
             symbol.kind() == SymbolKind::Text
@@ -144,7 +145,7 @@ fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
     }
 }
 
-/// Where the program's file is mapped.
+/// Returns the address at which the program's executable is mapped.
 fn first_mapping() -> io::Result<u64> {
     let path = std::fs::read_link("/proc/self/exe")?;
     let path = path.as_os_str().as_bytes();

@@ -1,13 +1,17 @@
-//! Holds back what a replay would do to the outside world: syscall user dispatch (kernel
-//! documentation, `admin-guide/syscall-user-dispatch`; Linux 5.11).
+//! Filter for the system calls of a replay, which must not affect the outside world.
 //!
-//! Every system call that is made outside of the zone raises SIGSYS, those inside of the program's
-//! libc included. What its handler does with each is in a table
-//! ([`understudy_policy::dispositions`]): harmless ones pass, questions about files are answered
-//! from the record of the first rehearsal ([`inquire`]), files are given from there or are new ones
-//! in memory ([`files`]), other changes are said to have been made although they have not, and what
-//! cannot be pretended ends the replay. The files opened here are replaced when the program's state
-//! is loaded.
+//! The filter uses syscall user dispatch (kernel documentation,
+//! `admin-guide/syscall-user-dispatch`; Linux 5.11). Every system call from outside of the reserved
+//! range raises SIGSYS, including those of the program's libc. A table
+//! ([`understudy_policy::dispositions`]) has the disposition of each system call:
+//!
+//! - Harmless calls are executed.
+//! - Queries about files are answered from the record of the first trial replay ([`inquire`]).
+//! - Files get their recorded contents, or are new files in memory ([`files`]).
+//! - Other changes return success without effect.
+//! - A call that cannot be emulated ends the replay.
+//!
+//! The files that the filter opens are replaced when the program's state is loaded.
 
 mod emulate;
 mod files;

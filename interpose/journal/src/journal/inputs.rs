@@ -1,8 +1,9 @@
-//! What a replay reads of files: recorded by the first rehearsal, answered from the record by all
-//! replays after it.
+//! Files and other inputs of replays.
 //!
-//! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is
-//! read again, and must stay as it was: whether it has is seen at each cut ([`Inputs::changed`]).
+//! The first trial replay records them. All later replays are answered from the record, so a file
+//! may be created, changed or removed after the trial replay. Files that are too long to be
+//! recorded are read from the file system in each replay, and must not change. Each cut checks this
+//! ([`Inputs::changed`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -12,25 +13,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_policy::packed;
 
-/// Bytes of stat(2)'s structure.
+/// Length in bytes of stat(2)'s structure.
 pub const STAT: usize = size_of::<libc::stat>();
-/// A file is not even compressed if it is so many times as long as what there is room for.
+/// Ratio of a file's length to the remaining room above which compression is not tried.
 const MOST_COMPRESSED: u64 = 16;
 
-/// What came of a system call.
+/// Outcome of a system call.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Outcome {
-    /// It returned this and wrote that.
+    /// Return value and written bytes.
     Result(i64, Vec<u8>),
-    /// It opened a file with these contents (a number) and this stat(2).
+    /// An opened file: number of its contents, and stat(2) result.
     File(u32, Vec<u8>),
-    /// It opened a directory.
+    /// An opened directory.
     Directory,
-    /// It opened a file that is too long to be recorded (a number).
+    /// An opened file that is too long to be recorded, by its number.
     Long(u32),
 }
 
-/// What tells one content of a file from another without reading it.
+/// Attributes that change with the contents of a file.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Identity {
     inode: u64,
@@ -40,7 +41,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of a file.
+    /// Returns the identity of a file.
     pub fn of(about: &Metadata) -> Identity {
         Identity {
             inode: about.ino(),
@@ -51,23 +52,23 @@ impl Identity {
     }
 }
 
-/// A file that is too long to be recorded.
+/// File that is too long to be recorded.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 struct Long {
     path: Vec<u8>,
     identity: Identity,
 }
 
-/// What the replays of a phase read.
+/// Record of the inputs of a phase.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Inputs {
     /// Bytes that may still be recorded.
     room: u64,
-    /// A rehearsal has recorded all of it.
+    /// True if a trial replay has recorded all inputs.
     is_recorded: bool,
-    /// Calls, by number and arguments, and what came of each.
+    /// Keys of calls and their outcomes.
     outcomes: Vec<(Vec<u8>, Outcome)>,
-    /// Compressed (LZ4 block format, their size in front).
+    /// Contents of files, compressed (LZ4 block format with the size in front).
     contents: Vec<Vec<u8>>,
     long: Vec<Long>,
     /// Bytes that have been recorded.
@@ -75,7 +76,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Nothing yet, and room for so many bytes.
+    /// Returns an empty record with room for `room` bytes.
     pub fn with_room(room: u64) -> Inputs {
         Inputs {
             room,
@@ -83,17 +84,17 @@ impl Inputs {
         }
     }
 
-    /// Bytes of the record.
+    /// Returns the number of recorded bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether nothing has been read.
+    /// True if nothing has been recorded.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
 
-    /// A long file that is not what it was, or is gone.
+    /// Returns a long file that has changed or was removed.
     pub fn changed(&self) -> Option<&Path> {
         let is_same = |long: &Long| {
             let about = std::fs::metadata(path_of(long));
@@ -113,20 +114,20 @@ fn path_of(long: &Long) -> &Path {
     Path::new(OsStr::from_bytes(&long.path))
 }
 
-/// More would be recorded than may be.
+/// Error: the record would exceed its limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// The inputs of a phase while it is replayed.
+/// Inputs of a phase during a replay.
 #[derive(Default)]
 pub struct Asked {
     inputs: Inputs,
-    /// Recorded outcomes that have not been asked for yet, by call.
+    /// Recorded outcomes that have not been used yet, by key.
     next: HashMap<Vec<u8>, VecDeque<usize>>,
 }
 
 impl Asked {
-    /// From what is recorded, or nothing.
+    /// Starts a replay with a record, which may be empty.
     pub fn new(inputs: Inputs) -> Asked {
         let mut next: HashMap<Vec<u8>, VecDeque<usize>> = HashMap::new();
         for (at, (call, _)) in inputs.outcomes.iter().enumerate() {
@@ -135,7 +136,7 @@ impl Asked {
         Asked { inputs, next }
     }
 
-    /// All that has been recorded.
+    /// Returns the record, which is complete now.
     pub fn into_inputs(self) -> Inputs {
         Inputs {
             is_recorded: true,
@@ -143,13 +144,13 @@ impl Asked {
         }
     }
 
-    /// What came of this call when it was recorded, the next time that it is made.
+    /// Returns the recorded outcome of the next call with this key.
     pub fn next(&mut self, call: &[u8]) -> Option<Outcome> {
         let at = self.next.get_mut(call)?.pop_front()?;
         Some(self.inputs.outcomes[at].1.clone())
     }
 
-    /// Records what has come of a call; nothing, if that is over.
+    /// Records the outcome of a call, unless the record is complete.
     pub fn record(&mut self, call: Vec<u8>, outcome: Outcome) -> Result<(), NoRoom> {
         if self.inputs.is_recorded {
             return Ok(());
@@ -163,12 +164,12 @@ impl Asked {
         Ok(())
     }
 
-    /// Whether contents of so many bytes may be worth a try.
+    /// True if contents of this length may fit into the record.
     pub fn may_keep(&self, length: u64) -> bool {
         !self.inputs.is_recorded && length <= self.inputs.room.saturating_mul(MOST_COMPRESSED)
     }
 
-    /// Keeps the contents of a file, if there is room; their number.
+    /// Stores the contents of a file if there is room, and returns their number.
     pub fn keep(&mut self, content: &[u8]) -> Option<u32> {
         let kept = packed::pack(content);
         let known = self.inputs.contents.iter().position(|known| *known == kept);
@@ -179,25 +180,25 @@ impl Asked {
         Some(known.unwrap_or(self.inputs.contents.len() - 1) as u32)
     }
 
-    /// Contents with this number.
+    /// Returns the contents with this number.
     pub fn content(&self, number: u32) -> Option<Vec<u8>> {
         packed::unpack(self.inputs.contents.get(number as usize)?).ok()
     }
 
-    /// Notes a file that is too long; its number.
+    /// Adds a file that is too long to be recorded, and returns its number.
     pub fn note_long(&mut self, path: PathBuf, identity: Identity) -> u32 {
         let path = path.into_os_string().into_encoded_bytes();
         self.inputs.long.push(Long { path, identity });
         self.inputs.long.len() as u32 - 1
     }
 
-    /// Whether a long file is what it was.
+    /// True if a long file has not changed.
     pub fn is_same(&self, number: u32, now: &Identity) -> bool {
         let long = self.inputs.long.get(number as usize);
         long.is_some_and(|long| long.identity == *now)
     }
 
-    /// The path of a long file.
+    /// Returns the path of a long file.
     pub fn path(&self, number: u32) -> String {
         let long = self.inputs.long.get(number as usize);
         long.map_or_else(String::new, |long| path_of(long).display().to_string())
@@ -229,7 +230,7 @@ mod tests {
         ] {
             assert_eq!(again.next(call), outcome.map(result));
         }
-        // What is asked beyond the record is not recorded.
+        // Calls beyond the record are not recorded.
         again.record(b"c".to_vec(), result(4)).unwrap();
         assert_eq!(again.into_inputs().outcomes.len(), 3);
     }

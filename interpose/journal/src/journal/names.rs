@@ -1,22 +1,24 @@
-//! Names of functions as they are written in C++ (Itanium C++ ABI, section 5.1); those of C and
-//! Fortran stay what they are.
+//! Names of functions as written in C++ source (Itanium C++ ABI, section 5.1).
+//!
+//! Names of C and Fortran functions are not changed.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::borrow::Cow;
 
-/// `Solver::run` of `_ZN6Solver3runEi`.
+/// Returns `Solver::run` for `_ZN6Solver3runEi`.
 pub fn readable(symbol: &str) -> Cow<'_, str> {
     let options = DemangleOptions::new().no_params().no_return_type();
     written(symbol, &options).map_or(Cow::Borrowed(symbol), Cow::Owned)
 }
 
-/// A namespace without a name, which nobody writes, and spaces, of which one may write more or
-/// fewer.
+/// Parts of a name that are ignored: unnamed namespaces and spaces.
+///
+/// An unnamed namespace cannot be written in the source.
 const UNWRITTEN: [&str; 2] = ["(anonymous namespace)::", " "];
 
-/// Whether somebody who writes `wanted` means this symbol: `Solver::run` and `Solver::run(int)`.
+/// True if `wanted` denotes this symbol: `Solver::run` and `Solver::run(int)`.
 pub fn means(wanted: &str, symbol: &str) -> bool {
-    // A part of it that the compiler has put elsewhere.
+    // A part of a function that the compiler has moved elsewhere.
     if symbol.contains('.') {
         return false;
     }
@@ -35,7 +37,7 @@ pub fn means(wanted: &str, symbol: &str) -> bool {
 }
 
 fn written(symbol: &str, options: &DemangleOptions) -> Option<String> {
-    // What the demangler also takes: names of types, which are ordinary words.
+    // The demangler also accepts names of types, which are ordinary words.
     if !symbol.starts_with("_Z") {
         return None;
     }

@@ -1,5 +1,6 @@
-//! What a call has written on the user side: address and length, from the call table and the call's
-//! arguments.
+//! Memory of the program side that a call has written.
+//!
+//! Addresses and lengths are derived from the call table and the call's arguments.
 #![allow(unsafe_code)]
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};
@@ -16,17 +17,17 @@ include!("../generated/outputs.rs");
 
 const PROC_NULL: c_int = -2;
 const ROOT: c_int = -4;
-/// `MPI_IN_PLACE`, and other pointers that mean something else.
+/// Lowest valid address: `MPI_IN_PLACE` and other special pointers are below.
 const LOWEST_ADDRESS: u64 = 4096;
 
-/// Why a call cannot be recorded.
+/// Error: the outputs of a call cannot be determined, so the call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKnown;
 
-/// A piece of memory: address and length in bytes.
+/// Address and length in bytes of a piece of memory.
 pub type Piece = (usize, usize);
 
-/// A call, as the program has made it.
+/// Call that the program has made.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
     frame: &'a Frame,
@@ -34,24 +35,24 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The call that a frame holds; `None` if it is of no procedure.
+    /// Returns the call in a frame; `None` if its slot is of no procedure.
     pub fn of(frame: &'a Frame) -> Option<Call<'a>> {
         let slot = frame.slot as usize;
         let row = OUTPUTS.get(slot).or_else(|| sources::row_of(slot))?;
         Some(Call { frame, row })
     }
 
-    /// What the procedure writes.
+    /// Returns the outputs of the procedure.
     pub fn outputs(&self) -> &'static [Output] {
         self.row.outputs
     }
 
-    /// Where the procedure writes the handle of a request.
+    /// Returns the address at which the procedure writes the handle of a request.
     pub fn request(&self) -> Option<u64> {
         self.row.request.map(|index| self.argument(index))
     }
 
-    /// Hash of the arguments.
+    /// Returns the hash of the arguments.
     pub fn hash(&self) -> u32 {
         let values = self.row.widths.iter().enumerate().map(|(index, &width)| {
             let value = self.argument(index as u8);
@@ -65,7 +66,7 @@ impl<'a> Call<'a> {
         xxhash_rust::xxh3::xxh3_64(&bytes) as u32
     }
 
-    /// An argument, in all its bits.
+    /// Returns an argument with all its bits.
     pub fn argument(&self, index: u8) -> u64 {
         let index = usize::from(index);
         match self.frame.arguments.get(index) {
@@ -81,11 +82,11 @@ impl<'a> Call<'a> {
         self.argument(index) as c_int
     }
 
-    /// So many numbers of an array; none if there is no array.
+    /// Returns `count` numbers of an array; none if the array's address is null.
     fn array(&self, Numbers(index, bytes): Numbers, count: usize) -> impl Iterator<Item = i64> {
         let address = self.argument(index);
         let count = if address == 0 { 0 } else { count };
-        // SAFETY: an array of the program with as many elements as the standard wants.
+        // SAFETY: the program passed an array with as many elements as the standard requires.
         (0..count).map(move |at| unsafe {
             match bytes {
                 4 => i64::from(*(address as *const c_int).add(at)),
@@ -157,7 +158,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The pieces of memory of an output, at most `bytes` of data if it is a buffer.
+    /// Passes the pieces of memory of an output to `piece`.
+    ///
+    /// A message buffer gets at most `bytes` bytes of data.
     pub fn pieces(
         &self,
         rt: &Runtime,
@@ -184,8 +187,8 @@ impl<'a> Call<'a> {
                 let map = maps.of(rt, VirtDatatype(self.argument(index) as *mut c_void));
                 spread(&map, address, count(), bytes, piece);
             }
-            // SAFETY: there is room for a C string as long as that; one is there, if the procedure
-            // has written.
+            // SAFETY: the buffer has room for a C string of this length, and contains one if the
+            // procedure has written.
             Unit::Text => piece(
                 address,
                 unsafe { libc::strnlen(address as *const _, count()) } + 1,

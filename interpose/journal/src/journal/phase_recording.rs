@@ -16,15 +16,15 @@ use understudy_settings::Rule;
 
 /// Starts to record outcomes.
 ///
-/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording goes
-/// on until the rule says that it is enough, or the journal is longer than `limit` says.
+/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording lasts
+/// until the rule is satisfied, or the journal is longer than `limit` returns.
 pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else {
         return;
     };
     rt.journal.recording.set(Recording::On(Box::new(Phase {
         recorder: Recorder::new(events::are_kept()),
-        // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+        // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
         begin: unsafe { *frame },
         base,
         end: None,
@@ -42,7 +42,7 @@ pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limi
     arch::set_recording(true);
 }
 
-/// Nothing more is recorded: the phase that was.
+/// Stops the recording and returns the phase.
 fn stop(rt: &Runtime) -> Recording {
     let before = rt.journal.recording.replace(Recording::Off);
     if let Recording::On(_) = before {
@@ -52,7 +52,7 @@ fn stop(rt: &Runtime) -> Recording {
     before
 }
 
-/// Returns the epoch with which the recorded phase began, if it began with one.
+/// Returns the epoch at which the recorded phase began, if it began at a cut.
 pub fn base(rt: &Runtime) -> Option<Epoch> {
     rt.journal
         .recording
@@ -62,19 +62,19 @@ pub fn base(rt: &Runtime) -> Option<Epoch> {
         .base
 }
 
-/// True if a phase is under way, or has ended and has not been taken.
+/// True if a phase is being recorded, or has ended and was not taken.
 pub fn is_under_way(rt: &Runtime) -> bool {
     !matches!(*rt.journal.recording.borrow(), Recording::Off)
 }
 
-/// Ends the recording and forgets it: the program is about to be rolled back.
+/// Ends the recording and drops the phase before a rollback of the program.
 pub fn give_up(rt: &Runtime) {
     if !matches!(stop(rt), Recording::Off) {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
 
-/// True if the program has created threads, which never act twice alike.
+/// True if the program has created threads, whose calls a replay cannot repeat.
 fn has_threads() -> bool {
     arch::turn::is_foreign() || told::created_threads() > 0
 }
@@ -86,7 +86,9 @@ fn give_up_for_threads(rt: &Runtime) {
     }
 }
 
-/// A handler has returned, with these bits in the registers for integers and doubles.
+/// Records a call whose handler has returned.
+///
+/// `integer` and `double` are the bits of the result registers.
 ///
 /// # Safety
 /// The frame must be that of the call.
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     if has_threads() {
         return give_up_for_threads(rt);
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     let frame = unsafe { &*frame };
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     end_if_too_long(rt);
 }
 
-/// The end of a recording that has got too long; its memory is freed.
+/// Ends a recording whose journal is too long, and frees its memory.
 fn end_if_too_long(rt: &Runtime) {
     let (size, room) = match rt.journal.recording.borrow_mut().on_mut() {
         None => return,
@@ -150,7 +152,7 @@ fn end_if_too_long(rt: &Runtime) {
     }
 }
 
-/// A receive of the present call got this many bytes.
+/// Records the number of bytes that a receive of the present call got.
 #[inline]
 pub fn received(rt: &Runtime, bytes: usize) {
     if arch::is_recording()
@@ -160,7 +162,7 @@ pub fn received(rt: &Runtime, bytes: usize) {
     }
 }
 
-/// A request has ended, or is seen to have; see [`Recorder::ended`].
+/// Records that a request has completed, or was found complete; see [`Recorder::ended`].
 #[inline]
 pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, stays: bool) {
     if arch::is_recording()
@@ -184,9 +186,9 @@ pub fn asks_for_cut(rt: &Runtime) -> bool {
         .is_some_and(|phase| phase.watch.asks_for_cut())
 }
 
-/// Returns true at a cut if this worker's phase may end there.
+/// Returns true if this worker's phase may end at this cut.
 ///
-/// `is_regular`: the cut would have been taken anyway.
+/// `is_regular` is true if the cut would have been taken anyway.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {
@@ -195,7 +197,7 @@ pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 
-/// A journal is too long: copies hold everything.
+/// Reports that a journal is too long, so replicas are not reduced.
 pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
     let level = if crate::world::is_first_worker(rt) {
         log::Level::Warn
@@ -205,14 +207,14 @@ pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
     log::log!(level, "{}", message::journal_limit(size, limit));
 }
 
-/// Records the agreement of all workers whether the phase may end here.
+/// Records the agreement of all workers on the end of the phase.
 pub fn agree(rt: &Runtime, is_over: bool) {
     if let Some(phase) = rt.journal.recording.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
 
-/// Ends the phase at the cut for this epoch, if all have agreed.
+/// Ends the phase at the cut for this epoch, if all workers have agreed.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if !rt
         .journal
@@ -225,9 +227,9 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
     }
     if let Recording::On(mut phase) = stop(rt) {
         phase.recorder.finish(rt);
-        // Later the arguments on the program's stack are gone.
+        // Hashed now: later the arguments on the program's stack are overwritten.
         phase.end = arch::top_frame().and_then(|frame| {
-            // SAFETY: the frame of the call that is the cut.
+            // SAFETY: the frame is that of the call at which the cut is taken.
             let frame = unsafe { &*frame };
             Some((frame.slot, Call::of(frame)?.hash()))
         });
@@ -237,7 +239,7 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
     }
 }
 
-/// The phase that ended with this epoch, once that is committed.
+/// Returns the phase that ended with this epoch, when the epoch is committed.
 pub fn take_ended(rt: &Runtime, committed: Epoch) -> Option<Phase> {
     let mut recording = rt.journal.recording.borrow_mut();
     let is_over = matches!(&*recording, Recording::Ended(phase) if phase.epoch <= committed);

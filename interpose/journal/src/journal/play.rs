@@ -1,4 +1,4 @@
-//! Answers of a replay from its journal, and the ways to leave a replay.
+//! Answers of a replay from its journal, and the ends of a replay.
 #![allow(unsafe_code)]
 
 use super::format::{END, NotAJournal, Reader, Written};
@@ -20,24 +20,25 @@ const EFFECT: u64 = 3;
 pub(super) const INPUT: u64 = 4;
 pub(super) const KIND_BITS: u32 = 3;
 
-/// Ends the replay: the program has made a system call that cannot be repeated.
+/// Ends the replay, as the program made a system call that cannot be repeated.
 pub fn leave_for(system_call: u64) -> ! {
     leave(EFFECT, system_call)
 }
 
-/// Ends the replay: this file is not what it was when it was read.
+/// Ends the replay, as this file has changed since it was read.
 pub fn leave_for_input(number: u32) -> ! {
     leave(INPUT, number.into())
 }
 
 pub(super) fn leave(kind: u64, number: u64) -> ! {
-    // SAFETY: the program runs inside of `run`, where nothing waits to be dropped.
+    // SAFETY: the program runs inside of `run`, where no value waits to be dropped.
     unsafe { arch::leave_user(kind | number << KIND_BITS) }
 }
 
 pub(super) fn write(written: &[Written]) {
     for piece in written {
-        // SAFETY: the recorded call has written there, and the user side is as it was then.
+        // SAFETY: the recorded call wrote there, and the layout of the program side is that of the
+        // recorded run.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 piece.bytes.as_ptr(),
@@ -54,12 +55,14 @@ fn name(slot: usize) -> Option<&'static str> {
 }
 
 impl Play {
-    /// The answer to the call in the top frame, or with what the replay ends.
+    /// Returns the answer to the call in the top frame.
+    ///
+    /// The error is the reason why the replay ends.
     pub(super) fn answer(&mut self) -> Result<Answer, (u64, u64)> {
         let Some(frame) = arch::top_frame() else {
             return Err((OTHER_CALL, self.calls));
         };
-        // SAFETY: the frame of the call that is being answered.
+        // SAFETY: the frame is that of the call that is answered.
         let frame = unsafe { &*frame };
         let hash = Call::of(frame).map(|call| call.hash());
         self.calls += 1;

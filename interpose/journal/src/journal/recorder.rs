@@ -1,4 +1,4 @@
-//! Records outcomes.
+//! Recorder of the outcomes of calls.
 #![allow(unsafe_code)]
 
 use super::accounts::Accounts;
@@ -16,23 +16,23 @@ use std::ffi::c_void;
 use understudy_formats::events::{Amount, Kind};
 use understudy_objects::Runtime;
 
-/// What is being recorded.
+/// Recorder of a phase.
 #[derive(Default)]
 pub struct Recorder {
     journal: Journal,
     maps: TypeMaps,
-    /// What is written when the request with this index ends.
+    /// Pieces that are written when the request with this index completes.
     later: HashMap<u32, Vec<Piece>>,
-    /// What has been written by requests that ended in the present call.
+    /// Pieces that were written by requests which completed in the present call.
     ended: Vec<Piece>,
-    /// How many bytes a receive of the present call has received.
+    /// Number of bytes that a receive of the present call has received.
     received: Option<usize>,
-    /// What the journal is made of, if anybody wants to know.
+    /// Sizes by call site, if event files are kept.
     accounts: Option<Accounts>,
 }
 
 impl Recorder {
-    /// One that has nothing recorded yet.
+    /// Returns a recorder without calls.
     pub fn new(with_accounts: bool) -> Recorder {
         Recorder {
             accounts: with_accounts.then(Accounts::default),
@@ -40,7 +40,7 @@ impl Recorder {
         }
     }
 
-    /// Records the call that a frame holds and that has come to its end, made from `place`.
+    /// Records the completed call of a frame, made from `place`.
     pub fn call(
         &mut self,
         rt: &Runtime,
@@ -52,7 +52,7 @@ impl Recorder {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
         let call = Call::of(frame).ok_or(NotKnown)?;
-        // Or one of libc's.
+        // `None` for a function of libc.
         let procedure = Proc::from_slot(frame.slot as u32);
         let is_one_of = |slots: &[u32]| slots.contains(&(frame.slot as u32));
         if is_one_of(&EXECUTED) {
@@ -96,7 +96,9 @@ impl Recorder {
             .add(record, place, |site, bytes| became(accounts, site, bytes));
     }
 
-    /// Tells what the journal is made of: its length as it is kept, if it is.
+    /// Reports the sizes of the journal by call site.
+    ///
+    /// `kept` is the length of the stored journal, if it is stored.
     pub fn tell(&mut self, rt: &Runtime, kept: Option<usize>) {
         if let Some(accounts) = &mut self.accounts {
             let journal = Amount {
@@ -108,11 +110,12 @@ impl Recorder {
         }
     }
 
-    /// Keeps what a request will have written when it ends. Its handle is the last output of the
-    /// call that made it.
+    /// Stores the pieces that a request writes when it completes.
+    ///
+    /// The request's handle is the last output of the call that started it.
     fn keep(&mut self, rt: &Runtime, call: &Call<'_>, pieces: Vec<Piece>) -> Result<(), NotKnown> {
         let place = call.request().ok_or(NotKnown)? as *const *mut c_void;
-        // SAFETY: the procedure has written the handle there.
+        // SAFETY: the procedure has written the handle at this address.
         let handle = VirtRequest(unsafe { *place });
         if let Some(index) = requests::index(rt, handle) {
             self.later.insert(index, pieces);
@@ -120,13 +123,15 @@ impl Recorder {
         Ok(())
     }
 
-    /// A receive of the present call got this many bytes.
+    /// Records the number of bytes that a receive of the present call got.
     pub fn received(&mut self, bytes: usize) {
         self.received = Some(bytes);
     }
 
-    /// A request has ended, or is seen to have; a receive got this many bytes. Its index is given
-    /// away again unless `stays`.
+    /// Records that a request has completed, or was found complete.
+    ///
+    /// `bytes` is the number of bytes that a receive got. The request's index is reused later
+    /// unless `stays` is true.
     pub fn ended(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
         let Some(pieces) = self.later.get(&index) else {
             return;
@@ -144,8 +149,9 @@ impl Recorder {
         }
     }
 
-    /// At the last cut: what receives have written that have ended without the program's asking, as
-    /// the last record.
+    /// Records the data of completed receives whose completion the program has not seen.
+    ///
+    /// The last cut calls this function. The data are the last record.
     pub fn finish(&mut self, rt: &Runtime) {
         let mut ended: Vec<u32> = self.later.keys().copied().collect();
         ended.sort_unstable();
@@ -172,14 +178,14 @@ impl Recorder {
         self.close();
     }
 
-    /// Nothing more is recorded.
+    /// Ends the journal.
     pub fn close(&mut self) {
         let accounts = &mut self.accounts;
         self.journal
             .flush(|site, bytes| became(accounts, site, bytes));
     }
 
-    /// The journal so far.
+    /// Returns the journal up to now.
     pub fn journal(&mut self) -> &mut Journal {
         &mut self.journal
     }
@@ -192,7 +198,7 @@ fn became(accounts: &mut Option<Accounts>, site: Site, bytes: usize) {
 }
 
 fn read((address, length): Piece) -> Written {
-    // SAFETY: memory of the program that the call has written.
+    // SAFETY: the call has written this memory of the program.
     let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, length) };
     Written {
         address: address as u64,

@@ -1,4 +1,4 @@
-//! The phase that is recorded.
+//! Phase that is recorded.
 
 use super::end::Watch;
 use super::recorder::Recorder;
@@ -6,26 +6,26 @@ use crate::arch::Frame;
 use std::time::Duration;
 use understudy_numbers::Epoch;
 
-/// A phase that is recorded.
+/// Phase that is recorded.
 pub struct Phase {
     pub recorder: Recorder,
-    /// The call that it began with: that of `MPI_Init`, or a cut.
+    /// Call at which the phase began: that of `MPI_Init`, or a cut.
     pub begin: Frame,
-    /// The epoch of that cut.
+    /// Epoch of the cut at which the phase began.
     pub base: Option<Epoch>,
-    /// Slot of the cut, the last call of a replay, and hash of its arguments.
+    /// Slot and hash of the arguments of the last call of a replay, the cut.
     pub end: Option<(u64, u32)>,
     /// Duration of the phase.
     pub took: Duration,
     pub(super) watch: Watch,
     pub records: bool,
-    /// Most bytes of the journal when `limit` was called last.
+    /// Limit of the journal in bytes when `limit` was called last.
     pub(super) room: usize,
-    /// Returns the most bytes of the journal at present.
+    /// Returns the present limit of the journal in bytes.
     pub(super) limit: fn() -> usize,
-    /// All workers agree that the next cut is its end.
+    /// True if all workers agree that the phase ends at the next cut.
     pub(super) is_agreed: bool,
-    /// The epoch at its end.
+    /// Epoch at the end of the phase.
     pub(super) epoch: Epoch,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Recording {
 }
 
 impl Recording {
-    /// The phase that is under way.
+    /// Returns the phase that is under way.
     pub(super) fn on(&self) -> Option<&Phase> {
         match self {
             Recording::On(phase) => Some(phase),
@@ -48,7 +48,7 @@ impl Recording {
         }
     }
 
-    /// Returns the phase under way to change it.
+    /// Returns the phase that is under way, to change it.
     pub(super) fn on_mut(&mut self) -> Option<&mut Phase> {
         match self {
             Recording::On(phase) => Some(phase),

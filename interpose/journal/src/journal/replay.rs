@@ -1,4 +1,4 @@
-//! The program runs again, and its MPI calls are answered from a journal.
+//! Replay of the program, with its MPI calls answered from a journal.
 #![allow(unsafe_code)]
 
 use super::format::Journal;
@@ -8,29 +8,31 @@ use crate::arch::{self, Answer, Frame};
 use crate::generated::EXECUTED;
 use crate::{DOOR, Runtime};
 
-/// Why a replay did not come to its end.
+/// Reason why a replay did not reach its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Diverged {
     /// The journal cannot be read.
     #[error("the journal is damaged")]
     Journal,
-    /// The program made another call than at that time.
+    /// The program made another call than the recorded one.
     #[error("call {0} is another one than was recorded")]
     Call(u64),
-    /// The program did what cannot be held back or made again.
+    /// The program made a system call that can be neither suppressed nor repeated.
     #[error("the program made system call {0}, which cannot be repeated")]
     Effect(u64),
-    /// A file that is too long to be recorded is not what it was; its number among them.
+    /// A file that is too long to be recorded has changed; its number.
     #[error("a file has changed that the program reads")]
     Input(u64),
 }
 
-/// Runs the program from `begin`, whose call's outcome is the journal's first, up to the call with
-/// this slot and hash of arguments that follows its last.
+/// Runs the program from `begin` to the call that follows the journal's last.
+///
+/// The journal's first record is the outcome of the call at `begin`. `end` is slot and hash of the
+/// arguments of the call that ends the replay.
 ///
 /// # Safety
-/// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for
-/// good.
+/// The program side must be as it was at `begin`. It is changed, and the dispatch table is changed
+/// permanently.
 pub unsafe fn run(
     rt: &Runtime,
     journal: &[u8],
@@ -52,7 +54,7 @@ pub unsafe fn run(
     sources::watch(true);
     let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
     arch::answer_all(executed, answer);
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     let left = unsafe { arch::run_user(begin, result) };
     let number = left >> KIND_BITS;
     match left & ((1 << KIND_BITS) - 1) {
@@ -64,10 +66,10 @@ pub unsafe fn run(
     }
 }
 
-/// The answer to the call in the top frame.
+/// Returns the answer to the call in the top frame.
 extern "C" fn answer() -> Answer {
     let rt = DOOR.get();
-    // Nothing is dropped by `leave`, so the borrow ends before.
+    // The borrow ends here, as `leave` drops nothing.
     let answer = match &mut *rt.journal.play.borrow_mut() {
         Some(play) => play.answer(),
         None => Err((DAMAGED, 0)),

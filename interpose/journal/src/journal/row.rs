@@ -1,74 +1,77 @@
-//! What is known of a procedure's arguments: a row of the call table, or of those of clocks.
+//! Rows of the call table: arguments and outputs of procedures and clock functions.
 
-/// The argument with this number is a number, or points to some, of so many bytes each (4 or 8).
+/// Integer arguments, or arrays of integers: index of the argument, bytes of each integer.
+///
+/// An integer has 4 or 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(pub u8, pub u8);
 
-/// What an output is counted in.
+/// Unit in which an output is counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
-    /// So many bytes each.
+    /// Number of bytes of each element.
     Bytes(u16),
-    /// The datatype in this argument.
+    /// The datatype in the argument with this index.
     Datatype(u8),
     /// Characters up to the first NUL, at most one more than the amount.
     Text,
-    /// What so many elements of a datatype (argument) take, up to the position in the buffer that
-    /// the last one points to.
+    /// Packed elements: number of elements, argument of the datatype, position.
+    ///
+    /// They end at the position in the buffer to which the last argument points.
     Packed(Numbers, u8, Numbers),
-    /// Not known: such a call cannot be recorded.
+    /// Unknown; a call with such an output cannot be recorded.
     Unknown,
 }
 
-/// A factor of how many there are; numbers are those of arguments.
+/// Factor of the number of units; integers are indices of arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
     Value(Numbers),
-    /// A number that is pointed to.
+    /// A number to which the argument points.
     At(Numbers),
     Constant(u32),
-    /// The members of the communicator, of its remote group if it has one.
+    /// Members of the communicator; of the remote group of an intercommunicator.
     Members,
-    /// Those that send to this process in the communicator's topology.
+    /// Processes that send to this process in the communicator's topology.
     Neighbours,
     /// This process's entry of an array of counts.
     Own(Numbers),
-    /// Up to the end of the last of the blocks with these counts and displacements; one for each
-    /// member or neighbour.
+    /// End of the last block: counts, displacements, and true for blocks per neighbour.
+    ///
+    /// Without the flag there is one block per member.
     Span(Numbers, Numbers, bool),
 }
 
-/// Who has an output.
+/// Members that have an output.
 #[derive(Clone, Copy, Debug)]
 pub enum Members {
     All,
-    /// The root, which this argument names.
+    /// The root, whose rank is in this argument.
     Only(u8),
     AllBut(u8),
 }
 
-/// An output of a procedure.
+/// Output of a procedure.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The argument that points to it.
+    /// Index of the argument that points to the output.
     pub argument: u8,
-    /// What it is counted in.
     pub unit: Unit,
-    /// Factors of how many there are.
+    /// Factors of the number of units.
     pub amounts: &'static [Amount],
     pub members: Members,
-    /// It is written when a request ends.
+    /// True if the output is written when a request completes.
     pub later: bool,
 }
 
-/// What is known of a procedure's arguments.
+/// Arguments and outputs of a procedure.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub outputs: &'static [Output],
-    /// Which argument is the communicator.
+    /// Index of the communicator's argument.
     pub comm: Option<u8>,
-    /// Which argument points to the request.
+    /// Index of the argument that points to the request.
     pub request: Option<u8>,
-    /// Bytes of each argument that mean something.
+    /// Number of significant bytes of each argument.
     pub widths: &'static [u8],
 }

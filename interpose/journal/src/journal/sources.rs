@@ -1,5 +1,6 @@
-//! Clocks and the like, which programs ask in the phase besides MPI: rows as those of the call
-//! table ([`understudy_abi::source`]).
+//! Clocks and similar functions of libc that programs call in the set-up phase.
+//!
+//! Their rows are like those of the call table ([`understudy_abi::source`]).
 #![allow(unsafe_code)]
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};
@@ -36,18 +37,18 @@ fn row(source: &Source) -> Row {
     }
 }
 
-/// The row of such a procedure.
+/// Returns the row of such a function.
 pub fn row_of(slot: usize) -> Option<&'static Row> {
     ROWS.get(slot.checked_sub(SLOT_COUNT)?)
 }
 
-/// The name of such a procedure.
+/// Returns the name of such a function.
 pub fn name_of(slot: usize) -> Option<&'static str> {
     Some(SOURCES.get(slot.checked_sub(SLOT_COUNT)?)?.name)
 }
 
-/// Whether the program's calls of them are recorded, or answered, from now on.
+/// Switches the recording, or the answering, of the program's calls of these functions.
 pub fn watch(on: bool) {
-    // SAFETY: the face's function; the runtime knows libc's procedures since its start.
+    // SAFETY: a function of the preload library, without preconditions after the runtime's start.
     unsafe { (told::info().watch_user_sources)(on) };
 }

@@ -1,4 +1,4 @@
-//! Where the data of a datatype lie: its type map (MPI 4.1, 5.1), in pieces without gaps.
+//! Type maps of datatypes (MPI 4.1, 5.1), as pieces without gaps.
 #![allow(unsafe_code)]
 
 use crate::generated::real;
@@ -9,21 +9,21 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use understudy_objects::Runtime;
 
-/// In the journal, a datatype with more pieces than this is taken as one, with its gaps.
+/// Limit of pieces in the journal: a larger datatype is one piece, with its gaps.
 const MOST_PIECES: usize = 1 << 16;
 
-/// Where the data of one element lie.
+/// Type map of a datatype.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TypeMap {
-    /// Offset and length in bytes, merged where they touch.
+    /// Offset and length in bytes of each piece; adjacent pieces are merged.
     pub pieces: Vec<(isize, usize)>,
-    /// Bytes from one element to the next.
+    /// Distance in bytes from one element to the next.
     pub extent: isize,
     /// Bytes of data in an element.
     pub size: usize,
 }
 
-/// The type maps that have been asked for.
+/// Type maps by handle.
 pub struct TypeMaps {
     known: HashMap<usize, Arc<TypeMap>>,
     most: usize,
@@ -37,9 +37,10 @@ impl Default for TypeMaps {
 }
 
 impl TypeMaps {
-    /// For maps of at most so many pieces, and in the order of the data: what is one piece to the
-    /// journal may have any order, and bytes twice. One that cannot be told has fewer bytes than
-    /// its datatype.
+    /// Returns maps of at most `most` pieces, in the order of the data.
+    ///
+    /// The journal's maps may have one piece for data in any order, and for data that overlap. A
+    /// map that cannot be determined has fewer bytes than its datatype.
     pub fn exact(most: usize) -> TypeMaps {
         TypeMaps::new(most, true)
     }
@@ -52,7 +53,7 @@ impl TypeMaps {
         }
     }
 
-    /// The map of a datatype.
+    /// Returns the map of a datatype.
     pub fn of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
         if let Some(known) = self.known.get(&(datatype.0 as usize)) {
             return Arc::clone(known);
@@ -62,7 +63,7 @@ impl TypeMaps {
         map
     }
 
-    /// A datatype has been freed: its handle may be used for another one.
+    /// Drops all maps, as the handle of a freed datatype may be used again.
     pub fn forget(&mut self) {
         self.known.clear();
     }
@@ -82,8 +83,9 @@ impl TypeMaps {
         }
     }
 
-    /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the
-    /// constructor is a rare one.
+    /// Returns the pieces by the constructor's arguments (5.1.13).
+    ///
+    /// `None` if there are too many pieces, or the constructor is not supported.
     fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
         let old = self.of(rt, base(0)?);
@@ -110,11 +112,10 @@ impl TypeMaps {
     }
 }
 
-/// Pieces that are collected, and how many there may be.
+/// Pieces, and the limit of their number.
 struct Pieces(Vec<(isize, usize)>, usize);
 
 impl Pieces {
-    /// None yet.
     fn new(most: usize) -> Pieces {
         Pieces(Vec::new(), most)
     }
@@ -127,7 +128,7 @@ impl Pieces {
         }
     }
 
-    /// Adds `count` elements from `at` on; `None` if there are too many pieces.
+    /// Adds `count` elements at offset `at`; `None` if there are too many pieces.
     fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
         if of.size == 0 {
             return Some(());
@@ -151,7 +152,7 @@ impl Pieces {
     }
 }
 
-/// True bounds of an element, its extent, and its size.
+/// Returns the true bounds, the extent and the size of an element.
 fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usize) {
     let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) =
         (0isize, 0isize, 0isize, 0isize, 0);
@@ -169,8 +170,9 @@ fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usiz
     )
 }
 
-/// The pieces of memory that `count` elements at `address` take, at most `bytes` of data: address
-/// and length.
+/// Passes the pieces of memory of `count` elements at `address` to `piece`.
+///
+/// At most `bytes` bytes of data are passed, as address and length.
 pub fn spread(
     map: &TypeMap,
     address: usize,
@@ -191,8 +193,8 @@ pub fn spread(
                 address.wrapping_add_signed(element * map.extent + offset),
                 length.min(left),
             );
-            // Gaps that could not be told apart count as data: then more is recorded than was
-            // received.
+            // A single piece includes gaps, which count as data. So more bytes are recorded than
+            // were received.
             left = if map.pieces.len() == 1 {
                 left.saturating_sub(map.size)
             } else {

@@ -9,10 +9,10 @@ pub trait Edge: 'static {
     /// True if the caller has the other ABI, and the callee Open MPI's.
     const INWARD: bool;
 
-    /// Value that lives as long as the call.
+    /// Value that exists as long as the call.
     type Guard;
 
-    /// The other ABI.
+    /// Returns the other ABI.
     fn abi() -> &'static Abi;
 
     /// Converts a handle of the caller for the callee.
@@ -27,24 +27,24 @@ pub trait Edge: 'static {
     /// Converts an error code of the caller for the callee.
     fn code(code: c_int) -> c_int;
 
-    /// True if the caller gets no results, as it does not go on.
+    /// True if the results are not written, since the caller does not continue.
     fn is_void(code: c_int) -> bool;
 
-    /// Begins a call; called before anything else.
+    /// Begins a call; must be called before anything else.
     fn guard() -> Self::Guard;
 
-    /// Procedure of a slot.
+    /// Returns the procedure of a slot.
     fn callee(slot: usize) -> *const ();
 
-    /// Number of processes of a communicator of the callee's, or of its remote group.
+    /// Returns the number of processes of a callee's communicator, or of its remote group.
     fn members(comm: u64) -> usize;
 
-    /// Rank of this process in a communicator of the callee's.
+    /// Returns the rank of this process in a communicator of the callee.
     fn rank(comm: u64) -> c_int;
 
-    /// Numbers of neighbours in such a communicator: sources and destinations.
+    /// Returns the numbers of sources and of destinations in a communicator of the callee.
     fn degrees(comm: u64) -> (usize, usize);
 
-    /// Value of a variable of the side with the other ABI.
+    /// Returns the value of a variable of the side with the other ABI.
     fn variable(name: &'static CStr) -> isize;
 }

@@ -1,4 +1,4 @@
-//! Arguments at an edge: what the callee gets, and what the caller gets back.
+//! Arguments at an edge: conversion for the callee, and of results for the caller.
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
@@ -7,7 +7,7 @@ use crate::real_types::{HandleKind, Status};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 
-/// Which way the values of an argument go.
+/// Direction in which the values of an argument are passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     In,
@@ -15,20 +15,20 @@ pub enum Way {
     InOut,
 }
 
-/// A number of elements, whatever integer type it has.
+/// Converts a number of elements of any integer type; zero if negative.
 pub(super) fn number(number: impl TryInto<usize>) -> usize {
     number.try_into().unwrap_or(0)
 }
 
-/// The sum of an array of the caller's.
+/// Returns the sum of an array of the caller.
 ///
 /// # Safety
-/// `array` must have `length` integers, or be null.
+/// `array` must point to `length` integers, or be null.
 pub(super) unsafe fn sum_of(array: *const u8, length: usize) -> usize {
     if array.is_null() {
         return 0;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: by the caller's contract.
     let element = |index: usize| unsafe { array.cast::<c_int>().add(index).read_unaligned() };
     (0..length).map(|index| number(element(index))).sum()
 }
@@ -49,7 +49,9 @@ pub(super) fn back<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
-/// An integer for the callee. Ranks and tags that are no constants are at least 0.
+/// Converts an integer for the callee.
+///
+/// Ranks and tags that are not constants are at least zero.
 #[inline]
 pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     match domain {
@@ -58,7 +60,7 @@ pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
-/// The displacement of a file's view for the callee: it may be a constant, which is negative.
+/// Converts the displacement of a file view for the callee; constants are negative.
 #[inline]
 pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
     match c_int::try_from(bytes) {
@@ -67,7 +69,7 @@ pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
     }
 }
 
-/// A pointer for the callee: it may be a constant.
+/// Converts a pointer for the callee, since it may be a constant.
 #[inline]
 pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     for (canonical, foreign) in E::abi().pointers[kind as usize] {
@@ -87,11 +89,11 @@ pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
     pointer
 }
 
-/// Elements for the callee: few in place, many on the heap.
+/// Memory for the callee's elements: in place for a few, else on the heap.
 struct Room<T, const FEW: usize> {
     few: [T; FEW],
     many: Vec<T>,
-    /// The callee looks at them after its return: their memory is never freed.
+    /// True if the callee uses the elements after its return; then they are never freed.
     is_kept: bool,
 }
 
@@ -132,7 +134,7 @@ impl<T: Copy, const FEW: usize> Room<T, FEW> {
     }
 }
 
-/// Handles behind a pointer.
+/// Handles that an argument points to.
 pub struct Handles<E: Edge> {
     kind: HandleKind,
     caller: *mut u8,
@@ -144,7 +146,7 @@ pub struct Handles<E: Edge> {
 
 /// Reads a handle of `width` bytes.
 pub(super) unsafe fn read(at: *const u8, width: usize) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     unsafe {
         match width {
             4 => u64::from(at.cast::<u32>().read_unaligned()),
@@ -154,7 +156,7 @@ pub(super) unsafe fn read(at: *const u8, width: usize) -> u64 {
 }
 
 unsafe fn write(at: *mut u8, width: usize, handle: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     unsafe {
         match width {
             4 => at.cast::<u32>().write_unaligned(handle as u32),
@@ -173,10 +175,10 @@ impl<E: Edge> Handles<E> {
         }
     }
 
-    /// Those of the caller.
+    /// Converts handles of the caller.
     ///
     /// # Safety
-    /// `caller` must have `length` handles, or room for them, or be null.
+    /// `caller` must point to `length` handles, or memory for them, or be null.
     pub unsafe fn new(kind: HandleKind, caller: *mut u8, length: usize, way: Way) -> Handles<E> {
         let length = if caller.is_null() { 0 } else { length };
         let mut handles = Handles {
@@ -189,11 +191,11 @@ impl<E: Edge> Handles<E> {
         };
         let (from, to) = Self::widths(kind);
         let room = handles.room.place().cast::<u8>();
-        // What the callee only writes is left empty for it, unless it keeps its caller's
-        // representation.
+        // If the runtime is the callee, handles that it only writes stay empty. For the library
+        // they get the caller's values, since that edge does not convert handles.
         if way != Way::Out || !E::INWARD {
             for index in 0..length {
-                // SAFETY: as the caller promises; the room is long enough for either width.
+                // SAFETY: by the caller's contract; the memory is large enough for either width.
                 unsafe {
                     write(
                         room.add(index * to),
@@ -206,13 +208,13 @@ impl<E: Edge> Handles<E> {
         handles
     }
 
-    /// The callee may look at them after its return.
+    /// Keeps the memory, since the callee may use it after its return.
     pub fn kept(mut self) -> Handles<E> {
         self.room.keep();
         self
     }
 
-    /// Where the callee finds them.
+    /// Returns the address of the handles for the callee.
     pub fn place(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
@@ -221,21 +223,21 @@ impl<E: Edge> Handles<E> {
         }
     }
 
-    /// After the call.
+    /// Converts the handles for the caller after the call.
     ///
     /// # Safety
-    /// As [`Handles::new`].
+    /// As for [`Handles::new`].
     pub unsafe fn give_back(&mut self, is_success: bool) {
         if self.way == Way::Out && !is_success && !E::INWARD {
             return;
         }
-        // A call that fails may write null handles, and one that finds no message writes none. What
-        // it has not written is no handle in the room, which was empty.
+        // A failing call may write null handles, and a call that finds no message writes none. The
+        // memory of a handle that was not written is zero, which is not a handle.
         let may_be_unwritten = self.way == Way::Out && E::INWARD;
         let (from, to) = Self::widths(self.kind);
         let room = self.room.place().cast::<u8>();
         for index in 0..self.length {
-            // SAFETY: as the caller promises.
+            // SAFETY: by the caller's contract.
             unsafe {
                 let handle = read(room.add(index * to), to);
                 if handle != 0 || !may_be_unwritten {
@@ -247,7 +249,7 @@ impl<E: Edge> Handles<E> {
     }
 }
 
-/// Integers behind a pointer.
+/// Integers that an argument points to.
 pub struct Integers<E: Edge> {
     domain: Domain,
     caller: *mut u8,
@@ -257,10 +259,10 @@ pub struct Integers<E: Edge> {
 }
 
 impl<E: Edge> Integers<E> {
-    /// Those of the caller.
+    /// Converts integers of the caller.
     ///
     /// # Safety
-    /// `caller` must have `length` integers, or room for them, or be null.
+    /// `caller` must point to `length` integers, or memory for them, or be null.
     pub unsafe fn new(domain: Domain, caller: *mut u8, length: usize, _: Way) -> Integers<E> {
         let length = if caller.is_null() { 0 } else { length };
         let mut integers = Integers {
@@ -272,8 +274,8 @@ impl<E: Edge> Integers<E> {
         };
         let room = integers.room.place();
         for index in 0..length {
-            // SAFETY: as the caller promises. What the callee does not write comes back as it is
-            // now.
+            // SAFETY: by the caller's contract. Integers that the callee does not write get their
+            // present values back.
             unsafe {
                 room.add(index).write(forth::<E>(
                     domain,
@@ -284,13 +286,13 @@ impl<E: Edge> Integers<E> {
         integers
     }
 
-    /// The callee may look at them after its return.
+    /// Keeps the memory, since the callee may use it after its return.
     pub fn kept(mut self) -> Integers<E> {
         self.room.keep();
         self
     }
 
-    /// Where the callee finds them.
+    /// Returns the address of the integers for the callee.
     pub fn place(&mut self) -> *mut u8 {
         if self.caller.is_null() {
             self.caller
@@ -299,14 +301,14 @@ impl<E: Edge> Integers<E> {
         }
     }
 
-    /// After the call.
+    /// Converts the integers for the caller after the call.
     ///
     /// # Safety
-    /// As [`Integers::new`].
+    /// As for [`Integers::new`].
     pub unsafe fn give_back(&mut self, is_success: bool) {
         let room = self.room.place();
         for index in (0..self.length).filter(|_| is_success) {
-            // SAFETY: as the caller promises.
+            // SAFETY: by the caller's contract.
             unsafe {
                 self.caller
                     .cast::<c_int>()
@@ -317,13 +319,13 @@ impl<E: Edge> Integers<E> {
     }
 }
 
-/// Statuses behind a pointer, which may be the constant that says they are not wanted.
+/// Statuses that an argument points to, or a constant for ignored statuses.
 pub struct Statuses<E: Edge> {
     caller: *mut u8,
-    /// What is passed instead.
+    /// Pointer to pass instead of statuses.
     constant: Option<*mut u8>,
     length: usize,
-    /// Of 32 bytes, the longest of all.
+    /// Statuses of 32 bytes, the largest of all ABIs.
     room: Room<[u64; 4], 4>,
     edge: PhantomData<E>,
 }
@@ -339,7 +341,7 @@ impl<E: Edge> Statuses<E> {
     }
 
     unsafe fn read(is_foreign: bool, at: *const u8) -> Status {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         unsafe {
             if is_foreign {
                 E::abi().read_status(at)
@@ -350,7 +352,7 @@ impl<E: Edge> Statuses<E> {
     }
 
     unsafe fn write(is_foreign: bool, at: *mut u8, status: &Status) {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         unsafe {
             if is_foreign {
                 E::abi().write_status(at, status)
@@ -360,10 +362,10 @@ impl<E: Edge> Statuses<E> {
         }
     }
 
-    /// Those of the caller.
+    /// Converts statuses of the caller.
     ///
     /// # Safety
-    /// `caller` must have `length` statuses, or room for them, or be the constant.
+    /// `caller` must point to `length` statuses, or memory for them, or be the constant.
     pub unsafe fn new(kind: Pointer, caller: *mut u8, length: usize, _: Way) -> Statuses<E> {
         let passed = pointer::<E>(kind, caller);
         let is_constant = caller.is_null() || passed != caller;
@@ -379,8 +381,8 @@ impl<E: Edge> Statuses<E> {
         let (from, to) = Self::sizes();
         let room = statuses.room.place().cast::<u8>();
         for index in 0..length {
-            // What the callee does not write, an error above all, comes back as it was.
-            // SAFETY: as the caller promises; the room is long enough for either.
+            // SAFETY: by the caller's contract; the memory is large enough for either ABI. Members
+            // that the callee does not write, above all the error, get their present values back.
             unsafe {
                 Self::write(
                     !E::INWARD,
@@ -392,7 +394,7 @@ impl<E: Edge> Statuses<E> {
         statuses
     }
 
-    /// Where the callee finds them.
+    /// Returns the address of the statuses for the callee.
     pub fn place(&mut self) -> *mut u8 {
         match self.constant {
             Some(constant) => constant,
@@ -400,15 +402,15 @@ impl<E: Edge> Statuses<E> {
         }
     }
 
-    /// After the call.
+    /// Converts the statuses for the caller after the call.
     ///
     /// # Safety
-    /// As [`Statuses::new`].
+    /// As for [`Statuses::new`].
     pub unsafe fn give_back(&mut self, _: bool) {
         let (from, to) = Self::sizes();
         let room = self.room.place().cast::<u8>();
         for index in 0..self.length {
-            // SAFETY: as the caller promises.
+            // SAFETY: by the caller's contract.
             unsafe {
                 let at = self.caller.add(index * from);
                 let (before, mut after) = (

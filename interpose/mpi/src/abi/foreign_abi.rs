@@ -7,14 +7,13 @@ use std::ffi::{CStr, c_int};
 // Generated from the table of ABIs.
 include!("../generated/abis.rs");
 
-/// Bytes of Open MPI's handles.
+/// Size of Open MPI's handles in bytes.
 pub(super) const HANDLE: usize = 8;
-/// First error code of the program, which are behind those of the library.
+/// First error code of the program, which is greater than all codes of the library.
 const FIRST_OWN_CODE: c_int = 0x4000_0000;
 /// `MPI_ERR_LASTCODE` of Open MPI.
 const LAST_CODE: c_int = 92;
-/// The first key of an attribute that the runtime gives out; those of predefined attributes are
-/// smaller.
+/// First attribute key that the runtime assigns; predefined keys are smaller.
 const FIRST_KEY: c_int = 1000;
 
 /// Handle of a predefined object.
@@ -28,18 +27,18 @@ pub struct Predefined {
 
 /// Offsets of the members of a status, in bytes from its start.
 pub struct StatusLayout {
-    /// Bytes of the whole.
+    /// Size of the status in bytes.
     pub size: usize,
     pub source: usize,
     pub tag: usize,
     pub error: usize,
-    /// Bytes received: the low word, then the high one.
+    /// Received bytes: the low word, followed by the high word.
     ///
     /// The lowest bit of the high word is set if the operation was cancelled (MPICH).
     pub bytes: usize,
 }
 
-/// A constant of an ABI.
+/// Constant of an ABI.
 pub enum Value {
     /// Constant of the header.
     Constant(isize),
@@ -50,20 +49,20 @@ pub enum Value {
 /// Differences of an ABI from Open MPI's.
 pub struct Abi {
     pub name: &'static str,
-    /// Bytes of a handle.
+    /// Size of a handle in bytes.
     pub handle: usize,
     pub status: StatusLayout,
     pub handles: &'static [Predefined],
-    /// Values in Open MPI and here, by domain.
+    /// Values in Open MPI and in this ABI, by domain.
     pub values: [&'static [(c_int, c_int)]; 20],
-    /// Values in Open MPI and here, by kind of pointer.
+    /// Values in Open MPI and in this ABI, by kind of pointer.
     pub pointers: [&'static [(isize, Value)]; 5],
-    /// Limits: name, value in Open MPI, value here.
+    /// Limits: name, value in Open MPI, value in this ABI.
     pub limits: &'static [(&'static str, usize, usize)],
 }
 
 impl Abi {
-    /// Returns the bytes of a handle: files are pointers everywhere.
+    /// Returns the size of a handle in bytes; file handles are pointers in all ABIs.
     pub fn width(&self, kind: HandleKind) -> usize {
         if kind == HandleKind::File {
             HANDLE
@@ -111,7 +110,7 @@ impl Abi {
     /// Reads a status.
     ///
     /// # Safety
-    /// `at` must be that of a status of this ABI.
+    /// `at` must point to a status of this ABI.
     pub unsafe fn read_status(&self, at: *const u8) -> Status {
         let layout = &self.status;
         // SAFETY: within the status.
@@ -129,7 +128,7 @@ impl Abi {
     /// Writes a status; its error is not converted.
     ///
     /// # Safety
-    /// As [`Abi::read_status`].
+    /// As for [`Abi::read_status`].
     pub unsafe fn write_status(&self, at: *mut u8, status: &Status) {
         let layout = &self.status;
         let bytes = status.bytes as u64;
@@ -153,7 +152,7 @@ impl Abi {
     }
 }
 
-/// Converts the bits of a value, each by its own pair; bits without one are dropped.
+/// Converts the bits of a value one by one; bits without a pair are dropped.
 fn bits(pairs: impl Iterator<Item = (c_int, c_int)>, value: c_int) -> c_int {
     let set = pairs.filter(|&(from, _)| value & from != 0);
     set.fold(0, |all, (_, to)| all | to)
@@ -221,7 +220,7 @@ mod tests {
                 [1000, 1001, 5000]
             );
         }
-        // The program's own codes are behind all of the library's (MPI 4.1, 9.5).
+        // Error codes of the program are greater than all codes of the library (MPI 4.1, 9.5).
         assert!(MPICH.foreign(Domain::ErrorCode, 93) > MPICH.foreign(Domain::ErrorCode, 92));
     }
 }

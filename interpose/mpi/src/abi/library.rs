@@ -1,4 +1,4 @@
-//! The edge between the runtime and a real library of another ABI.
+//! Edge between the runtime and a real library with another ABI.
 #![allow(unsafe_code)]
 
 use super::abi_edge::Edge;
@@ -13,28 +13,27 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The library's ABI; nothing: it is Open MPI's.
+/// ABI of the library, or `None` for Open MPI's.
 static ABI: OnceLock<Option<&'static Abi>> = OnceLock::new();
 
-/// The library's ABI; nothing: it is Open MPI's.
+/// Returns the ABI of the library, or `None` for Open MPI's.
 pub fn current() -> Option<&'static Abi> {
     ABI.get().copied().flatten()
 }
 
-/// Which ABI the opened library has.
+/// Detects the ABI of the opened library.
 fn detect() -> Option<&'static Abi> {
     if !library::symbol(c"ompi_mpi_comm_world").is_null() {
         return None;
     }
-    // A library of the standard ABI has no variables for what are constants there.
+    // In a library of the standard ABI these are constants, not variables.
     match library::symbol(c"MPI_UNWEIGHTED").is_null() {
         true => Some(&STANDARD),
         false => Some(&MPICH),
     }
 }
 
-/// Puts the functions that translate between runtime and library, if there is anything to
-/// translate.
+/// Inserts the translating functions between runtime and library, if their ABIs differ.
 pub(crate) fn connect() {
     let abi = *ABI.get_or_init(detect);
     if abi.is_none() {
@@ -49,7 +48,9 @@ pub(crate) fn connect() {
     }
 }
 
-/// The library's handle of a predefined object, by Open MPI's name of that; null if it has none.
+/// Returns the library's handle of a predefined object, by Open MPI's name of the object.
+///
+/// Null if the library does not have the object.
 pub fn object(symbol: &CStr) -> *mut c_void {
     match current() {
         None => library::symbol(symbol),
@@ -62,21 +63,24 @@ pub fn object(symbol: &CStr) -> *mut c_void {
     }
 }
 
-/// The datatype that the library hands to a reduction function, as wide as its handles are.
+/// Returns the datatype that the library passes to a reduction function.
+///
+/// Its size is that of the library's handles.
 ///
 /// # Safety
 /// `place` must be the argument of such a function.
 pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
     let width = current().map_or(HANDLE, |abi| abi.width(HandleKind::Datatype));
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     RealDatatype(unsafe { read(place.cast(), width) } as usize as *mut c_void)
 }
 
-/// The runtime calls, and the library answers.
+/// Edge with the runtime as the caller and the library as the callee.
 pub struct Library;
 
-/// The class of an error code of the library. What is a class is its own: MPICH takes those of the
-/// standard ABI's tool interface for codes.
+/// Returns the class of an error code of the library.
+///
+/// A class is its own class; MPICH treats classes of the standard ABI's tool interface as codes.
 fn class_of(code: c_int) -> c_int {
     if Library::abi().has(Domain::ErrorCode, code) {
         return code;
@@ -86,7 +90,7 @@ fn class_of(code: c_int) -> c_int {
         .position(|procedure| procedure.name() == c"PMPI_Error_class");
     let mut class = code;
     if let Some(slot) = slot {
-        // SAFETY: the procedure of that slot, which any library has with this type.
+        // SAFETY: the procedure of that slot, which has this type in any library.
         unsafe {
             let function: unsafe extern "C" fn(c_int, *mut c_int) -> c_int =
                 std::mem::transmute(FOREIGN_CALLS[slot]);
@@ -99,7 +103,7 @@ fn class_of(code: c_int) -> c_int {
 impl Edge for Library {
     const INWARD: bool = false;
 
-    /// The call that led here can be abandoned only while the library is at work.
+    /// A call of the runtime can be abandoned only while the library executes.
     type Guard = Callback;
 
     fn abi() -> &'static Abi {
@@ -158,7 +162,7 @@ impl Edge for Library {
     }
 }
 
-/// Processes of a communicator, or of its remote group.
+/// Returns the number of processes of a communicator, or of its remote group.
 pub fn members(comm: RealComm) -> usize {
     let (mut is_inter, mut size) = (0, 0);
     // SAFETY: local queries; the library checks the communicator.
@@ -172,7 +176,7 @@ pub fn members(comm: RealComm) -> usize {
     usize::try_from(size).unwrap_or(0)
 }
 
-/// The rank of this process in a communicator.
+/// Returns the rank of this process in a communicator.
 pub fn rank(comm: RealComm) -> c_int {
     let mut rank = UNDEFINED;
     // SAFETY: a local query; the library checks the communicator.
@@ -180,7 +184,7 @@ pub fn rank(comm: RealComm) -> c_int {
     rank
 }
 
-/// Neighbours of this process in a communicator: sources and destinations (MPI 4.1, 8.6).
+/// Returns the numbers of neighbours of this process: sources and destinations (MPI 4.1, 8.6).
 pub fn degrees(comm: RealComm) -> (usize, usize) {
     const CART: c_int = 1;
     const GRAPH: c_int = 2;
@@ -211,8 +215,8 @@ pub fn degrees(comm: RealComm) -> (usize, usize) {
 
 /// Returns a limit of the program's ABI, such as `MPI_MAX_OBJECT_NAME`.
 ///
-/// Texts are as long as the program expects them on the whole way from the library: buffers on the
-/// way have room for the longest of any ABI.
+/// Texts have the length that the program expects all the way from the library: buffers in between
+/// have room for the longest text of any ABI.
 pub fn limit(name: &str) -> usize {
     let of = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
     let limit = match current() {
@@ -222,7 +226,7 @@ pub fn limit(name: &str) -> usize {
     limit.unwrap_or(256)
 }
 
-/// Values of variables that have been looked up, in the order of their names.
+/// Values of variables that have been looked up, in the order of `NAMES`.
 static VARIABLES: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 /// Returns the value of a variable of the library, which is looked up once.
@@ -241,7 +245,7 @@ fn variable(name: &'static CStr) -> isize {
             let at = library::symbol(name).cast::<usize>();
             let value = match at.is_null() {
                 true => 0,
-                // SAFETY: a variable of the library, a pointer.
+                // SAFETY: a variable of the library, which is a pointer.
                 false => unsafe { at.read() },
             };
             VARIABLES[index].store(value, Relaxed);

@@ -49,11 +49,11 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool, slot: usize) -> (c_in
 
 /// Translates the constants among the integers of `MPI_Type_get_contents` (MPI 4.1, 5.1.13).
 ///
-/// `is_large` stands for `MPI_Type_get_contents_c`; `slot` is that of the procedure that returns
-/// the lengths.
+/// `is_large` means `MPI_Type_get_contents_c`; `slot` is that of the procedure that returns the
+/// lengths.
 ///
 /// # Safety
-/// `integers` must be as many as the callee has written.
+/// `integers` must point to all integers that the callee has written.
 pub(super) unsafe fn contents<E: Edge>(
     datatype: u64,
     integers: *mut u8,
@@ -65,7 +65,7 @@ pub(super) unsafe fn contents<E: Edge>(
         return;
     }
     let integers = integers.cast::<c_int>();
-    // SAFETY: the arrays are as long as the callee says.
+    // SAFETY: the arrays have the lengths that the callee reports.
     unsafe {
         let (combiner, length, counts) = envelope::<E>(datatype, is_large, slot);
         let translate = |domain: Domain, index: usize| {
@@ -89,14 +89,14 @@ pub(super) unsafe fn contents<E: Edge>(
     }
 }
 
-/// Copies a status between C and Fortran, which have equal ones.
+/// Copies a status between C and Fortran, whose statuses are equal.
 ///
-/// They differ in Open MPI, whose edge has no such function.
+/// In Open MPI they differ, but its edge does not have this function.
 ///
 /// # Safety
-/// Both must be statuses of the other ABI.
+/// Both must point to statuses of the other ABI.
 pub(super) unsafe fn copy_status<E: Edge>(from: *mut u8, to: *mut u8) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     unsafe { to.copy_from_nonoverlapping(from, E::abi().status.size) };
     0
 }

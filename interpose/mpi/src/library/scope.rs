@@ -1,11 +1,10 @@
-//! The global scope of the library's namespace: what components of the library find that do not
-//! name what they need.
+//! Global scope of the library's namespace, for components that do not name their dependencies.
 //!
 //! A program that is linked with the library has it in its global scope, and Open MPI 4 has
-//! components that rely on that. In a namespace of dlmopen(3) that scope is what the first object
-//! needs, which is the shim (glibc 2.36, elf/dl-object.c: `_dl_new_object`), and ld.so cannot add
-//! to it by RTLD_GLOBAL (glibc's bug 18684). So the library is added here, in ld.so's own data, if
-//! these look as expected.
+//! components that rely on that. In a namespace of dlmopen(3) the global scope consists of the
+//! dependencies of the first object, which is the shim (glibc 2.36, elf/dl-object.c:
+//! `_dl_new_object`), and ld.so cannot extend it by RTLD_GLOBAL (glibc's bug 18684). The library is
+//! therefore added here, in ld.so's own data, if these have the expected form.
 #![allow(unsafe_code)]
 
 use super::{LIBRARY, SHIM};
@@ -21,27 +20,29 @@ struct Scope {
     count: u32,
 }
 
-/// A `struct link_map`, which a handle of dlopen(3) points to.
+/// Pointer to a `struct link_map`, which is also a handle of dlopen(3).
 type Object = *mut c_void;
 
-/// Where a link map has its members: no further than this, in bytes.
+/// Upper bound of the offsets of a link map's members, in bytes.
 const LENGTH: usize = 1160;
-/// Where the public head ends (link.h).
+/// End of the public head (link.h).
 const HEAD: usize = 5 * size_of::<usize>();
-/// No library has more.
+/// Upper bound of the number of objects in a scope.
 const MOST: u32 = 1024;
 
-/// Adds the library and all that it needs to the global scope. Whether that was possible.
+/// Adds the library and its dependencies to the global scope.
+///
+/// Returns false if that is impossible.
 ///
 /// # Safety
-/// Both must be open, and nobody may be looking up symbols.
+/// Both must be open, and no thread may be looking up symbols.
 pub unsafe fn add_library() -> bool {
-    // SAFETY: handed on to the caller.
+    // SAFETY: by the caller's contract.
     let scopes = unsafe { (of(SHIM.load(Relaxed)), of(LIBRARY.load(Relaxed))) };
     let (Some(global), Some(library)) = scopes else {
         return false;
     };
-    // SAFETY: `of` has found as many.
+    // SAFETY: `of` has checked the count.
     unsafe {
         let objects =
             |scope: *const Scope| slice::from_raw_parts((*scope).objects, (*scope).count as usize);
@@ -50,7 +51,7 @@ pub unsafe fn add_library() -> bool {
             .iter()
             .filter(|object| !all.contains(object));
         all.extend(more.copied().collect::<Vec<_>>());
-        // ld.so keeps it as long as the namespace lives.
+        // ld.so keeps the list as long as the namespace exists.
         let all = all.leak();
         (*global).objects = all.as_ptr();
         (*global).count = all.len() as u32;
@@ -58,12 +59,12 @@ pub unsafe fn add_library() -> bool {
     true
 }
 
-/// Whether ld.so has allocated it for this side.
+/// True if ld.so has allocated the address for this side.
 fn is_of_ld_so(address: usize) -> bool {
     (RUNTIME_LD_HEAP..RUNTIME_LD_HEAP + LD_HEAP_SIZE).contains(&address)
 }
 
-/// The scope that begins with an object: the list of what it needs (`l_searchlist`).
+/// Returns the scope that begins with an object: its dependencies (`l_searchlist`).
 ///
 /// # Safety
 /// `object` must be null or a link map.
@@ -74,8 +75,8 @@ unsafe fn of(object: Object) -> Option<*mut Scope> {
     let places = (HEAD..LENGTH).step_by(size_of::<usize>());
     let mut scopes = places.map(|at| object.wrapping_byte_add(at).cast::<Scope>());
     let is_its_list = |scope: &*mut Scope| {
-        // SAFETY: within a link map; what looks like a list is only read if it lies among ld.so's
-        // other data.
+        // SAFETY: within a link map; a possible list is only read if it is among ld.so's other
+        // data.
         unsafe {
             let (list, count) = ((**scope).objects, (**scope).count);
             let is_list =

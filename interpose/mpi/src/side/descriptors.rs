@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use understudy_abi::MPI_FD_BASE;
 
-/// What is open, in ascending order.
+/// Open descriptors, in ascending order.
 pub struct Saved(Vec<c_int>);
 
 impl Saved {
@@ -19,10 +19,10 @@ impl Saved {
         Saved(open)
     }
 
-    /// Closes all others.
+    /// Closes all other descriptors.
     ///
     /// # Safety
-    /// Nobody may use them any more.
+    /// No other code may use them any more.
     pub unsafe fn put_back(&self) {
         let mut first = MPI_FD_BASE as c_uint;
         let last = self

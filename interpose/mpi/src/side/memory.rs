@@ -1,4 +1,4 @@
-//! Memory of the MPI side: the mappings of its half of the zone.
+//! Memory of the MPI side: the mappings in its half of the reserved range.
 #![allow(unsafe_code)]
 
 use super::mpi_zone::is_mpi;
@@ -10,18 +10,18 @@ use std::ops::Range;
 const PAGE: usize = 4096;
 const WORD: usize = size_of::<u64>();
 
-/// A mapping (proc_pid_maps(5)).
+/// Mapping (proc_pid_maps(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapping {
     range: Range<usize>,
     protection: c_int,
     is_shared: bool,
     is_anonymous: bool,
-    /// The name in memory that other processes find it by.
+    /// Name of shared memory, by which other processes can open it.
     segment: Option<String>,
 }
 
-/// Where shared memory has names (shm_open(3)).
+/// Directory with the names of shared memory (shm_open(3)).
 const MEMORY: &str = "/dev/shm/";
 
 fn parse(line: &str) -> Option<Mapping> {
@@ -51,27 +51,27 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The mappings of the MPI side, in ascending order.
+/// Returns the mappings of the MPI side, in ascending order.
 fn mappings() -> Result<Vec<Mapping>, Error> {
     let text = std::fs::read_to_string("/proc/self/maps").map_err(Error::Mappings)?;
     let all = text.lines().filter_map(parse);
     Ok(all.filter(|mapping| is_mpi(mapping.range.start)).collect())
 }
 
-/// A mapping and, if it is private and writable, its content.
+/// Mapping and, if it is private and writable, its content.
 struct Kept {
     mapping: Mapping,
     content: Option<Vec<u64>>,
 }
 
-/// The mappings and what the writable ones hold.
+/// Mappings, and the contents of the private writable ones.
 pub struct Saved(Vec<Kept>);
 
 impl Saved {
     pub fn take() -> Result<Saved, Error> {
         let keep = |mapping: Mapping| {
             let is_data = mapping.protection & libc::PROT_WRITE != 0 && !mapping.is_shared;
-            // SAFETY: a readable mapping of whole pages; the library stands still.
+            // SAFETY: a readable mapping of whole pages; the library is not running.
             let words = || unsafe {
                 std::slice::from_raw_parts(
                     mapping.range.start as *const u64,
@@ -92,21 +92,21 @@ impl Saved {
         self.0.iter().map(length).sum()
     }
 
-    /// Unmaps what has come, maps again what has gone, and writes the content back.
+    /// Unmaps new mappings, recreates removed ones, and restores the contents.
     ///
     /// # Safety
-    /// No thread but the caller may use the memory, and the caller nothing that it has got from the
-    /// library since.
+    /// No other thread may use the memory. The caller must not use pointers that it has received
+    /// from the library since.
     pub unsafe fn put_back(&self) -> Result<(), Error> {
         let now = mappings()?;
         for mapping in &now {
             for range in self.without(&mapping.range) {
-                // Whoever has made it may have died before it was removed, and nobody is to find it
-                // any more.
+                // The process that has created the segment may have failed before removing its
+                // name, and no process must open it any more.
                 if let Some(segment) = &mapping.segment {
                     let _ = std::fs::remove_file(segment);
                 }
-                // SAFETY: a mapping of the library, made since.
+                // SAFETY: a mapping of the library, created since.
                 if unsafe { libc::munmap(range.start as *mut c_void, range.len()) } != 0 {
                     return Err(Error::Map(range.start, io::Error::last_os_error()));
                 }
@@ -115,14 +115,14 @@ impl Saved {
         for kept in &self.0 {
             kept.map_again(&now)?;
             if let Some(content) = &kept.content {
-                // SAFETY: the mapping is there and writable, and nobody else uses it.
+                // SAFETY: the mapping exists and is writable, and no other thread uses it.
                 unsafe { write(kept.mapping.range.start, content) };
             }
         }
         Ok(())
     }
 
-    /// The parts of a range that are in no mapping that is kept.
+    /// Returns the parts of a range that are in no kept mapping.
     fn without(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut start = range.start;
@@ -143,7 +143,7 @@ impl Saved {
 }
 
 impl Kept {
-    /// Makes the mapping as it was: holes are filled, and protections set.
+    /// Recreates the mapping: fills holes, and sets protections.
     fn map_again(&self, now: &[Mapping]) -> Result<(), Error> {
         let Mapping {
             range, protection, ..
@@ -183,7 +183,7 @@ impl Kept {
             | libc::MAP_ANONYMOUS
             | libc::MAP_FIXED_NOREPLACE
             | libc::MAP_NORESERVE;
-        // SAFETY: mmap(2) where nothing is.
+        // SAFETY: mmap(2) in unmapped memory.
         let at = unsafe {
             libc::mmap(
                 hole.start as *mut c_void,
@@ -201,13 +201,13 @@ impl Kept {
     }
 }
 
-/// Writes the pages that differ: the others stay as the kernel has them.
+/// Writes the pages that differ; the kernel's pages of the others do not change.
 ///
 /// # Safety
-/// The memory must be mapped and writable, and nobody else may use it.
+/// The memory must be mapped and writable, and no other thread may use it.
 unsafe fn write(start: usize, content: &[u64]) {
     for (at, page) in (start..).step_by(PAGE).zip(content.chunks(PAGE / WORD)) {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the caller's contract.
         let memory = unsafe { std::slice::from_raw_parts_mut(at as *mut u64, page.len()) };
         if memory != page {
             memory.copy_from_slice(page);

@@ -4,7 +4,7 @@
 use super::side_error::Error;
 use crate::library::{self, Module};
 
-/// Those that are loaded.
+/// Libraries that are loaded.
 pub struct Saved(Vec<Module>);
 
 impl Saved {
@@ -12,10 +12,13 @@ impl Saved {
         Saved(library::modules())
     }
 
-    /// Closes those that were opened since, without running their destructors.
+    /// Checks that no library is open that has been opened since.
     ///
     /// # Safety
-    /// Nobody may use them any more.
+    /// No other code may use libraries that have been opened since.
+    ///
+    /// # Errors
+    /// The first library that stays open.
     pub unsafe fn put_back(&self) -> Result<(), Error> {
         let now = library::modules();
         match now.iter().find(|module| !self.0.contains(module)) {

@@ -1,8 +1,8 @@
-//! The MPI library's half of the zone.
+//! The MPI side's half of the reserved range.
 
 use understudy_abi::{MPI_ZONE_START, ZONE_END};
 
-/// True if an address lies in the library's half of the zone.
+/// True if an address is in the MPI side's half of the reserved range.
 pub(crate) fn is_mpi(address: usize) -> bool {
     (MPI_ZONE_START..ZONE_END).contains(&address)
 }

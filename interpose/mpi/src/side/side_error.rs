@@ -1,26 +1,26 @@
-//! Errors of the MPI side that cannot be put back.
+//! Errors of an MPI side that cannot be reset.
 
 use understudy_catalogue::message;
 
-/// Reason for which the MPI side cannot be put back.
+/// Reason for which the MPI side cannot be reset.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its mappings cannot be read.
+    /// The mappings of the process cannot be read.
     #[error("the mappings of this process cannot be read")]
     Mappings(#[source] std::io::Error),
-    /// A mapping has gone that held data of a file.
+    /// A mapping with data of a file does not exist any more.
     #[error("the MPI library has unmapped data of its own at {0:#x}")]
     Gone(usize),
-    /// A mapping cannot be made or removed.
+    /// A mapping cannot be created or removed.
     #[error("memory of the MPI library at {0:#x} cannot be mapped")]
     Map(usize, #[source] std::io::Error),
-    /// The C library has no description of its threads for debuggers, or another one.
+    /// The C library's description of its threads for debuggers is missing or unexpected.
     #[error("this C library does not describe its threads as expected (nptl_db)")]
     UnknownThreads,
-    /// A thread does not end.
+    /// A thread does not exit.
     #[error("{}", message::mpi_thread_stays(.0))]
     Deaf(i32),
-    /// ld.so is in the middle of something.
+    /// A thread of the MPI side holds ld.so's lock.
     #[error("{}", message::MPI_THREAD_HELD_LOCK)]
     Locked,
     /// A library that was opened since stays open.

@@ -5,13 +5,14 @@ use super::mpi_zone::is_mpi;
 use std::ffi::c_int;
 use understudy_abi::OWN_SIGNALS;
 
-/// The kernel's `struct sigaction`: handler, flags, restorer, mask (rt_sigaction(2)).
+/// `struct sigaction` of the kernel: handler, flags, restorer, mask (rt_sigaction(2)).
 pub type Action = [usize; 4];
 
 const SIGNALS: c_int = 64;
 
-/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to
-/// itself.
+/// Returns the action of a signal and, if `new` is given, replaces it.
+///
+/// The system call is made without libc, which reserves two signals.
 pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     let mut old: Action = [0; 4];
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -20,12 +21,14 @@ pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     old
 }
 
-/// Blocks a signal in this thread, past libc, until the handler returns in which this is called.
+/// Blocks a signal in this thread until the current signal handler returns.
+///
+/// The system call is made without libc.
 pub fn block(signal: c_int) {
     set_mask(libc::SIG_BLOCK, 1 << (signal - 1));
 }
 
-/// Guard while which this thread handles only [`OWN_SIGNALS`].
+/// Guard during which this thread handles only [`OWN_SIGNALS`].
 pub struct Blocked {
     before: u64,
 }
@@ -45,7 +48,9 @@ impl Drop for Blocked {
     }
 }
 
-/// Changes the signals that this thread blocks, past libc, and returns those from before.
+/// Changes the signals that this thread blocks, and returns the previous ones.
+///
+/// The system call is made without libc.
 fn set_mask(how: c_int, signals: u64) -> u64 {
     let mut before = 0u64;
     // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
@@ -61,7 +66,7 @@ fn set_mask(how: c_int, signals: u64) -> u64 {
     before
 }
 
-/// What each signal does, from signal 1 on.
+/// Actions of all signals, from signal 1 on.
 pub struct Saved(Vec<Action>);
 
 impl Saved {
@@ -69,7 +74,7 @@ impl Saved {
         Saved((1..=SIGNALS).map(|signal| action(signal, None)).collect())
     }
 
-    /// Takes away handlers that the library has put there since; the program's stay.
+    /// Replaces handlers that the library has installed since; the program's handlers stay.
     pub fn put_back(&self) {
         for (signal, before) in (1..).zip(&self.0) {
             let now = action(signal, None);

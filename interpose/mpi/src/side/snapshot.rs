@@ -1,4 +1,4 @@
-//! The state of the MPI side at a moment, and the way back to it.
+//! Snapshot of the MPI side, and its restoration.
 #![allow(unsafe_code)]
 
 use super::side_error::Error;
@@ -6,7 +6,7 @@ use super::{descriptors, memory, modules, signals, thread, threads};
 use crate::library;
 use std::time::{Duration, Instant};
 
-/// The MPI side at a moment.
+/// State of the MPI side at one moment.
 pub struct Snapshot {
     memory: memory::Saved,
     descriptors: descriptors::Saved,
@@ -18,20 +18,20 @@ pub struct Snapshot {
 /// Durations of the parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// Until all threads had ended.
+    /// Time until all threads had exited.
     pub threads: Duration,
     pub descriptors: Duration,
-    /// Memory, and the rest.
+    /// Time for memory and thread-local data.
     pub memory: Duration,
 }
 
 impl Snapshot {
     /// Takes a snapshot.
     ///
-    /// To be called by the main thread, with no call of the library under way.
+    /// Must be called by the main thread, while no call of the library is active.
     pub fn take() -> Result<Snapshot, Error> {
         library::forget_error();
-        // First the blocks of thread-local data are made: they are memory, too.
+        // This allocates the blocks of thread-local data, which are part of the memory.
         let thread = thread::Saved::take()?;
         Ok(Snapshot {
             descriptors: descriptors::Saved::take(),
@@ -42,22 +42,23 @@ impl Snapshot {
         })
     }
 
-    /// Bytes of memory that are kept.
+    /// Returns the number of bytes of memory that are kept.
     pub fn size(&self) -> usize {
         self.memory.size()
     }
 
-    /// Puts all of it back.
+    /// Resets the MPI side to the snapshot.
     ///
     /// # Safety
-    /// The caller must be the thread that has taken the snapshot, in no call of the library, or in
-    /// one that it never returns to. No pointer into the library's memory that was got since may be
-    /// used again.
+    /// The caller must be the thread that has taken the snapshot, and must not be in a call of the
+    /// library, except one to which it never returns. Pointers into the library's memory that were
+    /// received since must not be used any more.
     pub unsafe fn put_back(&self) -> Result<Times, Error> {
         let begin = Instant::now();
-        // A handler of the library's finds its memory as it was before, or as it is afterwards.
+        // Signals are blocked, so a handler of the library never runs on partly restored memory.
         let _blocked = signals::Blocked::new();
-        // SAFETY: the library's threads are not needed again; nor is anything else below.
+        // SAFETY: the library's threads are not needed any more, nor is anything else that is reset
+        // below.
         unsafe {
             threads::end_all()?;
             let ended = Instant::now();

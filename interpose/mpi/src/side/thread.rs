@@ -1,5 +1,6 @@
-//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state
-//! of cancellation.
+//! The MPI side's state in the calling thread.
+//!
+//! It consists of thread-local data, values of its keys, and the state of cancellation.
 #![allow(unsafe_code)]
 
 use super::side_error::Error;
@@ -12,7 +13,7 @@ const KEYS_PER_BLOCK: usize = 32;
 /// PTHREAD_KEYS_MAX, in blocks.
 const BLOCKS: usize = 32;
 
-/// A piece of memory with what it held.
+/// Memory with its saved content.
 struct Piece {
     address: usize,
     bytes: Vec<u8>,
@@ -44,7 +45,7 @@ impl Saved {
     }
 
     /// # Safety
-    /// Nothing of the library may be under way in this thread.
+    /// This thread must not be in a call of the library.
     pub unsafe fn put_back(&self) {
         for piece in &self.0 {
             // SAFETY: memory of this thread, of that length.
@@ -56,7 +57,9 @@ impl Saved {
     }
 }
 
-/// The thread-local blocks of the MPI side's libraries in this thread, which are made if need be.
+/// Iterates over the thread-local blocks of the MPI side's libraries in this thread.
+///
+/// Missing blocks are allocated.
 fn blocks() -> impl Iterator<Item = Range<usize>> {
     unsafe extern "C" {
         // ELF Handling For Thread-Local Storage, 3.4.2: module and offset.

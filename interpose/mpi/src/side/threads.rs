@@ -1,8 +1,8 @@
-//! Threads of the MPI side, which are ended where they are.
+//! Threads of the MPI side, and their termination at any point.
 //!
-//! ld.so lists the stacks of all namespaces' threads; those in the library's half of the zone are
-//! the library's. Offsets in `struct pthread` are those that libc tells debuggers (glibc's
-//! nptl_db/structs.def).
+//! ld.so lists the stacks of the threads of all namespaces; stacks in the MPI side's half of the
+//! reserved range belong to the library's threads. Offsets in `struct pthread` are those that libc
+//! publishes for debuggers (glibc's nptl_db/structs.def).
 #![allow(unsafe_code)]
 
 use super::mpi_zone::is_mpi;
@@ -15,30 +15,32 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_abi::assembly::return_from_signal;
 
-/// SIGSETXID of glibc: no thread can block it by libc's functions, and nobody else uses it.
+/// SIGSETXID of glibc.
+///
+/// No thread can block it by libc's functions, and no other code uses it.
 const END: c_int = 33;
-/// How long a thread may take to end.
+/// Time limit for the termination of a thread.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Where the parts of `struct pthread` and of ld.so's lists are.
+/// Offsets in `struct pthread`, and addresses of ld.so's lists.
 #[derive(Clone, Copy)]
 pub struct Layout {
-    /// Pointers to the blocks of keys.
+    /// Offset of the pointers to the blocks of keys.
     pub specific: usize,
     pub cancellation: usize,
-    /// The links of the list of stacks.
+    /// Offset of the links of the list of stacks.
     links: usize,
-    /// The kernel's number of the thread.
+    /// Offset of the kernel's number of the thread.
     number: usize,
-    /// The word that is 0 when the thread has ended.
+    /// Offset of the word that is zero when the thread has exited.
     exit_word: usize,
-    /// Addresses of the lists of stacks: those that libc has made, and those of the callers.
+    /// Addresses of the lists of stacks: allocated by libc, and provided by callers.
     lists: [usize; 2],
     /// Address of the lock of these lists.
     lock: usize,
 }
 
-/// A symbol in the runtime's namespace: that libc tells what holds for all of them.
+/// Returns a symbol in the runtime's namespace; the libcs of all namespaces have equal layouts.
 fn symbol(name: &CStr) -> Result<usize, Error> {
     // SAFETY: dlsym(3).
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -47,14 +49,14 @@ fn symbol(name: &CStr) -> Result<usize, Error> {
         .ok_or(Error::UnknownThreads)
 }
 
-/// The offset that a descriptor tells: size in bits, count, offset.
+/// Returns the offset in a descriptor, which consists of size in bits, count, and offset.
 fn offset(name: &CStr) -> Result<usize, Error> {
     // SAFETY: a descriptor of three 32-bit words.
     Ok(unsafe { (symbol(name)? as *const u32).add(2).read() } as usize)
 }
 
 impl Layout {
-    /// As this libc tells it.
+    /// Returns the layout that this libc publishes.
     pub fn get() -> Result<Layout, Error> {
         let global = symbol(c"_rtld_global")?;
         let used = global + offset(c"_thread_db_rtld_global__dl_stack_used")?;
@@ -79,10 +81,10 @@ impl Layout {
         })
     }
 
-    /// `struct pthread` of each thread of the MPI side.
+    /// Returns the address of `struct pthread` of each thread of the MPI side.
     ///
     /// # Safety
-    /// The lists must not change meanwhile.
+    /// The lists must not change during the call.
     unsafe fn threads(&self) -> Vec<usize> {
         let mut found = Vec::new();
         for list in self.lists {
@@ -102,7 +104,7 @@ impl Layout {
     }
 
     fn lock(&self) -> Lock<'_> {
-        // SAFETY: ld.so's lock, a futex (futex(2)): 0 free, 1 held, 2 held and waited for.
+        // SAFETY: ld.so's lock, a futex (futex(2)): 0 free, 1 held, 2 held with waiters.
         let word = unsafe { &*(self.lock as *const AtomicU32) };
         let begin = Instant::now();
         while word
@@ -110,7 +112,8 @@ impl Layout {
             .is_err()
         {
             if begin.elapsed() > DEADLINE {
-                // A thread of the MPI side has ended while it held the lock; the list is as it was.
+                // A thread of the MPI side was terminated while it held the lock; the list has not
+                // changed.
                 break;
             }
             std::thread::yield_now();
@@ -119,13 +122,13 @@ impl Layout {
     }
 }
 
-/// The lock of the lists of stacks, held.
+/// Guard for the lock of the lists of stacks.
 struct Lock<'a>(&'a AtomicU32);
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
         if self.0.swap(0, Ordering::Release) == 2 {
-            // SAFETY: futex(2) on a word of ld.so's.
+            // SAFETY: futex(2) on a word of ld.so.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -138,8 +141,9 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// exit(2) of the calling thread alone, if the signal came by tgkill(2): what was queued was for a
-/// thread of the program.
+/// Terminates the calling thread by exit(2), if the signal was sent by tgkill(2).
+///
+/// Queued signals are for threads of the program.
 #[unsafe(naked)]
 unsafe extern "C" fn end_thread() {
     naked_asm!(
@@ -154,14 +158,14 @@ unsafe extern "C" fn end_thread() {
     )
 }
 
-/// rt_sigaction(2): the kernel wants a restorer on x86-64.
+/// rt_sigaction(2): the kernel requires a restorer on x86-64.
 const SA_RESTORER: usize = 0x0400_0000;
 const SA_SIGINFO: usize = 4;
 
-/// Ends all threads of the MPI side, and takes them out of what ld.so knows of them.
+/// Terminates all threads of the MPI side, and removes them from ld.so's lists.
 ///
 /// # Safety
-/// Nothing that they hold may be needed again. Their stacks stay mapped.
+/// No other code may need anything that these threads own. Their stacks stay mapped.
 pub unsafe fn end_all() -> Result<(), Error> {
     let layout = Layout::get()?;
     let end: Action = [
@@ -171,7 +175,7 @@ pub unsafe fn end_all() -> Result<(), Error> {
         0,
     ];
     let before = signals::action(END, Some(&end));
-    // SAFETY: as the caller promises.
+    // SAFETY: by the caller's contract.
     let ended = unsafe { layout.end_all() };
     signals::action(END, Some(&before));
     ended
@@ -179,11 +183,11 @@ pub unsafe fn end_all() -> Result<(), Error> {
 
 impl Layout {
     /// # Safety
-    /// As [`end_all`].
+    /// As for the function [`end_all`].
     unsafe fn end_all(&self) -> Result<(), Error> {
         let begin = Instant::now();
         loop {
-            // A thread may be making another one: the list is read until nobody is left.
+            // A thread may be creating another one, so the list is read until no thread is left.
             let threads = {
                 let _lock = self.lock();
                 // SAFETY: the lock is held.
@@ -205,11 +209,11 @@ impl Layout {
                 std::thread::yield_now();
             }
         }
-        // SAFETY: all have ended.
+        // SAFETY: all threads have exited.
         unsafe { self.forget() }
     }
 
-    /// Returns the kernel's number of the thread; 0 if it has ended.
+    /// Returns the kernel's number of the thread; zero if it has exited.
     fn number(&self, thread: usize) -> i32 {
         // SAFETY: words of the thread's structure.
         let [number, exit_word] = [self.number, self.exit_word].map(|offset| unsafe {
@@ -218,10 +222,10 @@ impl Layout {
         if exit_word == 0 { 0 } else { number }
     }
 
-    /// Takes the threads out of the lists, and frees their thread-local data.
+    /// Removes the threads from the lists, and frees their thread-local data.
     ///
     /// # Safety
-    /// All threads of the MPI side must have ended.
+    /// All threads of the MPI side must have exited.
     unsafe fn forget(&self) -> Result<(), Error> {
         type Deallocate = unsafe extern "C" fn(*mut c_void, bool);
         // SAFETY: ld.so's function of this type, which libc calls for threads whose stacks it does

@@ -1,4 +1,4 @@
-//! Handles of a program of another ABI than Open MPI's, and the virtual ones. Plain data.
+//! Handles of a program with another ABI than Open MPI's, and their virtual handles. Plain data.
 
 use crate::cell::Field;
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 /// Number of kinds of handles.
 pub(super) const KINDS: usize = 11;
 
-/// Predefined handles, and the last translations.
+/// Predefined handles, and the most recent translations.
 pub struct ForeignHandles {
-    /// Predefined handles; `None`: the program has the ABI of the runtime.
+    /// Predefined handles, or `None` if the program has the ABI of the runtime.
     pub(super) known: Field<Option<Known>>,
-    /// By kind: the value that was translated last, and its virtual handle.
+    /// Most recently translated value of each kind, and its virtual handle.
     pub(super) recent: Field<[(u64, u64); KINDS]>,
 }
 
 impl ForeignHandles {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> ForeignHandles {
         ForeignHandles {
             known: Field::new(None),
@@ -24,12 +24,12 @@ impl ForeignHandles {
     }
 }
 
-/// Predefined handles, both ways.
+/// Predefined handles, in both directions.
 pub(super) struct Known {
-    /// By kind and the program's value: the virtual handle.
+    /// Virtual handles, by kind and the program's value.
     pub(super) inward: [HashMap<u64, u64>; KINDS],
-    /// By the index of the data symbol: the program's value.
+    /// The program's values, by the index of the data symbol.
     pub(super) outward: Vec<u64>,
-    /// By kind: the null handle.
+    /// Null handles, by kind.
     pub(super) null: [u64; KINDS],
 }

@@ -17,9 +17,9 @@ use understudy_numbers::Worker;
 
 /// Returns true if the message of a synchronous send is among the drained ones.
 ///
-/// The send is named by its `sender`, a worker and its number. `followers` is the number of
-/// messages with this communicator, source and tag that were sent after it. The sender is told when
-/// the program receives the message.
+/// `sender` identifies the send: a worker and the number of the send there. `followers` is the
+/// number of messages with this communicator, source and tag that were sent after it. The sender is
+/// notified when the program receives the message.
 pub fn owe(
     rt: &Runtime,
     (comm, source, tag): (VirtComm, c_int, c_int),
@@ -43,7 +43,7 @@ pub fn owe(
     }
 }
 
-/// Tells the sender that the program has received its message.
+/// Notifies the sender of a synchronous send that the program has received its message.
 fn tell(rt: &Runtime, early: &Early) {
     if let Some((worker, number)) = early.owed {
         let to = Peer {
@@ -52,20 +52,20 @@ fn tell(rt: &Runtime, early: &Early) {
             tag: tag::TAKEN,
         };
         let mut told = rt.early.told.borrow_mut();
-        // A failure is met by whatever is called next.
+        // A failure is detected by the next call.
         let _ = told
             .sweep()
             .and_then(|()| told.send(number.to_ne_bytes(), [to]));
     }
 }
 
-/// The status of the first early message that matches.
+/// Returns the status of the first drained message that matches.
 pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
     let list = rt.early.messages.borrow();
     first(&list, comm, source, tag).map(|at| list[at].status())
 }
 
-/// Delivers the first early message that matches this receive.
+/// Delivers the first drained message that matches this receive.
 #[inline]
 pub fn take(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
     if has_any() { find(rt, envelope) } else { None }
@@ -80,10 +80,11 @@ fn find(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
     Some(deliver(rt, &early, envelope))
 }
 
-/// Delivers a drained message as a message to oneself.
+/// Delivers a drained message by sending it from this process to itself.
 ///
-/// So types, truncation and status come out as in a receive. It is sent first: to a receive that is
-/// posted already Open MPI 5.0 does not report that a message to oneself is too long.
+/// The library thus sets types, truncation and status as in any receive. The send is started before
+/// the receive: if the receive is posted first, Open MPI 5.0 does not report that a message from a
+/// process to itself is too long.
 pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
     tell(rt, early);
     let own = world::own_comm(rt);
@@ -93,8 +94,8 @@ pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
         real_datatype(rt, envelope.datatype()),
     );
     let from = early.data.as_ptr().cast();
-    // SAFETY: a message from this process to itself, on a communicator of our own.
-    // The buffer is the program's.
+    // SAFETY: a message from this process to itself, on a communicator of the runtime. The buffer
+    // is the program's.
     let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
         check(real::PMPI_Isend(
             from,
@@ -115,7 +116,7 @@ pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
         },
         Err(error) => error.code(),
     };
-    // The message was counted when it was drained; nobody counts this delivery.
+    // The message was counted when it was drained, so this delivery is not counted.
     Outcome {
         status: Status {
             source: early.source,

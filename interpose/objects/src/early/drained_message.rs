@@ -1,25 +1,25 @@
-//! Messages that were received at a cut before the program asked for them. Plain data.
+//! Drained messages, and matched messages in the real library. Plain data.
 
 use crate::errors::SUCCESS;
 use crate::handles::VirtComm;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealMessage, Status};
 
-/// A message that was taken before the program asked for it.
+/// Message that was received at a cut before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct Early {
     /// Virtual communicator.
     pub comm: u64,
-    /// Rank of the sender in it.
+    /// Rank of the sender in the communicator.
     pub source: i32,
     pub tag: i32,
-    /// The bytes, in the order of the sender's type map.
+    /// Bytes of the message, in the order of the sender's type map.
     pub data: Vec<u8>,
-    /// The program has matched it already (MPI_Mprobe) and has this virtual message.
+    /// Index of the virtual message, if the program has matched the message (`MPI_Mprobe`).
     pub claimed: Option<u32>,
     /// Sender that waits for a report that the program has received the message.
     ///
-    /// That worker, and the number of the send there ([`crate::requests::synchronous`]).
+    /// The worker's number, and the number of the send there ([`crate::requests::synchronous`]).
     pub owed: Option<(u32, u64)>,
 }
 
@@ -42,13 +42,13 @@ impl Early {
     }
 }
 
-/// The place of the first of these messages that matches.
+/// Returns the position of the first of these messages that matches.
 pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Option<usize> {
     list.iter()
         .position(|early| early.matches(comm, source, tag))
 }
 
-/// A matched message in the real library.
+/// Matched message in the real library.
 #[derive(Clone, Copy)]
 pub struct Matched {
     pub comm: VirtComm,

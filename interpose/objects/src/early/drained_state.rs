@@ -6,16 +6,16 @@ use crate::own_messages::Told;
 
 /// Messages that the program has not received yet.
 pub struct DrainedState {
-    /// Messages that were received before the program asked.
+    /// Drained messages, which were received before the program asked for them.
     pub(super) messages: Field<Vec<Early>>,
-    /// By index of the virtual message.
+    /// Matched messages in the real library, by index of the virtual message.
     pub(super) matched: Field<Vec<Option<Matched>>>,
-    /// Messages to senders that are under way.
+    /// Reports to senders of synchronous sends, in flight.
     pub(super) told: Field<Told>,
 }
 
 impl DrainedState {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> DrainedState {
         DrainedState {
             messages: Field::new(Vec::new()),

@@ -8,7 +8,9 @@ use crate::requests;
 use std::cell::Ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True if there may be drained messages: every receive reads it.
+/// True if there may be drained messages.
+///
+/// Every receive reads this flag.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
@@ -18,7 +20,7 @@ pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) ->
     outcome
 }
 
-/// The early messages, to be saved with a cut.
+/// Returns the drained messages, which are saved with a cut.
 pub fn list(rt: &Runtime) -> Ref<'_, Vec<Early>> {
     rt.early.messages.borrow()
 }
@@ -27,7 +29,7 @@ pub fn add(rt: &Runtime, early: Early) {
     change(rt, |list| list.push(early));
 }
 
-/// Replaces them by saved ones.
+/// Replaces the drained messages by saved ones.
 pub fn replace(rt: &Runtime, saved: Vec<Early>) {
     rt.early.told.set(Told::NONE);
     change(rt, |list| *list = saved);
@@ -45,7 +47,7 @@ pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
             .any(|matched| matched.comm == comm)
 }
 
-/// Drops the messages that have come on a communicator which the program has freed.
+/// Drops the drained messages of a communicator that the program has freed.
 ///
 /// No later communicator with that handle receives them.
 pub fn drop_on(rt: &Runtime, comm: VirtComm) {

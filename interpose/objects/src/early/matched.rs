@@ -1,7 +1,7 @@
 //! Messages that the program has matched but not yet received (MPI 4.1, section 3.8.2).
 //!
-//! At a cut they are received and become early messages that nothing else matches; so all that a
-//! rollback brings back is in the list of those.
+//! At a cut they are received and become drained messages that no other receive matches. A rollback
+//! therefore restores them with the list of drained messages.
 
 use super::drained_message::{Early, Matched, first};
 use super::drained_table::{add, change};
@@ -12,11 +12,11 @@ use crate::objects::lookup::created;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealMessage, Status};
 
-/// Where a virtual message is.
+/// Location of a matched message.
 pub enum Found {
-    /// In the real library; it came on this communicator, with this status.
+    /// Message in the real library, with the communicator and the status of its match.
     Real(RealMessage, VirtComm, Status),
-    /// It was received at a cut.
+    /// Drained message, which was received at a cut.
     Early(Early),
 }
 
@@ -45,7 +45,7 @@ fn handle(index: u32) -> VirtMessage {
     VirtMessage(handles::virtual_handle(HandleKind::Message, index))
 }
 
-/// Whether there is a message with this index.
+/// True if a message with this index exists.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
     rt.early
         .matched
@@ -66,7 +66,7 @@ pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) ->
     handle(index)
 }
 
-/// Matches the first early message that fits.
+/// Matches the first drained message that fits.
 pub fn claim(
     rt: &Runtime,
     comm: VirtComm,
@@ -81,7 +81,7 @@ pub fn claim(
     Some((handle(index), early.status()))
 }
 
-/// Removes a matched message, to be received.
+/// Removes a matched message, which the caller receives.
 pub fn take(rt: &Runtime, message: VirtMessage) -> Option<Found> {
     let index = created(HandleKind::Message, message.0)?;
     if let Some(at) = claimed(rt, index) {
@@ -96,17 +96,19 @@ pub fn take(rt: &Runtime, message: VirtMessage) -> Option<Found> {
     Some(Found::Real(matched.real, matched.comm, matched.status))
 }
 
-/// The communicators are gone after a failure, and with them what was matched on them.
+/// Discards the messages that were matched in the real library.
+///
+/// Their communicators do not exist after a failure.
 pub fn forget(rt: &Runtime) {
     rt.early.matched.borrow_mut().clear();
 }
 
-/// One past the highest index of a message that the real library has matched.
+/// Returns the end of the index range of messages that the real library has matched.
 pub fn places(rt: &Runtime) -> u32 {
     rt.early.matched.borrow().len() as u32
 }
 
-/// The message with this index, if it is in the real library.
+/// Returns the message with this index if it is in the real library.
 pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
     rt.early
         .matched
@@ -116,7 +118,9 @@ pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
         .flatten()
 }
 
-/// A matched message has been received for a cut, with this status: it is early from now on.
+/// Turns a matched message that a cut has received into a drained one.
+///
+/// `status` is the status of that receive.
 pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
     rt.early.matched.borrow_mut()[index as usize] = None;
     add(

@@ -8,15 +8,15 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 
-/// Real handles, and the last translations.
+/// Real handles, and the most recent translations.
 pub struct HandleTable {
     pub(super) reals: Field<Reals>,
-    /// By kind; always what a look-up in `reals` would give.
+    /// Most recent translation of each kind; always equal to the entry in `reals`.
     pub(super) recent: [Cell<Recent>; KINDS],
 }
 
 impl HandleTable {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> HandleTable {
         HandleTable {
             reals: Field::new(Reals {
@@ -32,20 +32,22 @@ impl HandleTable {
 
 /// Real handles behind the virtual ones.
 pub(super) struct Reals {
-    /// By kind and index: real handles of created objects.
+    /// Real handles of created objects, by kind and index.
     pub(super) created: [Vec<*mut c_void>; KINDS],
-    /// By index of the data symbol: real handles of predefined objects.
+    /// Real handles of predefined objects, by index of the data symbol.
     pub(super) predefined: [*mut c_void; DATA_COUNT],
-    /// By index of the data symbol: the user side's address.
+    /// Addresses on the program side, by index of the data symbol.
     pub(super) symbols: [usize; DATA_COUNT],
-    /// From predefined real handles to the user side's addresses.
+    /// Addresses on the program side, by real handle of the predefined object.
     pub(super) reverse: Option<HashMap<usize, usize>>,
 }
 
-// SAFETY: handles are addresses that only the real library follows.
+// SAFETY: handles are addresses that only the real library dereferences.
 unsafe impl Send for Reals {}
 
-/// What was translated last: programs use the same few handles again and again.
+/// Most recent translation of one kind of handle.
+///
+/// Programs use a few handles in most calls.
 #[derive(Clone, Copy)]
 pub(super) struct Recent {
     pub(super) handle: *mut c_void,
@@ -53,7 +55,7 @@ pub(super) struct Recent {
     pub(super) note: c_int,
 }
 
-// SAFETY: as of `Reals`.
+// SAFETY: handles are addresses that only the real library dereferences.
 unsafe impl Send for Recent {}
 
 pub(super) const NOTHING_RECENT: Recent = Recent {

@@ -12,8 +12,10 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::*;
 
-/// A number that somebody has found out about the object of the handle that was translated last;
-/// forgotten with it. 0: there is none. Of a datatype: its size.
+/// Returns the number that is cached for the most recently translated handle.
+///
+/// Zero if no number is cached, or if another handle has been translated since. The number of a
+/// datatype is its size.
 #[inline]
 pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
@@ -24,7 +26,7 @@ pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     }
 }
 
-/// Notes a number, if the handle is the one that was translated last.
+/// Caches a number, if `handle` is the most recently translated one.
 pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
@@ -32,7 +34,7 @@ pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int
     }
 }
 
-/// What was translated last may have changed.
+/// Discards the most recent translations, which may be out of date.
 fn forget_recent(rt: &Runtime) {
     rt.handles
         .recent
@@ -77,7 +79,8 @@ fn look_up(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
 
 macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
-        /// The real handle; null, which every real procedure refuses, if it is none.
+        /// Returns the real handle, or null, which every real procedure refuses, for an invalid
+        /// one.
         #[inline]
         pub fn $name(rt: &Runtime, handle: $virt) -> $real {
             $real(real(rt, HandleKind::$kind, handle.0))
@@ -112,7 +115,9 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
     list[index as usize] = handle;
 }
 
-/// Sets the real handle behind a predefined one (the world communicator's changes with a recovery).
+/// Sets the real handle behind a predefined one.
+///
+/// The real world communicator changes at a recovery.
 pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
     forget_recent(rt);
     let reals = &mut *rt.handles.reals.borrow_mut();
@@ -124,7 +129,7 @@ pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
     }
 }
 
-/// The program's handle of a predefined object, given the real one.
+/// Returns the program's handle of a predefined object, given the real handle.
 pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
     rt.handles
         .reals
@@ -135,15 +140,17 @@ pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
         .map(|&address| address as *mut c_void)
 }
 
-/// The program's handle of the predefined object whose data symbol is `name`.
+/// Returns the program's handle of the predefined object whose data symbol is `name`.
 pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
     symbol_index(name).map_or(std::ptr::null_mut(), |index| {
         rt.handles.reals.borrow().symbols[index] as *mut c_void
     })
 }
 
-/// Connects the predefined handles: `symbols` are the data symbols' addresses on the user side in
-/// table order, `real` looks up a symbol of the real library.
+/// Connects the predefined handles.
+///
+/// `symbols` are the addresses of the data symbols on the program side, in table order; `real`
+/// looks up a symbol of the real library.
 pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
     forget_recent(rt);
     let reals = &mut *rt.handles.reals.borrow_mut();
@@ -158,7 +165,7 @@ pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -
     write_tags(reals);
 }
 
-/// Writes the indices into the user side's data symbols.
+/// Writes the indices into the data symbols of the program side.
 pub fn mark(rt: &Runtime) {
     write_tags(&rt.handles.reals.borrow());
 }
@@ -168,8 +175,8 @@ fn write_tags(reals: &Reals) {
         .iter()
         .filter(|(_, index)| reals.symbols[*index] != 0)
     {
-        // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only
-        // this library writes.
+        // SAFETY: the address is the symbol's storage on the program side, which is at least as
+        // large as a pointer, and which only this library writes.
         unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
     }
 }

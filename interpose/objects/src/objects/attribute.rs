@@ -1,5 +1,6 @@
-//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators, datatypes and windows, wholly on
-//! our side.
+//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators, datatypes and windows.
+//!
+//! The runtime implements them without the real library.
 
 mod attributed;
 mod callback;

@@ -1,8 +1,8 @@
-//! Communicators (MPI 4.1, chapter 7): their recipes, and fast answers about them.
+//! Communicators (MPI 4.1, chapter 7): their recipes, and fast queries about them.
 //!
-//! A recipe says which workers are members in which order; it does not say how the program came to
-//! have the communicator. So every communicator is made again in the same way, by splitting the new
-//! world ([`rebuild`]).
+//! A recipe lists the member workers in order; it does not record how the program created the
+//! communicator. All communicators are therefore rebuilt in one way, by splitting the new world
+//! ([`rebuild`]).
 
 mod collective_counts;
 mod comm_entries;

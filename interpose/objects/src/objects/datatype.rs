@@ -1,7 +1,7 @@
 //! Derived datatypes (MPI 4.1, chapter 5).
 //!
-//! A datatype may be freed while others are made from it; its entry then stays as a *zombie* until
-//! no recipe refers to it.
+//! A datatype may be freed while others are derived from it; its entry then stays as a *zombie*
+//! until no recipe refers to it.
 
 mod build;
 pub mod combiner;

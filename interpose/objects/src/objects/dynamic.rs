@@ -1,6 +1,6 @@
-//! Ports and published names (MPI 4.1, 11.8), and what processes have told each other to connect.
+//! Ports and published names (MPI 4.1, 11.8), and messages for establishing connections.
 //!
-//! All of it rolls back with the program. A port has a number, which its process never gives again.
+//! All of this state rolls back with the program. A process never reuses the number of a port.
 
 mod dynamic_entry;
 mod ports;

@@ -1,8 +1,9 @@
-//! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5), wholly on our side.
+//! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 //!
-//! The real library never calls a handler of the program: real communicators return their errors,
-//! and `raise::raise` does the rest. Codes that the program adds are not known to it either,
-//! because a rollback could not take them back.
+//! The runtime implements them without the real library, which never calls a handler of the
+//! program. Real communicators return their errors, and `raise::raise` acts on them. The real
+//! library does not have the codes that the program adds either, because a rollback could not
+//! remove them.
 
 mod errhandler_entries;
 mod error_codes;

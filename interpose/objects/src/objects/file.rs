@@ -1,8 +1,8 @@
-//! Files (MPI 4.1, chapter 14), wholly on our side: the real library has none.
+//! Files (MPI 4.1, chapter 14), which the runtime implements without the real library.
 //!
-//! After a rollback a file is opened again by the name that it had at the cut, never created or
-//! truncated. What has been written to it since is undone with all other effects on files
-//! (`user::undo`); the shared pointer is set back here.
+//! After a rollback a file is opened by the name that it had at the cut; it is never created or
+//! truncated. Data written since then are undone with all other effects on files (`user::undo`);
+//! this module resets the shared pointer.
 
 mod file_entries;
 mod files_at_cut;

@@ -1,5 +1,7 @@
-//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned. All that is
-//! local the layer computes itself; a real group stands beside one whose members can be reached.
+//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned.
+//!
+//! The runtime itself implements all local operations. A group also has a real group if
+//! communicators lead to all of its members.
 
 mod group_entries;
 mod group_members;

@@ -1,4 +1,4 @@
-//! Info objects (MPI 4.1, chapter 10): keys and values in order, with a real object beside them.
+//! Info objects (MPI 4.1, chapter 10): keys and values in order, and their real objects.
 
 mod info_entries;
 mod info_pairs;

@@ -1,12 +1,12 @@
 //! All objects of this process: replaced at a rollback.
 //!
-//! Objects that need no communication are made again here.
+//! Objects that need no communication are rebuilt here.
 
 use super::object_tables::Objects;
 use super::{comm, datatype, file, group, info, op, session, tool};
 use crate::Runtime;
 
-/// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
+/// Replaces all objects by saved ones; real handles are invalid until they are rebuilt.
 pub fn replace(rt: &Runtime, saved: Objects) {
     rt.objects.all.set(saved);
     rt.objects.forget_recent_part();
@@ -24,7 +24,7 @@ pub fn release_local(rt: &Runtime) {
     tool::forget_reals(rt);
 }
 
-/// Makes the real objects that need no communication from their recipes.
+/// Creates the real objects that need no communication from their recipes.
 pub fn rebuild_local(rt: &Runtime) {
     info::rebuild(rt);
     datatype::rebuild(rt);

@@ -1,5 +1,4 @@
-//! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI
-//! 4.1, 19.3.4).
+//! Lookup of handles: table indices, and Fortran handles (MPI 4.1, 19.3.4).
 
 use crate::Runtime;
 use crate::generated::HandleKind;
@@ -8,15 +7,20 @@ use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_han
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fortran's number of the first created object; those of predefined ones are the real library's,
-/// which are below in Open MPI, …
+/// Fortran handle of the first created object.
+///
+/// Fortran handles of predefined objects are those of the real library. In Open MPI they are
+/// smaller.
 const FORTRAN_BASE: c_int = 1_000_000;
-/// … and from here on in MPICH, whose numbers are its handles (`MPI_COMM_NULL` is the least).
+/// End of the Fortran handles of created objects.
+///
+/// In MPICH, Fortran handles equal the C handles and are not smaller than this (`MPI_COMM_NULL` is
+/// the least).
 const FORTRAN_END: c_int = 0x400_0000;
-/// Fortran's number of what is no handle, as in the real library.
+/// Fortran handle that denotes no object, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
 
-/// Fortran's number of a handle; `real` gives it for a predefined one.
+/// Returns the Fortran handle of a handle; `real` supplies it for a predefined one.
 pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
     match named(handle) {
         Named::Created(_) => created(kind, handle)
@@ -28,7 +32,7 @@ pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> 
     }
 }
 
-/// The inverse; null, as in the real library, for a number of nothing.
+/// Returns the handle of a Fortran handle; null, as in the real library, if invalid.
 pub fn from_fortran(
     rt: &Runtime,
     kind: HandleKind,
@@ -47,14 +51,14 @@ pub fn from_fortran(
     }
 }
 
-/// A predefined handle by the name of its data symbol, looked up once.
+/// Predefined handle, looked up once by the name of its data symbol.
 pub struct Predefined {
     name: &'static str,
     address: AtomicUsize,
 }
 
 impl Predefined {
-    /// The handle of the object `name`.
+    /// Returns a predefined handle by its name; looked up at the first use.
     pub const fn new(name: &'static str) -> Predefined {
         Predefined {
             name,
@@ -117,7 +121,7 @@ mod tests {
         assert!(
             from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null()
         );
-        // MPICH's numbers of predefined handles are greater, and asked for.
+        // MPICH's Fortran handles of predefined objects are greater, and `real` supplies them.
         let mpich = 0x5800_0003;
         let asked = std::cell::Cell::new(false);
         let real = || {

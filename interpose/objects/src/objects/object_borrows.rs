@@ -4,7 +4,9 @@ use super::object_tables::Objects;
 use crate::Runtime;
 use std::cell::{Ref, RefMut};
 
-/// Borrows the objects of this process. A borrow must not be held while the program is called back.
+/// Borrows the objects of this process.
+///
+/// A borrow must end before a callback of the program runs.
 #[inline]
 #[track_caller]
 pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {

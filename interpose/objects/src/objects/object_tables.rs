@@ -1,6 +1,6 @@
 //! Tables of all objects.
 //!
-//! Operations on objects of one kind stand above in the files of that kind.
+//! The operations on each kind of objects are in the files of that kind, which use this file.
 
 use super::attribute::Keyvals;
 use super::comm::{Comm, LocalComms};
@@ -22,21 +22,21 @@ use std::rc::Rc;
 
 /// Objects of this process, with the state that is not in their recipes.
 pub struct ObjectTables {
-    /// Objects as recipes.
+    /// Recipes of the objects.
     pub(super) all: Field<Objects>,
     /// State of communicators that is not in their recipes.
     pub(super) comm: LocalComms,
     /// Numbers of spawns at the last capture and at the last commit.
     pub(super) spawns: Cell<(u64, u64)>,
-    /// From real datatypes to indices.
+    /// Indices of datatypes, by real handle.
     pub(super) reverse: Field<Option<HashMap<usize, u32>>>,
-    /// By index of the file.
+    /// State of open files, by index.
     pub(super) files: Field<BTreeMap<u32, LocalFile>>,
     /// True if the message about an open file without a name was logged.
     pub(super) nameless_told: Cell<bool>,
-    /// By index of the window: how its memory is reached in this generation.
+    /// Access to the memory of windows in this MPI instance, by index of the window.
     pub(super) direct: Field<BTreeMap<u32, Rc<Direct>>>,
-    /// The part of a window that was reached last.
+    /// Most recently accessed part of a window.
     pub(super) recent: Field<Option<RecentPart>>,
     /// Real handles of the tool interface.
     pub(super) tools: Field<Reals>,
@@ -53,15 +53,15 @@ pub struct Objects {
     pub ops: Slots<Op>,
     pub errhandlers: Slots<Errhandler>,
     pub files: Slots<File>,
-    /// Data representations that the library has accepted.
+    /// Data representations that the program has registered.
     pub representations: Vec<Registered>,
-    /// Error handler of MPI_FILE_NULL; 0: the default.
+    /// Program's handle of the error handler of `MPI_FILE_NULL`; zero for the default.
     pub file_errhandler: u64,
     /// Error classes and codes of the program.
     pub error_codes: ErrorCodes,
     pub infos: Slots<Info>,
     pub keyvals: Keyvals,
-    /// Handles that the tool interface has given out.
+    /// Handles of the tool interface that the program has.
     pub tool: Tool,
     pub windows: Slots<Window>,
     pub sessions: Slots<Session>,
@@ -72,7 +72,7 @@ pub struct Objects {
 }
 
 impl ObjectTables {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> ObjectTables {
         ObjectTables {
             all: Field::new(Objects {
@@ -105,7 +105,7 @@ impl ObjectTables {
         }
     }
 
-    /// Forgets the part of a window that was accessed last.
+    /// Discards the most recently accessed part of a window.
     #[inline]
     pub(super) fn forget_recent_part(&self) {
         if self.recent.borrow().is_some() {

@@ -1,10 +1,11 @@
 //! Operators of the program (MPI 4.1, 6.9.5).
 //!
-//! The real library calls a reduction function on the runtime's stack and with its own datatype. So
-//! a real operator is made with one of a fixed number of *trampolines*, which calls the program's
-//! function on the program's stack and with the program's handle. Which trampoline an operator has
-//! is this process's own affair; those that were given up longest ago are taken first, since a
-//! reduction that is under way may still call one whose operator has been freed.
+//! The real library calls a reduction function on the runtime's stack and with its own datatype. A
+//! real operator is therefore created with one of a fixed number of *trampolines*, which calls the
+//! program's function on the program's stack and with the program's handle. The assignment of
+//! trampolines to operators is local to this process. A reduction that is in progress may still
+//! call the trampoline of an operator that has been freed, so trampolines are reused as late as
+//! possible.
 
 mod bindings;
 mod op_entries;

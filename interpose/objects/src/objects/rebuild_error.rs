@@ -1,12 +1,12 @@
-//! Reports of objects that could not be made again.
+//! Logging of objects that could not be rebuilt.
 
 use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_mpi::call;
 
-/// Logs that an object could not be made again.
+/// Logs that an object could not be rebuilt.
 ///
-/// Logs nothing if a further failure is the reason: all objects are made again in the next attempt.
+/// Logs nothing if a further failure is the reason: the next attempt rebuilds all objects.
 pub(super) fn log_not_rebuilt(what: &str, rc: c_int) {
     if rc != call::ABANDONED && !call::is_over() {
         log::error!(

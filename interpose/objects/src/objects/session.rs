@@ -1,9 +1,9 @@
-//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it: process sets of the workers.
+//! Sessions (MPI 4.1, 11.3), with or without `MPI_Init`: process sets of the workers.
 //!
-//! They are wholly on our side, and hold nothing. Below them the library is initialised once, by
-//! whatever comes first, and finalised at the end: in `MPI_Finalize`, or where sessions are or have
-//! been open, or the program's code names `MPI_Session_init`, when the program ends, since it may
-//! open others until then.
+//! The runtime implements sessions without the real library, and a session has no further state.
+//! The real library is initialised once, by the first session or `MPI_Init`. It is finalised in
+//! `MPI_Finalize`, or else when the program ends: a program that has used sessions, or whose code
+//! names `MPI_Session_init`, may create further ones until then.
 
 mod session_entries;
 mod world_model;

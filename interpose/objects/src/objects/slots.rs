@@ -1,8 +1,8 @@
-//! A table whose indices are given out the same way in every process and every replay.
+//! Table whose indices are assigned deterministically, in every process and every replay.
 
 use std::collections::BTreeSet;
 
-/// Objects by index; a freed index is the next to be used, the lowest first.
+/// Objects by index; the lowest freed index is reused first.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Slots<T> {
     entries: Vec<Option<T>>,
@@ -35,24 +35,24 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The object with this index.
+    /// Returns the object with this index.
     pub fn get(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// The object with this index.
+    /// Returns the object with this index, to change it.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
-    /// Removes the object; its index may be used again.
+    /// Removes the object; its index may be reused.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let object = self.entries.get_mut(index as usize)?.take()?;
         self.free.insert(index);
         Some(object)
     }
 
-    /// All objects by rising index.
+    /// Iterates over all objects in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries
             .iter()
@@ -60,7 +60,7 @@ impl<T> Slots<T> {
             .filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
 
-    /// All objects by rising index.
+    /// Iterates over all objects in the order of their indices, to change them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.entries
             .iter_mut()

@@ -1,9 +1,8 @@
-//! The tool interface (MPI 4.1, chapter 15.3): what it has given out to the program, and how to get
-//! it again.
+//! Tool interface (MPI 4.1, chapter 15.3): handles of the program, and their rebuild.
 //!
-//! Variables are the library's, and new in each generation: control variables that the program has
-//! written are [written again](written), performance variables start from their beginning. All
-//! calls are local, so they are never abandoned, and may be made before `MPI_Init`.
+//! Variables belong to the library, and are new in each MPI instance: control variables that the
+//! program has written are [written once more](written), performance variables start from their
+//! initial values. All calls are local, so they are never abandoned, and may precede `MPI_Init`.
 
 mod tool_handles;
 mod tool_library;

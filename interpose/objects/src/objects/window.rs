@@ -1,8 +1,8 @@
-//! Windows (MPI 4.1, chapter 12): recipes, and which epochs are open.
+//! Windows (MPI 4.1, chapter 12): recipes, and open epochs.
 //!
-//! Each window has a communicator of its own in the table, which the program does not know: that
-//! tells the members, is made again like any other, and its `uid` says in which order windows are
-//! made again. Memory that members share is the layer's; all other is the program's.
+//! Each window has its own communicator in the table, which the program does not see. The
+//! communicator defines the members and is rebuilt like any other; windows are rebuilt in the order
+//! of its `uid`. Memory that members share belongs to the runtime, all other memory to the program.
 
 mod direct;
 mod direct_windows;

@@ -1,4 +1,4 @@
-//! Requests with recipes are made, for the first time and after a rollback, and started.
+//! Creation and start of requests with recipes, by the program and after a rollback.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -12,7 +12,7 @@ use std::any::Any;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
-/// Arrays that the library looks at until the request is freed.
+/// Arrays that the library reads until the request is freed.
 #[derive(Default)]
 struct Arrays {
     integers: Vec<Vec<c_int>>,
@@ -21,7 +21,7 @@ struct Arrays {
 }
 
 impl Arrays {
-    /// The argument as the library gets it.
+    /// Returns the argument in the form for the library.
     fn word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
         let pointer = |handle: u64| handle as *mut c_void;
         match argument {
@@ -42,14 +42,16 @@ impl Arrays {
     }
 }
 
-/// Keeps an array, and tells where it is.
+/// Keeps an array, and returns its address.
 fn place<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
     let place = array.as_ptr() as u64;
     arrays.push(array);
     place
 }
 
-/// Makes the real request; with what has to be kept until it is freed, and the return code.
+/// Creates the real request.
+///
+/// Returns it with the arrays that must exist until it is freed, and the return code.
 pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let mut arrays = Arrays::default();
@@ -65,7 +67,7 @@ pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>,
     (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
 }
 
-/// One has been started: it is counted.
+/// Counts the start of a request.
 pub fn is_started(rt: &Runtime, index: u32, number: u64) {
     let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
         return;

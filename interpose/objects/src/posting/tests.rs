@@ -1,4 +1,4 @@
-//! Random histories of receives against a model of MPI's matching, in which nothing ever fails.
+//! Random histories of receives, compared with a failure-free model of MPI's matching.
 
 use crate::early::{self, Early};
 use crate::handles::VirtComm;
@@ -11,10 +11,10 @@ const STEPS: u32 = 150;
 const SOURCES: i32 = 2;
 const TAGS: i32 = 2;
 const COMMS: u64 = 2;
-/// Persistent receives of the program, which live as long as it does.
+/// Number of persistent receives, which exist as long as the program.
 const PERSISTENT: u32 = 3;
 
-/// A message; each has a number of its own.
+/// Message with a unique number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Message {
     comm: u64,
@@ -29,8 +29,9 @@ fn matches(envelope: &Envelope, message: &Message) -> bool {
         && [ANY_TAG, message.tag].contains(&envelope.tag)
 }
 
-/// The two queues of MPI (4.1, section 3.5): a message takes the receive that was posted first, a
-/// receive the first message.
+/// Queues of posted receives and unexpected messages (MPI 4.1, section 3.5).
+///
+/// A message matches the receive that was posted first, a receive the first message.
 #[derive(Clone, Default)]
 struct Queues {
     posted: Vec<(u32, Envelope)>,
@@ -66,8 +67,7 @@ impl Queues {
     }
 }
 
-/// What the runtime does with receives, on a library made of two queues, which a failure takes
-/// away.
+/// Receives in the runtime, on a library of two queues that a failure discards.
 struct Layer {
     requests: Requests,
     early: Vec<Early>,
@@ -86,7 +86,9 @@ impl Layer {
         }
     }
 
-    /// Of the early messages or of the library's, as [`super::receive`] and [`super::start_again`].
+    /// Receives from the drained messages or the library's queue.
+    ///
+    /// Corresponds to [`super::receive`] and [`super::start_again`].
     fn take(&mut self, index: u32, envelope: Envelope) -> Option<u64> {
         let comm = VirtComm(envelope.comm as *mut c_void);
         let got = match early::first(&self.early, comm, envelope.peer, envelope.tag) {
@@ -110,7 +112,7 @@ impl Layer {
         got
     }
 
-    /// As a drain: what nobody has asked for becomes early, one communicator after the other.
+    /// Drains all unexpected messages, one communicator after the other, and saves the state.
     fn cut(&mut self) -> Vec<u8> {
         let mut unexpected = std::mem::take(&mut self.library.unexpected);
         unexpected.sort_by_key(|message| message.comm);
@@ -120,7 +122,7 @@ impl Layer {
         bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
     }
 
-    /// As a rollback and `recovery`'s posting.
+    /// Restores the saved state and posts the receives, in the order that `recovery` uses.
     fn roll_back(&mut self, saved: &[u8]) {
         let ((requests, early), _) =
             bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();
@@ -153,7 +155,7 @@ impl Random {
     }
 
     fn envelope(&mut self) -> Envelope {
-        // One in three takes anything.
+        // Uses a wildcard in one of three cases.
         let mut or_any = |limit: i32, any: i32| {
             let number = self.below(limit as u64 * 3 / 2) as i32;
             if number < limit { number } else { any }
@@ -170,14 +172,14 @@ impl Random {
     }
 }
 
-/// A program, with the layer and without.
+/// Program, with the runtime and on the model.
 struct Program {
     layer: Layer,
     model: Queues,
-    /// Started and not completed: the index of the request; those that are persistent come back.
+    /// Indices of started requests that the program has not completed.
     held: Vec<u32>,
     idle: Vec<u32>,
-    /// What each message has got to, in the order of time.
+    /// Request and message of each match, in the order of time.
     history: Vec<(u32, u64)>,
 }
 
@@ -206,7 +208,7 @@ impl Program {
         }
     }
 
-    /// One thing that programs and processes far away do.
+    /// Performs a random action of the program or of a remote process.
     fn step(&mut self, random: &mut Random, number: u64) {
         match random.below(8) {
             0 | 1 => self.post(random.envelope()),
@@ -274,7 +276,7 @@ impl Program {
         }
     }
 
-    /// MPI_Wait for one that has ended.
+    /// Corresponds to `MPI_Wait` on a request, if that is complete.
     fn complete(&mut self, at: usize) {
         let index = self.held[at];
         let request = self.layer.requests.get_mut(index).unwrap();
@@ -290,7 +292,7 @@ impl Program {
         }
     }
 
-    /// It has ended then, unless it has its message.
+    /// Cancels a receive, which completes it unless it has matched a message.
     fn cancel(&mut self, index: u32) {
         let was = self.layer.library.cancel(index);
         assert_eq!(was, self.model.cancel(index));
@@ -300,7 +302,7 @@ impl Program {
     }
 }
 
-/// What a program has at a cut; its own state goes back as its memory does.
+/// State of a program at a cut, which a rollback restores.
 struct Cut {
     saved: Vec<u8>,
     model: Queues,
@@ -357,7 +359,7 @@ fn receives_get_the_same_messages_however_often_they_are_posted_again() {
         }
         matched += program.history.len();
     }
-    // Else it would have tested nothing.
+    // Lower numbers would mean that the test has tested nothing.
     assert!(
         reposted > 10_000 && matched > 50_000,
         "{reposted} posted again, {matched} messages"

@@ -2,7 +2,7 @@
 
 use crate::handles::{VirtComm, VirtSession};
 
-/// Object that a buffer is attached to: the program's handle.
+/// Object that a buffer is attached to, as the program's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Owner {
     Process,
@@ -26,8 +26,8 @@ impl From<VirtSession> for Owner {
 pub struct Attached {
     /// Object that the buffer is attached to.
     pub owner: Owner,
-    /// Address on the user side.
+    /// Address on the program side.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
 }

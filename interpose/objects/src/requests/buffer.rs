@@ -1,4 +1,6 @@
-//! The program's buffers for buffered sends (MPI 4.1, section 3.6), which are only counted with.
+//! The program's buffers for buffered sends (MPI 4.1, section 3.6).
+//!
+//! Only their sizes are used, since the runtime copies messages into its own memory.
 
 use super::attached_buffer::{Attached, Owner};
 use super::record::{Kind, State};
@@ -9,17 +11,17 @@ use crate::handles::VirtComm;
 use crate::objects::comm;
 use std::cell::{Ref, RefMut};
 
-/// What is attached, to be saved with a cut.
+/// Returns all attached buffers, which are saved with a cut.
 pub fn buffers(rt: &Runtime) -> Ref<'_, Vec<Attached>> {
     rt.requests.attached.borrow()
 }
 
-/// The same, to be changed.
+/// Returns all attached buffers, to change them.
 pub fn buffers_mut(rt: &Runtime) -> RefMut<'_, Vec<Attached>> {
     rt.requests.attached.borrow_mut()
 }
 
-/// The buffer of this owner.
+/// Returns the buffer of this owner.
 pub fn attached(rt: &Runtime, owner: Owner) -> Option<Attached> {
     buffers(rt)
         .iter()
@@ -27,12 +29,12 @@ pub fn attached(rt: &Runtime, owner: Owner) -> Option<Attached> {
         .copied()
 }
 
-/// The owner is gone, or its buffer is.
+/// Removes the buffer of an owner.
 pub fn detach(rt: &Runtime, owner: Owner) {
     buffers_mut(rt).retain(|buffer| buffer.owner != owner);
 }
 
-/// How many bytes of a buffer are taken.
+/// Returns the number of bytes of a buffer that are in use.
 pub fn taken(rt: &Runtime, owner: Owner) -> u64 {
     let table = table(rt);
     let takes = table.iter().filter_map(|(_, request)| request.buffered);
@@ -42,9 +44,10 @@ pub fn taken(rt: &Runtime, owner: Owner) -> u64 {
         .sum()
 }
 
-/// The messages that are under way of those that a request waits for, if it is one that
-/// [flushes](Kind::Flush) a buffer and has not ended: those that were in the buffer when it was
-/// begun.
+/// Returns the incomplete messages for which a request that [flushes](Kind::Flush) a buffer waits.
+///
+/// These are among the messages that were in the buffer when the request was started. `None` for
+/// other requests, and for complete ones.
 pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     let flush = get(rt, flush)
         .filter(|request| request.state == State::Open)?
@@ -69,9 +72,10 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     )
 }
 
-/// Where a message of so many bytes on a communicator goes: into the communicator's own buffer,
-/// that of the session it comes from, or that of the process (MPI 4.1, 3.6), if the first of these
-/// that is there has room.
+/// Returns the owner of the buffer for a message of this size on a communicator.
+///
+/// This is the first buffer that exists: the communicator's, that of its session, or the process's
+/// (MPI 4.1, 3.6). `None` if it has no room.
 pub fn with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<Owner> {
     let owners = [
         comm.into(),

@@ -1,5 +1,6 @@
-//! The short way to the end of most requests: the library is asked for many at once, and all of
-//! them end together.
+//! Fast path for the completion of most requests.
+//!
+//! The library completes many requests in one call, and no other action is necessary.
 #![allow(unsafe_code)]
 
 use super::record::{Envelope, State};
@@ -12,7 +13,7 @@ use crate::objects::{comm, datatype};
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
-/// Index and real request of one that is under way, if there is a short way to its end.
+/// Returns index and real request of an active request that the library alone completes.
 #[inline]
 pub fn alone(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
@@ -22,8 +23,9 @@ pub fn alone(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     request.is_alone().then_some((index, *real))
 }
 
-/// The real requests of as many, if there is a short way to the end of each. Null handles and
-/// inactive requests are among them.
+/// Returns the real requests of `handles`, if the library alone completes each of them.
+///
+/// Null handles and inactive requests are allowed.
 #[inline(always)]
 pub fn each_alone<'a>(
     rt: &Runtime,
@@ -46,12 +48,14 @@ pub fn each_alone<'a>(
         };
         places.next()?.write(real);
     }
-    // SAFETY: each has just been written.
+    // SAFETY: all elements have been written above.
     Some(unsafe { room.assume_init_mut() })
 }
 
 impl Table {
-    /// Returns the datatype that was kept for it, if that is one that the program has made.
+    /// Completes a request, and returns its datatype if that must be released.
+    ///
+    /// Predefined datatypes need no release.
     #[inline(always)]
     fn end(
         &mut self,
@@ -61,7 +65,7 @@ impl Table {
     ) -> Option<VirtDatatype> {
         let index = created(HandleKind::Request, handle.0)?;
         let sender = |envelope: &Envelope| match status.cancelled {
-            // MPICH 4.0 says of MPI_Irecv from MPI_PROC_NULL that the sender was rank 0.
+            // For MPI_Irecv from MPI_PROC_NULL, MPICH 4.0 reports rank 0 as the sender.
             0 if envelope.peer != PROC_NULL => comm::worker_of(rt, envelope.comm(), status.source),
             _ => None,
         };
@@ -77,8 +81,7 @@ impl Table {
     }
 }
 
-/// A request that was [`alone`] has ended, and has been asked for: a message is counted as
-/// received.
+/// Completes a request that was [`alone`], and counts a received message.
 #[inline(always)]
 pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
     let datatype = rt.requests.table.borrow_mut().end(rt, handle, status);
@@ -87,7 +90,7 @@ pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
     }
 }
 
-/// The same for requests that were [`each_alone`]: whoever is inactive stays as it is.
+/// Completes requests that were [`each_alone`]; inactive ones do not change.
 #[inline(always)]
 pub fn end_all(rt: &Runtime, handles: &mut [VirtRequest], statuses: &[Status]) {
     let mut statuses = statuses.iter();

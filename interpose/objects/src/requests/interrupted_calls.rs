@@ -1,6 +1,6 @@
-//! Requests of blocking calls that are made again.
+//! Requests of blocking calls that are repeated.
 //!
-//! A call is made again after a rollback, or after another thread's turn.
+//! A call is repeated after a rollback, or after it has yielded the MPI lock.
 
 use super::request_borrows::{table, table_mut};
 use super::request_entries::index;
@@ -12,8 +12,8 @@ use crate::handles::{self, VirtRequest};
 
 /// Records the requests that the blocking call of this thread has started.
 ///
-/// The call finds them if it is made again: after it has given way, or after the program was set
-/// back to a cut in it.
+/// The call uses them when it is repeated: after it has yielded the MPI lock, or after a rollback
+/// to a cut during the call.
 pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
         let indices = requests.map(|request| index(rt, request?));
@@ -22,7 +22,7 @@ pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     }
 }
 
-/// Returns the requests that this call has started before, if it is made again.
+/// Returns the requests that this call has started before, if it is repeated.
 pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     if !attention::is(RESUMES | SEVERAL) {
         return None;
@@ -34,7 +34,7 @@ pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     Some(begun.map(|begun| begun.map(handle)))
 }
 
-/// The blocking call of this thread has ended.
+/// Records that the blocking call of this thread is complete.
 pub fn has_ended(rt: &Runtime) {
     let own = turn::block() as u64;
     let mut table = table_mut(rt);

@@ -1,4 +1,4 @@
-//! Counts of messages and of collective operations that this process has begun.
+//! Counts of messages and of collective operations that this process has started.
 
 use super::record::Envelope;
 use super::request_borrows::{table, table_mut};
@@ -12,7 +12,7 @@ use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
 
 impl Envelope {
-    /// Worker rank of the peer; `None` for MPI_PROC_NULL and wildcards.
+    /// Worker rank of the peer; `None` for `MPI_PROC_NULL` and wildcards.
     pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
         comm::worker_of(rt, self.comm(), self.peer)
     }
@@ -31,16 +31,16 @@ pub fn count_started(rt: &Runtime, share: u64) {
     *started = started.wrapping_add(share);
 }
 
-/// Returns this process's summand for the operations that it has started.
+/// Returns this process's share of the sum over started operations.
 pub fn started(rt: &Runtime) -> u64 {
     table(rt)
         .started
         .wrapping_add(comm::collectives(rt, |uid, ends| share_of(ends, uid, 0)))
 }
 
-/// Returns the number of the next partitioned message of these ends and this tag.
+/// Returns the number of the next partitioned message between these ends with this tag.
 ///
-/// Messages that this process sends and those that it receives are counted apart.
+/// Sent and received messages are counted separately.
 pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     let next = &mut table_mut(rt).partitioned;
     let next = next.entry((pair, is_send)).or_default();
@@ -48,14 +48,14 @@ pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     *next
 }
 
-/// Counts a message that is on its way to this peer with this tag.
+/// Counts a message that has been sent to this peer with this tag.
 #[inline(always)]
 pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int)) {
     let worker = receiver(rt, comm, to);
     table_mut(rt).count_sent(worker);
 }
 
-/// The worker that a message is for.
+/// Returns the worker to which a message is sent.
 #[inline(always)]
 pub(super) fn receiver(
     rt: &Runtime,

@@ -1,9 +1,8 @@
-//! The table of requests, and the order in which they were begun.
+//! Table of requests, and the order in which they were started.
 //!
-//! Receives that match the same message get it in the order in which they were posted (MPI 4.1,
-//! section 3.5). Places in the table are reused, so they say nothing of that order: every request
-//! has a stamp, which is saved and goes back with it. Plain data; the real library has no part in
-//! it.
+//! Receives that match one message get it in the order in which they were posted (MPI 4.1, section
+//! 3.5). Table indices are reused and do not show that order. Every request therefore has a stamp,
+//! which is saved and rolled back with it. Plain data, without the real library.
 
 use super::record::{Envelope, Kind, Request, Stamp, State};
 use super::request_recipe::Recipe;
@@ -12,33 +11,31 @@ use crate::handles::VirtDatatype;
 use std::collections::BTreeMap;
 use understudy_numbers::Worker;
 
-/// The requests that exist, by index.
+/// Existing requests, by index.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Requests {
     entries: Vec<Option<Request>>,
     free: Vec<u32>,
-    /// That of the next request to be begun.
+    /// Stamp of the next request.
     next: Stamp,
-    /// How persistent collectives and partitioned messages were made, in the order of the calls.
+    /// Recipes of persistent collectives and partitioned messages, in the order of creation.
     pub recipes: BTreeMap<u64, Recipe>,
-    /// How many partitioned messages there were between two ends with one tag; whether this process
-    /// sends.
+    /// Number of partitioned messages, by ends and tag, and by direction (true for sent ones).
     pub partitioned: BTreeMap<(u64, bool), u64>,
-    /// The sum of [`super::share`]s of what this process has started.
+    /// Sum of the [`super::share`]s of operations that this process has started.
     pub started: u64,
-    /// What the blocking calls that are under way have started, each in a thread of its own (its
-    /// control block).
+    /// Requests started by blocking calls in progress, by thread (address of its control block).
     pub begun: Vec<(u64, [Option<u32>; 2])>,
-    /// Synchronous sends that have not ended.
+    /// Synchronous sends that are not complete.
     pub synchronous: Sends,
-    /// Messages sent to each worker since MPI_Init.
+    /// Messages sent to each worker since `MPI_Init`.
     pub sent: Vec<u64>,
-    /// Messages received from each worker since MPI_Init.
+    /// Messages received from each worker since `MPI_Init`.
     pub received: Vec<u64>,
 }
 
 impl Requests {
-    /// There are none.
+    /// Empty table.
     pub const NONE: Requests = Requests {
         entries: Vec::new(),
         free: Vec::new(),
@@ -52,7 +49,7 @@ impl Requests {
         received: Vec::new(),
     };
 
-    /// A message is on its way to a worker.
+    /// Counts a message that has been sent to a worker.
     #[inline]
     pub fn count_sent(&mut self, worker: Option<Worker>) {
         if let Some(sent) = worker.and_then(|worker| self.sent.get_mut(worker.index())) {
@@ -60,7 +57,7 @@ impl Requests {
         }
     }
 
-    /// A message has come from a worker.
+    /// Counts a message that has been received from a worker.
     #[inline]
     pub fn count_received(&mut self, worker: Option<Worker>) {
         if let Some(received) = worker.and_then(|worker| self.received.get_mut(worker.index())) {
@@ -68,7 +65,7 @@ impl Requests {
         }
     }
 
-    /// Adds a request, the youngest, and returns its index.
+    /// Adds a request, which is the latest one, and returns its index.
     #[inline(always)]
     pub fn insert(&mut self, comm: u64, kind: Kind, state: State) -> u32 {
         let request = Some(Request {
@@ -92,7 +89,7 @@ impl Requests {
         }
     }
 
-    /// A persistent request is started: it is the youngest from now on.
+    /// Gives a persistent request that is started the latest stamp.
     pub fn renew(&mut self, index: u32) {
         let stamp = self.stamp();
         if let Some(request) = self.get_mut(index) {
@@ -100,7 +97,7 @@ impl Requests {
         }
     }
 
-    /// A persistent request is under way, the youngest: what a send sends.
+    /// Makes a persistent request active and the latest one; returns the message of a send.
     #[inline(always)]
     pub fn start(&mut self, index: u32) -> Option<Envelope> {
         let stamp = self.stamp();
@@ -118,9 +115,11 @@ impl Requests {
         stamp
     }
 
-    /// A request that [is alone](Request::is_alone) has ended, and has been asked for: it is
-    /// inactive if it is persistent, else it is gone. `sender` tells whose message a receive has
-    /// got. If it is gone: the datatype that it has kept.
+    /// Completes a request that [is alone](Request::is_alone).
+    ///
+    /// A persistent request becomes inactive, any other is removed. `sender` returns the sender of
+    /// a received message. Returns the datatype of a removed request; the outer `None` means that
+    /// the request was not removed.
     #[inline(always)]
     pub fn end(
         &mut self,
@@ -145,38 +144,39 @@ impl Requests {
         Some(datatype)
     }
 
-    /// Takes a request out; its index is given out again.
+    /// Removes a request; its index may be reused.
     pub fn remove(&mut self, index: u32) -> Option<Request> {
         let request = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);
         Some(request)
     }
 
-    /// The request with this index.
+    /// Returns the request with this index.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&Request> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// The same, to be changed.
+    /// Returns the request with this index, to change it.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut Request> {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
-    /// One past the highest index.
+    /// Returns one more than the highest index.
     pub fn places(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// All requests with their indices.
+    /// Iterates over all requests and their indices.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Request)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
 
-    /// The indices of all requests, the one that was begun first at the front: the order in which
-    /// they are made again.
+    /// Returns the indices of all requests, the earliest request first.
+    ///
+    /// Requests are recreated in this order.
     pub fn by_age(&self) -> Vec<u32> {
         let mut indices: Vec<(Stamp, u32)> = self
             .iter()

@@ -1,11 +1,12 @@
-//! Partitioned sends that have been started, until all their partitions are ready.
+//! Started partitioned sends, until all their partitions are ready.
 
 use super::record::State;
 use super::request_entries::set_state;
 use crate::Runtime;
 
-/// A partitioned send of so many partitions has been started. The library is not asked for it
-/// before all are ready: Open MPI 5.0 would say that it has ended.
+/// Records the start of a partitioned send.
+///
+/// The library is not polled until all partitions are ready: Open MPI 5.0 would report completion.
 pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
     set_state(rt, index, State::Open);
     let unready = &mut rt.requests.table.borrow_mut().unready;
@@ -13,7 +14,7 @@ pub fn open_partitions(rt: &Runtime, index: u32, partitions: u64) {
     unready.push((index, partitions));
 }
 
-/// So many of its partitions are ready.
+/// Records that `count` more partitions of a send are ready.
 pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
     let is_whole = {
         let unready = &mut rt.requests.table.borrow_mut().unready;
@@ -30,7 +31,7 @@ pub fn are_ready(rt: &Runtime, index: u32, count: u64) {
     }
 }
 
-/// Whether a partitioned send is not ready.
+/// True if a started partitioned send has partitions that are not ready.
 pub fn is_any_unready(rt: &Runtime) -> bool {
     !rt.requests.table.borrow().unready.is_empty()
 }

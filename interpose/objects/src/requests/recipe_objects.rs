@@ -1,4 +1,4 @@
-//! Objects that the recipe of a request refers to.
+//! Objects to which the recipe of a request refers.
 
 use super::request_recipe::{Argument, Recipe, share_of};
 use crate::Runtime;
@@ -6,7 +6,9 @@ use crate::handles::{VirtComm, predefined_handle};
 use crate::objects::{comm, datatype, op};
 
 impl Recipe {
-    /// The info object may be freed; hints are for the first time only.
+    /// Removes the info object, which the program may free.
+    ///
+    /// Hints apply to the first creation only.
     pub fn forget_hints(&mut self, rt: &Runtime) {
         for argument in &mut self.arguments {
             if let Argument::Info(hints) = argument {
@@ -15,7 +17,7 @@ impl Recipe {
         }
     }
 
-    /// What it refers to stays, though the program may free it.
+    /// Keeps the objects of the recipe even if the program frees them.
     pub fn retain(&self, rt: &Runtime) {
         self.each_datatype(|it| datatype::retain(rt, it));
         self.each_op(|it| op::retain(rt, it));
@@ -27,10 +29,10 @@ impl Recipe {
     }
 }
 
-/// What the start of a collective adds to the sum of all members: nothing, when each of them has
-/// started it.
+/// Returns the share of a started collective in the sum over all workers.
 ///
-/// `number` is 0 for those that are started in the same order everywhere.
+/// The shares of all members sum up to zero. `number` is 0 for collectives that all members start
+/// in one order.
 pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {
     let Some((uid, me, next)) = comm::neighbour(rt, comm) else {
         return 0;

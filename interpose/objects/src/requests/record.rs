@@ -1,4 +1,4 @@
-//! What the table of requests holds.
+//! Records in the table of requests.
 
 use super::attached_buffer::Owner;
 use crate::errors::SUCCESS;
@@ -6,10 +6,10 @@ use crate::handles::{VirtComm, VirtDatatype};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, Status};
 
-/// Buffer, count, datatype, peer and tag of a message, on one communicator.
+/// Buffer, count, datatype, peer, tag and communicator of a message.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct Envelope {
-    /// Address on the user side.
+    /// Address on the program side.
     pub buffer: u64,
     pub count: i32,
     pub datatype: u64,
@@ -30,7 +30,7 @@ impl Envelope {
     }
 }
 
-/// The four ways to send.
+/// Modes of sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Mode {
     Standard,
@@ -39,60 +39,68 @@ pub enum Mode {
     Ready,
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub enum Kind {
     Send,
     Synchronous,
     Receive(Envelope),
-    /// A non-blocking collective, and the datatype that the program's operator is told of.
+    /// Non-blocking collective, and the datatype that the program's operator receives.
     Collective(Option<u64>),
-    /// A one-sided operation (MPI_Rput, MPI_Rget, …).
+    /// One-sided operation (`MPI_Rput`, `MPI_Rget`, …).
     OneSided,
-    /// Makes the communicator of this index, or tells all members of it (MPI_Comm_idup).
+    /// Creation of the communicator with this index, or its report to all members
+    /// (`MPI_Comm_idup`).
     Duplicate(u32),
-    /// A persistent send (MPI_Send_init).
+    /// Persistent send (`MPI_Send_init`).
     PersistentSend(Mode, Envelope),
-    /// A persistent receive (MPI_Recv_init).
+    /// Persistent receive (`MPI_Recv_init`).
     PersistentReceive(Envelope),
-    /// A persistent collective or a partitioned message (MPI_Allreduce_init, MPI_Psend_init) with
-    /// the number of its recipe.
+    /// Persistent collective or partitioned message, with the number of its recipe.
+    ///
+    /// Created by `MPI_Allreduce_init`, `MPI_Psend_init` and others.
     Recorded(u64),
-    /// A generalized request (MPI_Grequest_start), which the library does not know.
+    /// Generalized request (`MPI_Grequest_start`), which does not exist in the library.
     General(General),
-    /// Ends with the messages that were in this buffer for buffered sends (MPI_Buffer_iflush). The
-    /// library does not know it either.
+    /// Completion of all messages in this buffer for buffered sends (`MPI_Buffer_iflush`).
+    ///
+    /// It does not exist in the library either.
     Flush(Owner),
 }
 
-/// The program's functions of a generalized request (MPI 4.1, section 13.2), as addresses on the
-/// user side.
+/// The program's functions of a generalized request (MPI 4.1, section 13.2).
+///
+/// Addresses are those of the program side.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct General {
-    /// Fills in the status.
+    /// Function that fills in the status.
     pub query: u64,
-    /// Frees what belongs to it.
+    /// Function that frees the data of the request.
     pub free: u64,
-    /// Is told of MPI_Cancel.
+    /// Function that is called for `MPI_Cancel`.
     pub cancel: u64,
-    /// What all of them get.
+    /// Argument of all three functions.
     pub extra: u64,
-    /// They are subroutines of Fortran, which take addresses, and that of their error code last.
+    /// True if the functions are Fortran subroutines.
+    ///
+    /// These receive addresses, and the address of their error code as the last argument.
     pub in_fortran: bool,
 }
 
-/// How far it is.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub enum State {
-    /// A persistent request that is not started.
+    /// Persistent request that is not started.
     Inactive,
-    /// The real request is under way.
+    /// The real request is active.
     Active,
-    /// A generalized request that the program has not completed, a partitioned send of which not
-    /// all is ready, a synchronous send whose message the program has not received, or messages in
-    /// a buffer that have not ended.
+    /// Request whose completion does not depend on a real request.
+    ///
+    /// A generalized request that the program has not completed, a partitioned send with partitions
+    /// that are not ready, a synchronous send whose message the program has not received, or a
+    /// flush of a buffer with incomplete messages.
     Open,
-    /// It has ended with this outcome, which the program has not asked for yet.
+    /// Complete with this outcome, which the program has not received yet.
     Done {
         /// Source, tag, error, cancelled, bytes.
         status: (i32, i32, i32, i32, u64),
@@ -100,37 +108,36 @@ pub enum State {
     },
 }
 
-/// A request of the program.
+/// Request of the program.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Request {
     pub kind: Kind,
-    /// How far it is.
     pub state: State,
-    /// When it was begun; a persistent one, when it was last started.
+    /// Position among the starts of requests; for a persistent one, of its last start.
     pub begun: Stamp,
-    /// The communicator whose error handler is concerned.
+    /// Communicator whose error handler is used.
     pub comm: u64,
-    /// MPI_Request_free was called on it while it was active.
+    /// True if `MPI_Request_free` was called while the request was active.
     pub orphan: bool,
-    /// How many bytes of which buffer for buffered sends it takes.
+    /// Buffer for buffered sends that the request uses, and the number of bytes.
     pub buffered: Option<(Owner, u64)>,
-    /// A second request, unknown to the program, that ends with this one.
+    /// Companion request, which the program does not see, and which completes with this one.
     pub other: Option<u32>,
 }
 
 impl Request {
-    /// Whether only the library needs to be asked for it.
+    /// True if the library alone completes the request (no companion request).
     #[inline(always)]
     pub fn is_alone(&self) -> bool {
         self.state == State::Active && self.other.is_none()
     }
 
-    /// Whether it has been started and has not ended.
+    /// True if the request is started and not complete.
     pub fn is_under_way(&self) -> bool {
         matches!(self.state, State::Active | State::Open)
     }
 
-    /// Whether it outlives its completion.
+    /// True if the request exists after its completion.
     pub fn is_persistent(&self) -> bool {
         matches!(
             self.kind,
@@ -144,7 +151,7 @@ impl Request {
 }
 
 impl Kind {
-    /// Whether it sends a message.
+    /// True if the request sends a message.
     pub fn is_send(&self) -> bool {
         matches!(
             self,
@@ -152,7 +159,7 @@ impl Kind {
         )
     }
 
-    /// The datatype that must stay as it is until the request is gone.
+    /// Returns the datatype that must not change until the request is removed.
     #[inline(always)]
     pub fn datatype(&self) -> Option<VirtDatatype> {
         match self {
@@ -161,7 +168,7 @@ impl Kind {
         }
     }
 
-    /// What it sends or receives, if that has to be known to make it again.
+    /// Returns the message of a request, if it is needed to recreate the request.
     pub fn envelope(&self) -> Option<&Envelope> {
         match self {
             Kind::Receive(envelope)
@@ -179,18 +186,18 @@ impl Kind {
     }
 }
 
-/// The end of a request.
+/// Outcome of a completed request.
 #[derive(Clone, Copy)]
 pub struct Outcome {
     pub status: Status,
-    /// What the completing procedure returns.
+    /// Return code of the completing procedure.
     pub rc: c_int,
-    /// The communicator whose error handler is concerned.
+    /// Communicator whose error handler is used.
     pub comm: Option<VirtComm>,
 }
 
 impl Outcome {
-    /// Of a request that does not exist, or has nothing to say.
+    /// Outcome of a request that does not exist or has no status.
     pub const NOTHING: Outcome = Outcome {
         status: EMPTY,
         rc: SUCCESS,
@@ -198,7 +205,7 @@ impl Outcome {
     };
 }
 
-/// A status without a message (MPI 4.1, section 3.7.3: empty).
+/// Status without a message (MPI 4.1, section 3.7.3: empty).
 pub const EMPTY: Status = Status {
     source: ANY_SOURCE,
     tag: ANY_TAG,
@@ -207,7 +214,7 @@ pub const EMPTY: Status = Status {
     bytes: 0,
 };
 
-/// Ended, with this outcome.
+/// Returns the state of a request that is complete with this outcome.
 pub fn done(status: Status, rc: c_int) -> State {
     State::Done {
         status: (
@@ -221,6 +228,6 @@ pub fn done(status: Status, rc: c_int) -> State {
     }
 }
 
-/// When a request was begun: compares like the calls that began them.
+/// Position of a request in the order of the calls that have started requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
 pub struct Stamp(pub(super) u64);

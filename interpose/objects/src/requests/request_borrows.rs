@@ -4,7 +4,7 @@ use super::order::Requests;
 use crate::Runtime;
 use std::cell::{Ref, RefMut};
 
-/// The requests of this process.
+/// Borrows the requests of this process.
 #[inline]
 #[track_caller]
 pub fn table(rt: &Runtime) -> Ref<'_, Requests> {

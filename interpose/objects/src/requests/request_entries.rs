@@ -1,4 +1,4 @@
-//! Entries of requests: looked up, changed, called for.
+//! Entries of requests: queried, changed, passed to the library.
 #![allow(unsafe_code)]
 
 use super::record::{General, Kind, Request, State};
@@ -31,19 +31,19 @@ pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
         .any(|(_, request)| request.comm == comm.0 as u64)
 }
 
-/// Keeps a value, whose address the real library has, until a request has ended.
+/// Keeps a value until a request is complete, since the real library has its address.
 pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
     if let Some(index) = index(rt, handle) {
         keep_for(rt, index, what);
     }
 }
 
-/// Keeps a value until the request with this index has ended.
+/// Keeps a value until the request with this index is complete.
 pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
     rt.requests.table.borrow_mut().kept.push((index, what));
 }
 
-/// Makes `second`, whose handle the program does not get, end with `first`.
+/// Makes `second`, whose handle the program does not get, complete with `first`.
 pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
     let second = index(rt, second);
     if let Some(mut request) = index(rt, first).and_then(|it| get_mut(rt, it)) {
@@ -51,13 +51,15 @@ pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
     }
 }
 
-/// Index of a request that exists; `None` for MPI_REQUEST_NULL and invalid handles.
+/// Returns the index of an existing request.
+///
+/// `None` for `MPI_REQUEST_NULL` and invalid handles.
 #[inline]
 pub fn index(rt: &Runtime, handle: VirtRequest) -> Option<u32> {
     created(HandleKind::Request, handle.0).filter(|&index| table(rt).get(index).is_some())
 }
 
-/// The request with this index.
+/// Returns the request with this index.
 #[inline]
 pub fn get(rt: &Runtime, index: u32) -> Option<Ref<'_, Request>> {
     Ref::filter_map(table(rt), |table| table.get(index)).ok()
@@ -69,7 +71,7 @@ pub fn get_mut(rt: &Runtime, index: u32) -> Option<RefMut<'_, Request>> {
     RefMut::filter_map(table_mut(rt), |table| table.get_mut(index)).ok()
 }
 
-/// Notes how far a request is.
+/// Sets the state of a request.
 pub fn set_state(rt: &Runtime, index: u32, state: State) {
     if let Some(mut request) = get_mut(rt, index) {
         request.state = state;
@@ -86,14 +88,14 @@ pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
         .unwrap_or(NULL)
 }
 
-/// Sets the real request of one that exists.
+/// Sets the real request of an existing request.
 pub fn set_real(rt: &Runtime, index: u32, real: RealRequest) {
     rt.requests.table.borrow_mut().reals[index as usize] = real;
 }
 
-/// Calls the real library for a real request, which it may change.
+/// Calls the real library with a real request, which the library may change.
 ///
-/// The table is not borrowed meanwhile: an operator of the program may run, which calls MPI.
+/// The table is not borrowed during the call: an operator of the program may run and call MPI.
 #[inline]
 pub fn with_real<T>(rt: &Runtime, index: u32, call: impl FnOnce(&mut RealRequest) -> T) -> T {
     let mut request = real_of(rt, index);
@@ -105,12 +107,12 @@ pub fn with_real<T>(rt: &Runtime, index: u32, call: impl FnOnce(&mut RealRequest
     outcome
 }
 
-/// All indices, also of those that are free.
+/// Returns the range of all indices, including unused ones.
 pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
     0..table(rt).places()
 }
 
-/// True if a request is under way.
+/// True if a request or its companion is active.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| {
         request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it))
@@ -122,7 +124,7 @@ pub fn is_inactive(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| request.state == State::Inactive)
 }
 
-/// The functions of a generalized request.
+/// Returns the functions of a generalized request.
 pub fn general(rt: &Runtime, index: u32) -> Option<General> {
     match get(rt, index)?.kind {
         Kind::General(general) => Some(general),
@@ -130,12 +132,12 @@ pub fn general(rt: &Runtime, index: u32) -> Option<General> {
     }
 }
 
-/// Number of requests that may be freed before all freed ones are tested.
+/// Returns the number of requests that may be freed before all freed ones are tested.
 pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
     &rt.requests.until_reaped
 }
 
-/// Frees the real request of a persistent one that is not started.
+/// Frees the real request of a persistent request that is not started.
 pub fn release_real(rt: &Runtime, index: u32) {
     if real_of(rt, index) != NULL && get(rt, index).is_some_and(|request| request.is_persistent()) {
         // SAFETY: an inactive persistent request.
@@ -145,7 +147,7 @@ pub fn release_real(rt: &Runtime, index: u32) {
     }
 }
 
-/// Indices of the active requests that `wanted` selects.
+/// Returns the indices of the active requests that `wanted` selects.
 pub fn active(rt: &Runtime, wanted: impl Fn(&Kind) -> bool) -> Vec<u32> {
     let is_wanted = |request: &Request| request.state == State::Active && wanted(&request.kind);
     let table = table(rt);

@@ -22,7 +22,7 @@ use std::any::Any;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealRequest, Status};
 
-/// Replaces all requests by saved ones; they are not posted yet.
+/// Replaces all requests by saved ones, which are not posted yet.
 pub fn replace(rt: &Runtime, saved: Requests) {
     let mut table = rt.requests.table.borrow_mut();
     table.reals = vec![NULL; saved.places() as usize];
@@ -39,7 +39,7 @@ pub fn replace(rt: &Runtime, saved: Requests) {
 
 /// Adds a request and returns the program's handle.
 ///
-/// The datatype of one that may be posted again is kept until then.
+/// The datatype of a request that may be posted once more is retained until its removal.
 #[inline(always)]
 pub fn add(
     rt: &Runtime,
@@ -54,7 +54,7 @@ pub fn add(
     rt.requests.table.borrow_mut().add(comm, kind, state, real)
 }
 
-/// Adds a send that is under way, and counts its message.
+/// Adds an active send, and counts its message.
 #[inline(always)]
 pub fn add_send(
     rt: &Runtime,
@@ -85,7 +85,9 @@ pub fn add_receive(
     add(rt, envelope.comm(), Kind::Receive(envelope), state, real)
 }
 
-/// Adds a non-blocking collective that is under way; a reduction's datatype may be freed meanwhile.
+/// Adds an active non-blocking collective.
+///
+/// The program may free the datatype of a reduction before completion.
 pub fn add_collective(
     rt: &Runtime,
     comm: VirtComm,
@@ -97,9 +99,10 @@ pub fn add_collective(
     add(rt, comm, kind, State::Active, real)
 }
 
-/// Adds a request that makes a communicator, and one that reports it if necessary.
+/// Adds a request that creates a communicator, with a companion.
 ///
-/// Both end together, and the place to which the library writes is kept until then.
+/// The companion sends the communicator's number if necessary. Both complete together. Until then
+/// `begun` is kept, to which the library writes.
 pub fn add_duplicate(
     rt: &Runtime,
     comm: VirtComm,
@@ -110,7 +113,8 @@ pub fn add_duplicate(
     count_started(rt, share(rt, comm, 0));
     let kind = Kind::Duplicate(begun.index);
     let handle = add(rt, comm, kind, State::Active, made);
-    // One alone would end without a word to the table of communicators.
+    // A request without a companion would complete on the fast path, which does not update the
+    // table of communicators.
     let told = match told {
         Some(told) => add(rt, comm, kind, State::Active, told),
         None => add_done(rt, comm, kind, EMPTY, SUCCESS),
@@ -120,9 +124,9 @@ pub fn add_duplicate(
     handle
 }
 
-/// Enters the communicator of this index in the table.
+/// Completes the entry of the communicator with this index.
 ///
-/// Does nothing as long as a request that makes it is under way.
+/// Does nothing while a request that creates it is active.
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
     if !active(
         rt,
@@ -144,7 +148,7 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
 
 /// Adds a request that has a recipe and is not started.
 ///
-/// `kept` is what the library looks at until the request is freed.
+/// `kept` contains the data that the library reads until the request is freed.
 pub fn add_recorded(
     rt: &Runtime,
     recipe: Recipe,
@@ -164,7 +168,7 @@ pub fn add_recorded(
     handle
 }
 
-/// Adds a request that has ended already.
+/// Adds a request that is complete.
 pub fn add_done(
     rt: &Runtime,
     comm: VirtComm,
@@ -175,9 +179,9 @@ pub fn add_done(
     add(rt, comm, kind, done(status, rc), NULL)
 }
 
-/// Adds a buffered send, for which no call waits.
+/// Adds a buffered send, which the program does not complete.
 ///
-/// It takes these bytes of a buffer until it has ended.
+/// The send uses these bytes of a buffer until it is complete.
 pub fn add_buffered(
     rt: &Runtime,
     comm: VirtComm,
@@ -193,7 +197,7 @@ pub fn add_buffered(
     free(rt, &mut handle);
 }
 
-/// Removes a request that has ended.
+/// Removes a request that is complete.
 pub fn remove(rt: &Runtime, index: u32) {
     let mut table = rt.requests.table.borrow_mut();
     let Some(request) = table.requests.remove(index) else {
@@ -219,9 +223,10 @@ pub fn remove(rt: &Runtime, index: u32) {
     }
 }
 
-/// Frees a request (MPI_Request_free).
+/// Frees a request (`MPI_Request_free`).
 ///
-/// An active one is kept until it has ended, and a generalized one until the program has been told.
+/// An active request is kept until it is complete, and a generalized one until its functions have
+/// been called.
 pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
     let Some(index) = index(rt, *handle) else {
         return;

@@ -1,9 +1,8 @@
-//! Persistent collectives and partitioned messages, as recipes: the arguments of the procedure that
-//! has made the request.
+//! Recipes of persistent collectives and partitioned messages: arguments of their procedures.
 //!
-//! The real requests are made again after a rollback, by all who take part in the order of the
-//! first time. A request that one of them has freed already can never be started again, so it is
-//! not made (`recovery::repost`).
+//! After a rollback all participants recreate the real requests, in the order of their creation. A
+//! request that a participant has freed can never be started any more, so it is not recreated
+//! (`recovery::repost`).
 #![allow(unsafe_code)]
 
 use crate::handles::{VirtComm, VirtDatatype, VirtOp};
@@ -11,33 +10,33 @@ use std::ffi::{c_int, c_void};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// An argument as the program has handed it over.
+/// Argument, as the program has passed it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Argument {
-    /// A number, an address on the user side, or an array that MPI does not look at.
+    /// Number, address on the program side, or array that MPI does not read.
     Word(u64),
     Datatype(u64),
     /// Virtual operator.
     Op(u64),
     /// Virtual communicator.
     Comm(u64),
-    /// A virtual info object: hints for the first time only.
+    /// Virtual info object, with hints for the first creation only.
     Info(u64),
-    /// A copy of an array of integers.
+    /// Copy of an array of integers.
     Integers(Vec<i32>),
-    /// A copy of an array of addresses, or of numbers of 64 bits.
+    /// Copy of an array of addresses or of 64-bit numbers.
     Longs(Vec<i64>),
-    /// A copy of an array of virtual datatypes.
+    /// Copy of an array of virtual datatypes.
     Datatypes(Vec<u64>),
 }
 
 impl Argument {
-    /// An array of the program's.
+    /// Copies an array of integers.
     ///
     /// # Safety
-    /// It must have so many elements, or be null.
+    /// `first` must point to `length` elements, or be null.
     pub unsafe fn integers(first: *const c_int, length: usize) -> Argument {
-        // SAFETY: handed on to the caller.
+        // SAFETY: by the caller's contract.
         unsafe {
             array(first, length, |all: &[c_int]| {
                 Argument::Integers(all.to_vec())
@@ -45,29 +44,29 @@ impl Argument {
         }
     }
 
-    /// The same.
+    /// Copies an array of addresses or of 64-bit numbers.
     ///
     /// # Safety
-    /// As [`Argument::integers`].
+    /// As for [`Argument::integers`].
     pub unsafe fn longs(first: *const i64, length: usize) -> Argument {
-        // SAFETY: handed on to the caller.
+        // SAFETY: by the caller's contract.
         unsafe { array(first, length, |all: &[i64]| Argument::Longs(all.to_vec())) }
     }
 
-    /// The same.
+    /// Copies an array of virtual datatypes.
     ///
     /// # Safety
-    /// As [`Argument::integers`].
+    /// As for [`Argument::integers`].
     pub unsafe fn datatypes(first: *const VirtDatatype, length: usize) -> Argument {
         let copy = |all: &[VirtDatatype]| {
             Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect())
         };
-        // SAFETY: handed on to the caller.
+        // SAFETY: by the caller's contract.
         unsafe { array(first, length, copy) }
     }
 }
 
-/// A program that hands over no array will hear of it from MPI.
+/// Copies an array, or returns a null pointer, for which MPI reports an error.
 unsafe fn array<T>(
     first: *const T,
     length: usize,
@@ -76,36 +75,39 @@ unsafe fn array<T>(
     if first.is_null() {
         return Argument::Word(0);
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: by the caller's contract.
     copy(unsafe { std::slice::from_raw_parts(first, length) })
 }
 
-/// Which one it is: the same in all processes that take part in it.
+/// Identity of a request, equal in all participating processes.
 pub type Identity = (u64, u64);
 
-/// What is needed to make the request again.
+/// Arguments that recreate a request.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Recipe {
     /// Slot of the procedure.
     pub slot: u16,
     /// Virtual communicator.
     pub comm: u64,
-    /// What those who take part know it by.
+    /// Identity of the request for all participants.
     pub identity: Identity,
-    /// How many processes take part.
+    /// Number of participants.
     pub members: u32,
-    /// What a start adds to the sum of all workers: nothing, when all who take part have started
-    /// it.
+    /// Share that a start adds to the sum over all workers.
+    ///
+    /// The sum is zero when all participants have started the request.
     pub share: u64,
-    /// All arguments but the request.
+    /// All arguments except the request.
     pub arguments: Vec<Argument>,
 }
 
 /// Marks numbers of partitioned messages.
 const PARTITIONED: u64 = 1 << 63;
 
-/// The partitioned message number `number` from one worker to another with this tag: its identity,
-/// and the share of its sender; that of its receiver is the opposite. An end may be nobody.
+/// Returns identity and sender's share of a partitioned message.
+///
+/// It is message `number` between two workers with this tag. The receiver's share is the negated
+/// sender's share. An end may be `None`.
 pub fn partitioned(
     comm: u64,
     ends: [Option<Worker>; 2],
@@ -157,7 +159,7 @@ fn hash(words: [u64; 3]) -> u64 {
 mod tests {
     use super::{Worker, partitioned, share_of};
 
-    /// The sum over members of which each has started as many as this says.
+    /// Returns the sum over members, given the number of starts of each.
     fn sum(starts: &[u64], number: u64) -> u64 {
         let members = [2, 5, 7, 11].map(Worker);
         let share =
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!((sum(&[1; 4], 1), sum(&[6; 4], 0)), (0, 0));
         assert_ne!(sum(&[1, 1, 0, 1], 1), 0);
         assert_ne!(sum(&[1, 0, 0, 0], 0), 0);
-        // As many, but not the same ones.
+        // Equal numbers of starts, but of different operations.
         assert_ne!(sum(&[1, 1, 0, 0], 1).wrapping_add(sum(&[0, 0, 1, 1], 2)), 0);
     }
 

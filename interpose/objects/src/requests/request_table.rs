@@ -1,4 +1,4 @@
-//! Table of requests with the real requests beside them.
+//! Table of requests, with their real requests.
 
 use super::attached_buffer::Attached;
 use super::order::Requests;
@@ -21,7 +21,7 @@ pub struct RequestTable {
 }
 
 impl RequestTable {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> RequestTable {
         RequestTable {
             table: Field::new(Table {
@@ -36,13 +36,13 @@ impl RequestTable {
     }
 }
 
-/// Requests, with the real ones and the values beside them.
+/// Requests, with their real requests and kept values.
 pub(super) struct Table {
     pub(super) requests: Requests,
     pub(super) reals: Vec<RealRequest>,
-    /// Values that the real library uses until the request with this index has ended.
+    /// Values that the real library uses until the request with this index is complete.
     pub(super) kept: Vec<(u32, Box<dyn Any + Send>)>,
-    /// Numbers of partitions that are not ready, of started partitioned sends.
+    /// Number of partitions that are not ready, by index of the started partitioned send.
     pub(super) unready: Vec<(u32, u64)>,
 }
 

@@ -1,4 +1,6 @@
-//! The short way to the start of persistent sends and receives: only the library has a part in it.
+//! Fast path for the start of persistent sends and receives.
+//!
+//! The library starts them, and no other action is necessary.
 
 use super::message_counts::receiver;
 use super::record::{Kind, Mode, State};
@@ -8,8 +10,9 @@ use crate::generated::HandleKind;
 use crate::handles::{VirtRequest, created};
 use understudy_mpi::real_types::RealRequest;
 
-/// Index and real request of a persistent send or receive that is not started, if there is a short
-/// way to its start.
+/// Returns index and real request of an inactive persistent send or receive.
+///
+/// `None` if the fast path cannot start the request.
 #[inline(always)]
 pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)> {
     let index = created(HandleKind::Request, handle.0)?;
@@ -24,8 +27,9 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
     (is_the_librarys && request.state == State::Inactive).then_some((index, *real))
 }
 
-/// A request that was [`startable`] has been started, behind all that is posted already: a message
-/// is counted as sent.
+/// Records the start of a [`startable`] request, and counts the message of a send.
+///
+/// In the order of requests it follows all that have been posted.
 #[inline(always)]
 pub fn is_started(rt: &Runtime, index: u32) {
     let sent = rt.requests.table.borrow_mut().requests.start(index);

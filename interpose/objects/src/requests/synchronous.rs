@@ -1,8 +1,8 @@
-//! Synchronous sends (MPI 4.1, 3.4), which end when a receive has begun to receive their messages.
+//! Synchronous sends (MPI 4.1, 3.4), which complete when a matching receive has started.
 //!
-//! A cut takes messages for which there is no receive yet (`drain` of the runtime), so that their
-//! sends have ended for the library. For the program they have not: such a request is
-//! [open](State::Open) until the receiver says that the program has received the message.
+//! A cut drains messages that no receive has matched (`drain` of the runtime), so the library
+//! completes their sends. For the program they are not complete: such a request is
+//! [open](State::Open) until the receiver reports that the program has received the message.
 
 use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
 use super::request_entries::{get, index, set_state};
@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_numbers::Worker;
 
-/// Whether there may be any: what every send looks at.
+/// True if there may be incomplete synchronous sends; every send reads this flag.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
 fn is_synchronous(request: &Request) -> bool {
@@ -27,7 +27,7 @@ fn is_synchronous(request: &Request) -> bool {
 }
 
 impl Table {
-    /// Forgets those that have ended.
+    /// Removes sends that are complete.
     fn sweep(&mut self) {
         let requests = &self.requests;
         let has_ended = |send: &Synchronous| {
@@ -43,8 +43,9 @@ impl Table {
     }
 }
 
-/// A synchronous send has been started with this request. What has been sent before does not
-/// follow.
+/// Records the start of a synchronous send.
+///
+/// Messages that were sent earlier do not count as its followers.
 pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let Some(to) = comm::worker_of(rt, comm, peer) else {
         return;
@@ -65,21 +66,21 @@ pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     HAS_ANY.store(true, Ordering::Relaxed);
 }
 
-/// The same by the program's handle.
+/// Records the start of a synchronous send, by the program's handle.
 pub fn add_for(rt: &Runtime, handle: VirtRequest, comm: VirtComm, peer: c_int, tag: c_int) {
     if let Some(index) = index(rt, handle) {
         add(rt, index, comm, peer, tag);
     }
 }
 
-/// A persistent send has been started.
+/// Records the start of a persistent send.
 pub fn started(rt: &Runtime, index: u32, message: &Envelope) {
     if get(rt, index).is_some_and(|request| is_synchronous(&request)) {
         add(rt, index, message.comm(), message.peer, message.tag);
     }
 }
 
-/// A message has been sent.
+/// Counts a message that was sent after incomplete synchronous sends.
 #[inline(always)]
 pub(super) fn follow(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
     if are_any() {
@@ -98,13 +99,13 @@ fn note(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
         .for_each(|send| send.followers += 1);
 }
 
-/// Whether any may be under way.
+/// True if there may be incomplete synchronous sends.
 #[inline(always)]
 pub fn are_any() -> bool {
     HAS_ANY.load(Ordering::Relaxed)
 }
 
-/// All that are under way.
+/// Returns all incomplete synchronous sends.
 pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
     if !are_any() {
         return Vec::new();
@@ -114,7 +115,9 @@ pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
     table.requests.synchronous.pending.clone()
 }
 
-/// What a cut has found: whether the message waits for a receive still.
+/// Sets the state of a send after a cut.
+///
+/// `waits` is true if no receive has matched the message.
 pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
     let state = match waits {
         true => State::Open,
@@ -123,8 +126,9 @@ pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
     set_state(rt, send.index, state);
 }
 
-/// The receiver says that the program has received this message; of one that has ended there may be
-/// word, too.
+/// Completes a send when its receiver reports that the program has received the message.
+///
+/// Reports of sends that are complete are ignored.
 pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
     let found = {
         let table = rt.requests.table.borrow();
@@ -138,7 +142,7 @@ pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
     }
 }
 
-/// Requests have been replaced by saved ones.
+/// Updates the flag after requests have been replaced by saved ones.
 pub(super) fn restored(table: &Table) {
     HAS_ANY.store(
         !table.requests.synchronous.pending.is_empty(),

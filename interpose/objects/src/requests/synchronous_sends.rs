@@ -1,18 +1,18 @@
-//! Synchronous sends that have not ended. Plain data.
+//! Synchronous sends that are not complete. Plain data.
 
 use crate::handles::VirtComm;
 
-/// A synchronous send that has not ended.
+/// Synchronous send that is not complete.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct Synchronous {
-    /// Names it among those of this process.
+    /// Number that identifies the send within this process.
     pub number: u64,
     pub(super) index: u32,
     pub(super) comm: u64,
     pub(super) peer: i32,
     pub to: u32,
     pub tag: i32,
-    /// Messages sent since to the same receiver on the same communicator with the same tag.
+    /// Number of later messages with equal receiver, communicator and tag.
     pub followers: u64,
 }
 

@@ -1,21 +1,22 @@
-//! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of
-//! collectives.
+//! Random programs and networks: no deadlock, and consistent cuts.
+//!
+//! No worker waits forever. At a cut all workers stand still outside of collectives.
 
 use super::{Agreement, May, Phase};
 use crate::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 
 const PROGRAMS: u64 = 20_000;
-/// A worker that stands still gives up at one look of so many.
+/// Number of polls per resumption of a worker that stands still, on average.
 const PATIENCE: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Send(usize),
     Receive(usize),
-    /// The number of a collective, whose members all have it in their programs.
+    /// Number of a collective, which is in the programs of all its members.
     Collective(usize),
-    /// Sets a flag in memory, without MPI, and waits for it.
+    /// Sets a flag in memory, without MPI. `Await` waits for the flag.
     Set(usize),
     Await(usize),
 }
@@ -23,15 +24,15 @@ enum Step {
 #[derive(Debug, Default)]
 struct Worker {
     program: VecDeque<Step>,
-    /// Inside of a call in which it does not look at anything.
+    /// True inside of a call that does not poll.
     is_blind: bool,
     is_asked: bool,
     agreement: Agreement,
-    /// Attempts in which it has voted, by vote.
+    /// Last attempt for which the worker has voted, by vote.
     voted: [u64; 3],
-    /// News of attempts in which somebody goes on.
+    /// Received attempts during which a worker has resumed.
     news: VecDeque<u64>,
-    /// Messages that have come, by sender.
+    /// Number of received messages, by sender.
     came: Vec<u64>,
     cuts: u64,
 }
@@ -40,7 +41,7 @@ struct Worker {
 struct Collective {
     members: Vec<usize>,
     entered: Vec<usize>,
-    /// The first member waits for nobody.
+    /// True if the first member waits for no other.
     is_broadcast: bool,
 }
 
@@ -59,16 +60,17 @@ struct Job {
     dice: Dice,
     workers: Vec<Worker>,
     collectives: Vec<Collective>,
-    /// What was said in the second and the third vote, by attempt.
+    /// Second and third votes, by attempt.
     agreed: [BTreeMap<u64, Vec<bool>>; 2],
     flags: Vec<bool>,
-    /// How many cuts there were.
+    /// Number of cuts.
     cuts: u64,
 }
 
 impl Job {
-    /// One order of all that happens: what of it concerns a worker is its program, so that all of
-    /// them end.
+    /// Creates programs from one global order of events, so that all of them terminate.
+    ///
+    /// Each worker's program consists of the events that concern the worker.
     fn new(seed: u64) -> Job {
         let mut job = Job {
             dice: Dice(seed),
@@ -132,9 +134,9 @@ impl Job {
             .for_each(|worker| worker.news.push_back(attempt));
     }
 
-    /// What a worker does at a call where it may stand still; whether it may go on.
+    /// Polls at a call of a worker; returns true if the worker may resume.
     fn look(&mut self, who: usize) -> bool {
-        // News and ends of votes come late.
+        // Notifications and ends of votes arrive late.
         while self.dice.below(3) > 0
             && let Some(attempt) = self.workers[who].news.pop_front()
         {
@@ -189,7 +191,7 @@ impl Job {
         }
     }
 
-    /// This worker takes the cut. All others have come to it, or will, without another step.
+    /// Takes the cut; asserts that all other workers arrive without another step.
     fn cut(&mut self, who: usize) {
         let number = self.workers[who].agreement.number;
         for other in &self.workers {
@@ -206,7 +208,7 @@ impl Job {
         self.workers[who].agreement.end();
     }
 
-    /// One worker goes one step, if it can.
+    /// Executes one step of a worker; returns false if the worker cannot proceed.
     fn step(&mut self, who: usize) -> bool {
         if self.dice.below(30) == 0 {
             self.workers[who].is_asked = true;
@@ -214,7 +216,7 @@ impl Job {
         let Some(&next) = self.workers[who].program.front() else {
             return false;
         };
-        // The cut itself waits for all.
+        // The cut itself waits for all workers.
         if self
             .workers
             .iter()
@@ -224,7 +226,7 @@ impl Job {
         }
         let looks = self.workers[who].agreement.is_under_way() || self.workers[who].is_asked;
         match next {
-            // Whoever is in a wait without looking is not asked before it is over.
+            // A worker in a wait without polling receives no request before the wait is over.
             Step::Receive(_) | Step::Send(_)
                 if !self.workers[who].is_blind && looks && !self.look(who) =>
             {
@@ -241,7 +243,7 @@ impl Job {
             Step::Await(_) => {}
             Step::Collective(number) => {
                 if !self.collectives[number].entered.contains(&who) {
-                    // At its entry it may look for a while; who stands there stays.
+                    // At the entry it may poll for a while; a worker that stands still there stays.
                     if looks && self.dice.below(2) == 0 {
                         self.look(who);
                     }

@@ -1,5 +1,6 @@
-//! Random programs of several threads: none waits for ever, and all processes enter what they have
-//! in common in one order.
+//! Random programs of several threads: no deadlock, and one order of common calls.
+//!
+//! No thread waits forever, and all processes enter their common calls in one order.
 
 use super::{Assemblies, Other, Side, Word};
 use crate::dice::Dice;
@@ -9,24 +10,24 @@ use understudy_numbers::Worker;
 
 const PROGRAMS: u64 = 2_000;
 
-/// A process, and the thread of it that calls.
+/// Number of a process, and of its thread that calls.
 type Member = (usize, usize);
 
-/// What all members call at the same time.
+/// Call that all members make together.
 #[derive(Debug)]
 enum Call {
-    /// A collective of one communicator.
+    /// Collective of one communicator.
     Collective(Comm),
-    /// A constructor: one side, or two.
+    /// Constructor with one or two sides.
     Constructor(Vec<Vec<Member>>),
 }
 
 #[derive(Debug, Default)]
 struct Comm {
     members: Vec<Member>,
-    /// The words on the collective that is under way, by process.
+    /// Votes on the current collective, by process.
     words: BTreeMap<usize, bool>,
-    /// What all have said in the last round, and who has not heard of it.
+    /// Result of the last round, and the processes that have not read it.
     said: Option<(bool, Vec<usize>)>,
 }
 
@@ -41,7 +42,7 @@ impl Call {
 
 #[derive(Debug, Default)]
 struct Thread {
-    /// What it calls, in order.
+    /// Calls in order.
     program: VecDeque<usize>,
     is_waiting: bool,
 }
@@ -59,9 +60,9 @@ struct Job {
     dice: Dice,
     processes: Vec<Process>,
     calls: Vec<Call>,
-    /// Who is inside of each.
+    /// Processes inside of each call.
     inside: Vec<Vec<usize>>,
-    /// Words on their way, by sender and receiver.
+    /// Messages in transit, by sender and receiver.
     on_their_way: BTreeMap<(usize, usize), VecDeque<Word>>,
 }
 
@@ -69,7 +70,7 @@ fn worker(process: usize) -> Worker {
     Worker(process as u32)
 }
 
-/// What a member of such a constructor says of its side.
+/// Returns a member's description of its side in a constructor.
 fn side_of(number: usize, sides: &[Vec<Member>], process: usize) -> Side {
     let is_mine = |side: &Vec<Member>| side.iter().any(|member| member.0 == process);
     let mine = sides.iter().position(is_mine).unwrap();
@@ -124,7 +125,7 @@ impl Job {
             job.calls.push(call);
             job.inside.push(Vec::new());
         }
-        // One order of all, so that the program ends where threads need nobody's leave.
+        // One global order of the calls, so that the program ends if threads are never blocked.
         for _ in 0..30 {
             let call = job.dice.below(job.calls.len());
             for (process, thread) in job.calls[call].members() {
@@ -151,7 +152,7 @@ impl Job {
         members
     }
 
-    /// One thread goes as far as it can, or a word comes.
+    /// Advances one thread as far as possible, or delivers a message.
     fn step(&mut self) {
         if self.dice.below(3) == 0 {
             return self.deliver();
@@ -191,7 +192,7 @@ impl Job {
         self.go_on(number);
     }
 
-    /// A word comes: those between two processes in their order.
+    /// Delivers a message; messages between two processes keep their order.
     fn deliver(&mut self) {
         let ways = self.on_their_way.len();
         if ways == 0 {
@@ -206,8 +207,9 @@ impl Job {
         }
     }
 
-    /// What the library does: a round ends when all have given their word, a call when all are
-    /// inside.
+    /// Simulates the library.
+    ///
+    /// A round ends after all votes, a call when all members are inside.
     fn go_on(&mut self, number: usize) {
         let members = self.calls[number].members().len();
         if let Call::Collective(comm) = &mut self.calls[number]
@@ -233,7 +235,7 @@ impl Job {
     }
 }
 
-/// A thread looks at the collective that it is at the entry of. Whether it enters.
+/// Polls the collective at whose entry a thread is; returns true if the thread enters.
 fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mut Comm) -> bool {
     let is_alone = own.threads.len() == 1;
     if !std::mem::replace(&mut own.threads[thread].is_waiting, true) {
@@ -257,7 +259,7 @@ fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mu
     false
 }
 
-/// The same of a constructor, and what is to be told.
+/// Advances a constructor; returns true if the thread enters, and the messages to send.
 fn assemble(
     own: &mut Process,
     (process, thread): Member,

@@ -1,31 +1,32 @@
-//! Parity groups: which workers are in one, and who keeps parity of whom.
+//! Parity groups and the location of the parity.
 //!
-//! As in a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O Redundancy in
-//! MPI Environments", 2004; SCR calls it XOR): each member's pages are dealt out to the layers 0 to
-//! G - 2 (`understudy_image::parity`), and those of layer l go into the parity that the member l +
-//! 1 places further keeps. So no page is in parity that its own member keeps, each parity has pages
-//! of all others, and with any one member gone the others have what it takes.
+//! The scheme is that of a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O
+//! Redundancy in MPI Environments", 2004; SCR calls it XOR). Each member's pages are distributed to
+//! the layers 0 to G - 2 (`understudy_image::parity`). The pages of layer l are part of the parity
+//! that the member l + 1 places further stores. So a parity contains pages of all other members but
+//! none of the member that stores it, and the loss of any one member can be repaired by the others.
 
 use understudy_numbers::Worker;
 
-/// The groups of all workers.
+/// Groups of all workers.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Groups {
-    /// Their members, in the order in which they keep each other's pages.
+    /// Members of each group; the order determines the placement of parity.
     members: Vec<Vec<Worker>>,
-    /// Group of each worker, and place in it.
+    /// Group of each worker, and its position in the group.
     places: Vec<(usize, usize)>,
 }
 
 impl Groups {
-    /// Groups of about `size` workers. No two of a group are in one of the `domains` (of each
-    /// worker), if that can be.
+    /// Forms groups of about `size` workers.
+    ///
+    /// If possible, no two members of a group are in one of the `domains` (of each worker).
     pub fn place(domains: &[u32], size: u32) -> Groups {
         let workers = domains.len();
-        // No group of one: it could keep nothing.
+        // A group of one worker could not store parity.
         let count = workers.div_ceil(size as usize).min(workers / 2).max(1);
         let mut dealt: Vec<Worker> = Worker::all(workers as u32).collect();
-        // Dealt out domain by domain: as many workers of a domain as there are groups come into
+        // Distributed domain by domain: as many workers of a domain as there are groups get into
         // different ones.
         dealt.sort_by_key(|&worker| domains[worker.index()]);
         let mut members = vec![Vec::new(); count];
@@ -42,18 +43,18 @@ impl Groups {
         Groups { members, places }
     }
 
-    /// The workers of this worker's group, and its place among them.
+    /// Returns the members of this worker's group, and its position among them.
     fn group_of(&self, worker: Worker) -> (&[Worker], usize) {
         let (group, place) = self.places[worker.index()];
         (&self.members[group], place)
     }
 
-    /// The layers of this worker's group: one for each other member.
+    /// Returns the number of layers of this worker: one per other group member.
     pub fn layers(&self, worker: Worker) -> usize {
         self.group_of(worker).0.len() - 1
     }
 
-    /// The most layers of any group.
+    /// Returns the maximum number of layers of a group.
     pub fn most_layers(&self) -> usize {
         self.members
             .iter()
@@ -62,13 +63,13 @@ impl Groups {
             .unwrap_or(0)
     }
 
-    /// Who keeps the parity for this worker's pages of a layer.
+    /// Returns the worker that stores the parity for this worker's pages of a layer.
     pub fn holder_of(&self, worker: Worker, layer: usize) -> Worker {
         let (members, place) = self.group_of(worker);
         members[(place + layer + 1) % members.len()]
     }
 
-    /// Whose pages of a layer are in the parity that this worker keeps.
+    /// Returns the worker whose pages of a layer are in this worker's parity.
     pub fn partner_of(&self, worker: Worker, layer: usize) -> Worker {
         let (members, place) = self.group_of(worker);
         members[(place + members.len() - layer - 1) % members.len()]

@@ -1,4 +1,4 @@
-//! Which file an address belongs to, from /proc/self/maps, without allocation.
+//! Maps addresses to files, with /proc/self/maps and without allocation.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -7,7 +7,7 @@ use understudy_relay::NAME_LEN;
 /// A place in a file.
 #[derive(Clone)]
 pub struct Place {
-    /// Offset in it.
+    /// Offset in the file.
     pub offset: u64,
     name: [u8; NAME_LEN],
     length: usize,
@@ -25,7 +25,9 @@ impl Place {
     }
 }
 
-/// Finds the places of addresses; those of no file become [`Place::UNKNOWN`].
+/// Finds the files of addresses.
+///
+/// An address in no file becomes [`Place::UNKNOWN`].
 pub fn find(addresses: &[u64], places: &mut [Place]) {
     places.fill(Place::UNKNOWN);
     for_each_line(|line| {
@@ -40,7 +42,7 @@ pub fn find(addresses: &[u64], places: &mut [Place]) {
     });
 }
 
-/// A line of the file.
+/// Line of /proc/self/maps.
 struct Map<'a> {
     start: u64,
     end: u64,
@@ -49,7 +51,7 @@ struct Map<'a> {
 }
 
 impl Map<'_> {
-    /// `start-end access offset device inode path`; `None` if there is no path.
+    /// Parses `start-end access offset device inode path`; `None` if the line has no path.
     fn parse(line: &[u8]) -> Option<Map<'_>> {
         let path = &line[line.iter().position(|&byte| byte == b'/')?..];
         let mut fields = line.split(|&byte| byte == b' ');
@@ -86,7 +88,7 @@ fn for_each_line(mut act: impl FnMut(&[u8])) {
             act(&buffer[done..done + length]);
             done += length + 1;
         }
-        // A line longer than the buffer is left out.
+        // A line longer than the buffer is skipped.
         let keep = if done == 0 && filled == buffer.len() {
             filled
         } else {
@@ -111,7 +113,7 @@ impl Maps {
         (file >= 0).then_some(Maps(file))
     }
 
-    /// How many bytes were read; 0 at the end or after an error.
+    /// Returns the number of bytes read; zero at the end or after an error.
     fn read(&self, buffer: &mut [u8]) -> usize {
         // SAFETY: read(2) into a valid buffer.
         let count = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
@@ -121,7 +123,7 @@ impl Maps {
 
 impl Drop for Maps {
     fn drop(&mut self) {
-        // SAFETY: close(2) of a descriptor of our own.
+        // SAFETY: close(2) of a descriptor that this value owns.
         unsafe { libc::close(self.0) };
     }
 }

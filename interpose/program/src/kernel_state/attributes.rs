@@ -1,6 +1,6 @@
 //! Attributes of processes and threads, as man pages list them.
 //!
-//! These are pthreads(7), clone(2), execve(2), prctl(2), sched(7), sysvipc(7), mq_overview(7),
+//! Sources: pthreads(7), clone(2), execve(2), prctl(2), sched(7), sysvipc(7), mq_overview(7),
 //! inode(7), and namespaces(7).
 
 use super::row::Handling::{self, Differs, Equal, Refused, Restored};
@@ -29,7 +29,7 @@ pub const ADJUSTMENTS: &str = "the kernel does not tell the adjustments of SEM_U
 /// Reason for a refusal of System V objects that cannot be read or set.
 pub const UNREADABLE: &str = "its content cannot be read and set (permissions, or a kernel without \
                               MSG_COPY); let the program remove it after use";
-/// Reason for a refusal of more System V objects than are remembered.
+/// Reason for a refusal of more System V objects than can be recorded.
 pub const MANY_OBJECTS: &str = "understudy remembers 256 at a time; let the program use fewer";
 /// Reason for a refusal of contexts of io_setup(2) with requests under way.
 pub const REQUESTS: &str = "it has requests under way, which are in the kernel; let the program \
@@ -40,13 +40,13 @@ pub const UNCOUNTED: &str = "its requests cannot be counted (libaio before 0.3.1
                              0.3.112 or later, at most 64 contexts, or write(2)";
 /// Reason for a refusal of mappings of devices and of rings.
 pub const MAPPED: &str = "its content is not memory of the program; let the program unmap it";
-/// Reason for a refusal of threads that no C library knows.
+/// Reason for a refusal of threads that were not created by the C library.
 pub const RAW_THREADS: &str = "only threads of the C library can be brought back; let the program \
                                make threads with pthread_create";
-/// Reason for a refusal of namespaces that are not those of the start.
+/// Reason for a refusal of namespaces other than those at the start.
 pub const NAMESPACES: &str = "a replacement is in the launcher's namespaces; let the program be \
                               started in its own";
-/// Reason for a refusal of a working directory that has no name.
+/// Reason for a refusal of a working directory without a name.
 pub const DIRECTORY: &str = "a replacement could not enter it; let the program leave it";
 
 /// Reason for a refusal of low resource limits.
@@ -56,7 +56,7 @@ pub const LIMITS: &str = "understudy needs more for itself; let the program leav
 pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the program use \
                           mprotect(2)";
 
-/// Reason for a refusal of NUMA policies that are not the mapping's.
+/// Reason for a refusal of NUMA policies that differ from the mapping's.
 pub const SHARED_POLICIES: &str = "the policy of shared memory, files and stacks is not restored; \
                                    let the program use mbind(2) for its private memory only";
 /// Reason for a refusal of home nodes.

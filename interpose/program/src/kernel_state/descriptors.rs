@@ -32,7 +32,7 @@ const ONE_HOST: &str = "its address may be that of one host; \
 const TERMINAL: &str = "the settings of a terminal are shared with other processes; \
                         let the program close it after use";
 
-/// Every kind of descriptor; the first row that fits counts.
+/// Kinds of descriptors; the first matching row applies.
 pub const DESCRIPTORS: &[Row] = &[
     restored("file", "files::files_are_as_if_nobody_had_been_killed"),
     restored("directory", "conformance::directories_and_devices"),

@@ -1,33 +1,33 @@
-//! Rows of the table, and how they are applied.
+//! Rows of the table and their lookup.
 
 /// Handling of one kind of state in a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// State of the checkpoint.
+    /// The state is the one at the checkpoint.
     Restored,
-    /// Value that is equal in all processes of a job.
+    /// The value is equal in all processes of a job.
     Equal,
     /// No checkpoint is taken; the text is the reason and the remedy.
     Refused(&'static str),
-    /// The program can see another value after a recovery; the text says which.
+    /// The program may see another value after a recovery; the text describes that value.
     Differs(&'static str),
 }
 
 /// Kind of state and its handling.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The kernel's name for it; with `*` at the end, the beginning of that name.
+    /// The kernel's name of the state, or its prefix followed by `*`.
     pub name: &'static str,
     /// Handling in a recovery.
     pub handling: Handling,
-    /// Test that shows the handling, or empty.
+    /// Test that shows the handling; empty if there is none.
     ///
-    /// Written `file::function` of `ffi-tests/tests/jobs`.
+    /// The format is `file::function`, in `ffi-tests/tests/jobs`.
     pub test: &'static str,
 }
 
 impl Row {
-    /// True if the row is for state of this name.
+    /// True if the row applies to state of this name.
     pub fn is_for(&self, name: &str) -> bool {
         match self.name.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
@@ -36,7 +36,7 @@ impl Row {
     }
 }
 
-/// Reason for a refusal of what has no row.
+/// Reason for a refusal of state without a row.
 pub const UNKNOWN: &str = "understudy does not know this kind, so that it could not be restored; \
                        let the program close it after use";
 

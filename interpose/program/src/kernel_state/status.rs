@@ -23,7 +23,7 @@ const NUMBERS: Handling = Differs("those of the replacement; getpid returns the 
 const MEMORY: Handling =
     Differs("sizes include memory of understudy, and are those of the replacement");
 
-/// Every field. One that is refused must have the value of the process's start.
+/// All fields. A refused field must have its value from the start of the process.
 pub const STATUS: &[Row] = &[
     row("Name", Restored),
     row("Umask", Restored),

@@ -1,23 +1,23 @@
-//! Accelerators: memory of devices, which no image holds.
+//! Accelerators: memory of devices, which images do not contain.
 //!
-//! What a device holds, and what the kernel knows of it, belongs to the process that has opened it:
-//! it does not roll back with the program's memory, nor come into another process with that. From
-//! version 570 on NVIDIA's driver brings it all into ordinary memory of the process when it is
-//! asked to, and lets go of its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have
-//! nothing of the kind.
+//! The memory of a device, and the kernel's state for it, belong to the process that has opened the
+//! device. Neither of them rolls back with the program's memory, or can be moved to another process
+//! with the memory. From version 570 on NVIDIA's driver can move this state to ordinary memory of
+//! the process and release its devices (CUDA Driver API, "CUDA Checkpointing"). Other drivers have
+//! no such function.
 //!
 //! ```text
-//!   a cut        lock, checkpoint ── before threads stop, since one of the driver's own may do it
-//!                bookmarks, capture
-//!                restore, unlock ── when threads go on
-//!   a recovery   a process that may have a device open ends, and is replaced
-//!                lock, checkpoint ── a newcomer that has opened one before MPI_Init
-//!                load
-//!                restore, unlock ── when threads go on
+//!   cut        lock, checkpoint ── before threads stop, because a thread of the driver may do it
+//!              bookmark exchange, capture
+//!              restore, unlock ── after threads have resumed
+//!   recovery   a process that may have a device open exits and is replaced
+//!              lock, checkpoint ── in a replacement that has opened a device before MPI_Init
+//!              load
+//!              restore, unlock ── after threads have resumed
 //! ```
 //!
-//! So an image is loaded only where no device is open, and each process goes on with what the
-//! driver itself has put back.
+//! So images are only loaded while no device is open, and each process continues with the state
+//! that the driver itself has restored.
 
 pub(super) mod device_state;
 pub(super) mod driver;
@@ -33,13 +33,13 @@ use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
 use understudy_image::vmas::{self, Owner};
 use understudy_settings::Static;
 
-/// From `cuda.h`.
+/// Value of `cuda.h`.
 const CUDA_ERROR_NOT_READY: i32 = 600;
 
-/// ld.so is busy: what the program has loaded cannot be told.
+/// Error: ld.so is locked, so the program's libraries cannot be listed.
 struct Busy;
 
-/// The driver of the program, if it has loaded one.
+/// Returns the program's driver, if the program has loaded one.
 fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
     let mark = loader::mark(&rt.loader);
     if rt.accelerator.without.get() == Some(mark) {
@@ -68,7 +68,7 @@ fn is_driver(path: &[u8]) -> bool {
     file.starts_with(b"libcuda.so")
 }
 
-/// What the program uses.
+/// Devices and driver that the program uses.
 struct InUse {
     devices: Vec<String>,
     driver: Option<Driver>,
@@ -95,7 +95,7 @@ impl InUse {
         }
     }
 
-    /// The driver, if device memory can be saved by it.
+    /// Returns the driver if it can save the device memory.
     fn able(&self) -> Result<Driver, UserError> {
         let is_others = |path: &String| !path.starts_with("/dev/nvidia");
         let Some(driver) = self.driver.filter(|_| !self.devices.iter().any(is_others)) else {
@@ -117,9 +117,10 @@ impl InUse {
     }
 }
 
-/// Moves device memory into the program's, and releases the devices, while threads still run.
+/// Moves device memory to the program's memory and releases the devices, while threads run.
 ///
-/// False if this is not possible now. `reports`: this process prints that a device is in use.
+/// Returns false if this is not possible now. `reports` is true if this process prints that a
+/// device is in use.
 ///
 /// # Errors
 /// Device memory cannot be saved.
@@ -129,7 +130,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     };
     let Some(found) = found else { return Ok(true) };
     let driver = found.able()?;
-    // In another process the main thread would have to go on with it.
+    // In another process the main thread would have to continue this call.
     if turn::is_foreign() {
         return Ok(false);
     }
@@ -155,7 +156,9 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     Ok(true)
 }
 
-/// What would be missing in another process although device memory is in this one's.
+/// Returns the name of a device that is still open or mapped.
+///
+/// Another process would not have it, although the device memory was saved.
 fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
     let open = files::accelerators()
         .into_iter()
@@ -180,25 +183,25 @@ fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
     }
 }
 
-/// Whether device memory is in the program's, from where [`devices_go_on`] takes it.
+/// True while device memory is in the program's memory, until [`devices_go_on`] restores it.
 pub(super) fn is_saved(rt: &Runtime) -> bool {
     rt.accelerator.is_checkpointed.get()
 }
 
-/// What has been loaded is of a process in which that was so.
+/// Sets the state of the process whose memory was loaded.
 pub(super) fn restore(rt: &Runtime, is_saved: bool) {
     rt.accelerator.is_checkpointed.set(is_saved);
-    // Libraries are others now, and what tells of them may come to the same numbers again.
+    // The libraries have changed, and a [`loader::Mark`] may have an earlier value.
     rt.accelerator.without.set(None);
     rt.accelerator.driver.set(None);
 }
 
-/// Puts device memory back to where it was, when threads run again.
+/// Restores device memory after the threads have resumed.
 pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
     if !rt.accelerator.is_checkpointed.take() {
         return Ok(());
     }
-    // Libraries may have been opened again since.
+    // Libraries may have been reopened in the meantime.
     let Ok(Some(driver)) = driver(rt) else {
         return Err(UserError::DeviceLost(DriverError {
             call: "looking for libcuda",
@@ -211,7 +214,9 @@ pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
     restored.map_err(UserError::DeviceLost)
 }
 
-/// Whether a device may be open, or about to be, wherever the program is: the driver is not asked.
+/// True if the program may have a device open, or be about to open one.
+///
+/// Callable at any point of the program, because the driver is not called.
 pub fn may_use_devices() -> bool {
     let is_loaded = || {
         let all = vmas::read_self().unwrap_or_default();

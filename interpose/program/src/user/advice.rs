@@ -1,8 +1,8 @@
 //! Attributes of mappings that madvise(2) and mlock(2) set, and guard pages.
 //!
-//! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)), and takes long in large
-//! processes. It is read only if the program has made such calls: each time, or, where only huge
-//! pages are concerned, if there were further calls or the mappings are others.
+//! `/proc/self/smaps` lists the attributes (`VmFlags`, proc_pid_smaps(5)). Reading it takes long in
+//! large processes, so it is read only if the program has made such calls. If these calls concern
+//! only huge pages, it is read only after further calls or changes of the mappings.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -31,7 +31,7 @@ enum Call {
     Missing,
 }
 
-/// Flags of the kernel, and the calls that set and clear them.
+/// Names of the kernel's flags, and the calls that set and clear them.
 const FLAGS: [(&str, Call, Call); 8] = [
     (
         "dc",
@@ -59,7 +59,7 @@ const FLAGS: [(&str, Call, Call); 8] = [
     ("lf", Call::Lock(libc::MLOCK_ONFAULT), Call::Missing),
 ];
 
-/// Pages that have each of [`FLAGS`], in order and sorted.
+/// Pages that have each of [`FLAGS`], in the order of `FLAGS`, sorted.
 type Flagged = Vec<Vec<PageRun>>;
 
 /// Attributes at a cut.
@@ -69,11 +69,11 @@ pub struct Saved {
     guards: Vec<PageRun>,
 }
 
-/// Result of the last reading.
+/// Result of the last reading of `/proc/self/smaps`.
 pub(super) struct LastReading {
-    /// True if a checkpoint that was loaded has attributes.
+    /// True if a loaded checkpoint contains attributes.
     ///
-    /// Their calls were made in another process.
+    /// The calls that set them were made in another process.
     has_loaded: Cell<bool>,
     last: Cell<Option<Reading>>,
 }
@@ -85,7 +85,7 @@ struct Reading {
 }
 
 impl LastReading {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub(super) const fn new() -> LastReading {
         LastReading {
             has_loaded: Cell::new(false),
@@ -116,7 +116,7 @@ impl LastReading {
         Saved { flagged, guards }
     }
 
-    /// Sets the attributes of the cut, after the pages have been loaded.
+    /// Sets the attributes of the cut; called after the pages have been loaded.
     pub(super) fn restore(&self, saved: &Saved, layout: &Layout) {
         self.last.set(None);
         let now = self.capture(layout);
@@ -158,7 +158,7 @@ fn apply(name: &str, call: Call, pages: &[PageRun]) {
     for run in pages {
         let range = run.range();
         let (at, length) = (range.start as *mut libc::c_void, range.len() as usize);
-        // SAFETY: advice about memory of the program, all of whose threads stand still.
+        // SAFETY: advice about memory of the program, whose threads are stopped.
         let rc = unsafe {
             match call {
                 Call::Advise(advice) => libc::madvise(at, length, advice),
@@ -184,13 +184,13 @@ fn flagged(layout: &Layout) -> Flagged {
     all.map(|pages| runs::intersect(&pages, &own)).collect()
 }
 
-/// Returns the areas of the program without the stack.
+/// Returns the program's areas except the stack.
 fn areas(layout: &Layout) -> impl Iterator<Item = &Area> {
     let all = layout.areas().iter();
     all.filter(|area| area.backing != Backing::Stack)
 }
 
-/// Returns the pages of all mappings that have each flag.
+/// Returns the pages that have each flag, for all mappings.
 fn parse(text: &[u8]) -> Flagged {
     let mut flagged = vec![Vec::new(); FLAGS.len()];
     let mut current = None;
@@ -212,7 +212,7 @@ fn parse(text: &[u8]) -> Flagged {
     flagged.into_iter().map(runs::normalise).collect()
 }
 
-/// Parses the range at the beginning of a mapping's first line.
+/// Parses the address range at the start of a mapping's first line.
 fn range(line: &[u8]) -> Option<AddrRange> {
     let text = line.split(|&byte| byte == b' ').next()?;
     let (start, end) = std::str::from_utf8(text).ok()?.split_once('-')?;
@@ -220,7 +220,9 @@ fn range(line: &[u8]) -> Option<AddrRange> {
     Some(AddrRange::new(number(start)?, number(end)?))
 }
 
-/// True if the C library installs guard pages below stacks of threads (glibc 2.42).
+/// True if the C library installs guard pages below stacks of threads.
+///
+/// glibc 2.42 and later do.
 fn libc_has_guards() -> bool {
     // SAFETY: gnu_get_libc_version(3) returns a string that lives as long as the process.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -238,7 +240,7 @@ const GUARDS: Filter = Filter {
     report: category::GUARD,
 };
 
-/// True if this kernel knows the category of guard pages.
+/// True if the kernel supports the category of guard pages.
 fn is_reported() -> bool {
     let page = AddrRange::new(STUB_PAGE as u64, STUB_PAGE as u64 + PAGE_SIZE as u64);
     let scan = |mut pagemap: Pagemap| pagemap.scan(page, GUARDS, &mut Vec::new());
@@ -248,7 +250,7 @@ fn is_reported() -> bool {
 /// Finds guard pages of the program.
 ///
 /// # Errors
-/// Kernels before 6.15 do not report them.
+/// Kernels before 6.15 do not report guard pages.
 fn guards(layout: &Layout) -> io::Result<Vec<PageRun>> {
     let mut pagemap = Pagemap::open()?;
     let mut regions = Vec::new();

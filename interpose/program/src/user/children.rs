@@ -1,10 +1,11 @@
 //! Child processes of the program.
 //!
-//! A process that is set back starts its children again. So those that it has started since the
-//! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
-//! was killed do not outlive it (`ward` of `ckptd/launch`). Files that children change are put back
-//! ([`super::undo`]). A child that runs at the checkpoint is not in it, and neither is what a
-//! program without the preload library does to files: one line warns of either.
+//! A process that rolls back starts its children a second time. Therefore the children that it has
+//! started since the checkpoint are killed, with all their descendants, and waited for. When a
+//! process is killed, its children are killed as well (`ward` of `ckptd/launch`). Changes of files
+//! by children are undone ([`super::undo`]). A checkpoint contains neither a child that runs at the
+//! checkpoint nor changes of files by a program without the preload library. The user is warned of
+//! both, with one line each.
 #![allow(unsafe_code)]
 
 use super::signals;
@@ -16,18 +17,18 @@ use std::fs;
 use understudy_catalogue::message;
 use understudy_formats::proc_stat;
 
-/// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
+/// Process: its number, and its start in clock ticks since the host's boot (proc(5), `stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
 struct Process {
     pid: i32,
     start: u64,
 }
 
-/// The children at a cut.
+/// Children at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved(BTreeSet<Process>);
 
-/// Children of this process, as far as they are known.
+/// Recorded children of this process.
 pub(super) struct Children {
     /// Children at the latest cut.
     at_cut: Field<Saved>,
@@ -36,7 +37,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub(super) const fn new() -> Children {
         Children {
             at_cut: Field::new(Saved(BTreeSet::new())),
@@ -54,23 +55,23 @@ impl Children {
         children
     }
 
-    /// Warns of a child that runs at a cut.
+    /// Warns the user of a child that runs at a cut.
     fn warn_of_running(&self, child: i32) {
         if !self.has_warned.replace(true) && told::is_first_to_warn("child") {
             log::warn!("{}", message::child_process(name(child)));
         }
     }
 
-    /// Ends the children that have been started since the latest cut.
+    /// Kills the children that were started since the latest cut.
     ///
-    /// All of the program's threads must be stopped, and the children suspended that change files.
+    /// All threads of the program must be stopped, and the children that change files suspended.
     pub(super) fn stop(&self) {
         end_newer(&self.at_cut.borrow());
     }
 
-    /// Ends the children that this process has started since the cut.
+    /// Kills the children that this process has started since the cut.
     ///
-    /// All of the program's threads must be stopped.
+    /// All threads of the program must be stopped.
     pub(super) fn restore(&self, saved: &Saved) {
         end_newer(saved);
         self.at_cut.set(saved.clone());
@@ -90,23 +91,25 @@ fn end_newer(saved: &Saved) {
     let before = signals::mask(Some(u64::MAX));
     for child in newer {
         end(child.pid);
-        // SAFETY: waitpid(2) for a child of this process, which has been killed.
+        // SAFETY: waitpid(2) for a killed child of this process.
         unsafe { libc::waitpid(child.pid, std::ptr::null_mut(), libc::__WALL) };
     }
     signals::forget(libc::SIGCHLD);
     signals::mask(Some(before));
 }
 
-/// Kills a process and all of its descendants, none of which can start others meanwhile.
+/// Kills a process and all its descendants.
+///
+/// Each process is stopped first, so that it cannot start others.
 fn end(pid: i32) {
-    // SAFETY: kill(2) of a child that has not been waited for, or of a descendant.
+    // SAFETY: kill(2) of a child that has not been waited for, or of a descendant of one.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
     children_of(&format!("/proc/{pid}/task")).for_each(end);
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
-/// The program's children that have not been waited for.
+/// Lists the program's children that have not been waited for.
 fn children() -> impl Iterator<Item = Process> {
     let any = has_any().then(|| children_of("/proc/self/task"));
     let pids = any.into_iter().flatten();
@@ -118,17 +121,17 @@ fn children() -> impl Iterator<Item = Process> {
     })
 }
 
-/// Returns true if this process has a child that has not been waited for.
+/// True if this process has a child that has not been waited for.
 pub(super) fn has_any() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    // SAFETY: waitid(2) that takes nothing and fills a structure of this function.
+    // SAFETY: waitid(2) that reaps no child and fills a structure of this function.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         libc::waitid(libc::P_ALL, 0, &raw mut info, options) == 0
     }
 }
 
-/// The children of the threads in this directory (proc(5), `/proc/pid/task/tid/children`).
+/// Lists the children of the threads in a directory (proc(5), `/proc/pid/task/tid/children`).
 fn children_of(threads: &str) -> impl Iterator<Item = i32> + use<> {
     let threads = fs::read_dir(threads).into_iter().flatten().flatten();
     let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));

@@ -1,4 +1,7 @@
-//! Effects on files of other threads than the main one that have no turn, which cannot be undone.
+//! Effects on files that cannot be undone.
+//!
+//! Such effects are those of threads other than the main thread while they do not hold the MPI
+//! lock.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;
@@ -12,13 +15,17 @@ use understudy_abi::effect;
 use understudy_formats::private::open_own;
 use understudy_numbers::Epoch;
 
-/// Where it is noted that other threads than the main one change files: in the ledger, and beside
-/// the epochs on disk; null: nobody looks.
+/// Words in which such effects are recorded.
+///
+/// The first is in the ledger, the second beside the checkpoints on disk. Null if the word is not
+/// used.
 static NOTES: [AtomicPtr<AtomicU64>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
-/// The epoch after whose cut the program is.
+/// Checkpoint at whose cut the current section of the program began.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The program is behind the cut of this epoch. All its threads stand still.
+/// Records that the program now continues from the cut of `epoch`.
+///
+/// All threads of the program must be stopped.
 pub fn begin(epoch: Epoch) {
     EPOCH.store(epoch.0, Ordering::Relaxed);
     let note = stream_relay::effects().map_or(std::ptr::null_mut(), |note| {
@@ -27,14 +34,16 @@ pub fn begin(epoch: Epoch) {
     NOTES[0].store(note, Ordering::Relaxed);
 }
 
-/// The job may be started again from epochs on disk: it is noted in this file, too.
+/// Additionally records effects in a file.
+///
+/// Used if the job may restart from checkpoints on disk.
 pub fn note_in(path: &Path) -> io::Result<()> {
     const LENGTH: usize = size_of::<u64>();
     let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
     file.set_len(LENGTH as u64)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, which stays; the caller is on a stack in the zone, so that is where it
-    // lies.
+    // SAFETY: a new mapping, which is never unmapped. The caller's stack is in the reserved range,
+    // so the mapping is placed there as well.
     let note = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -52,9 +61,10 @@ pub fn note_in(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Records that another thread than the main one changes files, which will not be undone.
+/// Records that a thread other than the main thread changes files.
 ///
-/// `entry::file_effect` calls this in that thread, on its stack and with its thread-local data.
+/// The change will not be undone. `entry::file_effect` calls this in that thread, on its stack and
+/// with its thread-local data.
 ///
 /// # Safety
 /// The string must be valid or null.
@@ -65,18 +75,18 @@ pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_ch
     ) {
         return;
     }
-    // SAFETY: as the caller promises; the notes are never unmapped.
+    // SAFETY: guaranteed by the caller; the words are never unmapped.
     unsafe {
         let starts_with =
             |top: &[u8]| !path.is_null() && CStr::from_ptr(path).to_bytes().starts_with(top);
-        // No files.
+        // Paths of no regular files.
         if starts_with(b"/proc/")
             || starts_with(b"/sys/")
             || starts_with(b"/dev/") && !starts_with(b"/dev/shm/")
         {
             return;
         }
-        // From the next cut on it will be.
+        // From the next cut on the change would be recorded and undone.
         turn::want();
         for note in &NOTES {
             if let Some(note) = note.load(Ordering::Relaxed).as_ref() {

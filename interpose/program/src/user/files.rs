@@ -1,9 +1,10 @@
-//! Files that the program has open.
+//! Open files of the program.
 //!
-//! At a rollback every regular file gets the size and offset that it had at the cut: what was
-//! written since is written again, at the same places. An understudy opens the files again, without
-//! truncating them; directories and devices, too. Files without a name it makes anew
-//! ([`nameless`]). Pipes and sockets it cannot have; what it lacks is named.
+//! A rollback gives every regular file the size and offset that it had at the cut. Data that was
+//! written after the cut is written a second time, at the same offsets. A replacement reopens the
+//! files without truncating them, and reopens directories and devices. A replacement creates files
+//! without a name anew ([`nameless`]). Pipes and sockets that a replacement cannot have are named
+//! in a warning.
 #![allow(unsafe_code)]
 
 mod diagnosis;
@@ -41,7 +42,7 @@ use streams::Stream;
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_catalogue::message;
 
-/// Notes what is open before the program runs.
+/// Records the descriptors that are open before the program runs.
 pub fn remember_start(rt: &Runtime) {
     let _held = shim::hold_descriptors();
     let open = descriptors();
@@ -52,9 +53,9 @@ pub fn remember_start(rt: &Runtime) {
 
 /// Refuses descriptors from [`RUNTIME_FD_BASE`] on.
 ///
-/// `highest` is such a number that the program has been given.
+/// `highest` is such a number that was given to the program.
 pub fn check(highest: Option<i32>) -> Result<(), UserError> {
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     let may_be_full = unsafe { libc::fcntl(RUNTIME_FD_BASE - 1, libc::F_GETFD) } >= 0;
     if highest.is_none() && !may_be_full {
         return Ok(());
@@ -63,24 +64,27 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
     objections::check_numbers(&descriptors(), highest)
 }
 
-/// Refuses if something is open that could not be restored. All threads stand still.
+/// Refuses an open object that cannot be restored.
+///
+/// All threads of the program must be stopped.
 pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
     objections::check_kinds(&rt.files, &rt.input.borrow())
 }
 
-/// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files
-/// that others have open may grow.
+/// Records the open files while all processes are stopped at a cut.
+///
+/// As soon as one process resumes, files that several processes have open may grow.
 pub fn note(rt: &Runtime) {
     rt.files.at_cut.set(Some(look(rt)));
 }
 
-/// The state at a cut.
+/// Returns the state at a cut.
 pub fn capture(rt: &Runtime) -> Saved {
     rt.files.at_cut.take().unwrap_or_else(|| look(rt))
 }
 
-/// All descriptors of the user side, and what is in files without a name.
+/// Returns all descriptors of the program, and the content of files without a name.
 fn look(rt: &Runtime) -> Saved {
     let mut saved = open_now(rt);
     saved.specials = Special::among(saved.others.keys());
@@ -94,7 +98,7 @@ fn look(rt: &Runtime) -> Saved {
     saved
 }
 
-/// Looks at all descriptors of the user side.
+/// Returns all descriptors of the program.
 fn open_now(rt: &Runtime) -> Saved {
     let _held = shim::hold_descriptors();
     let mut saved = Saved::default();
@@ -124,14 +128,17 @@ fn open_now(rt: &Runtime) -> Saved {
     saved
 }
 
-/// Whether a path is that of a device whose driver keeps state in the kernel: NVIDIA's, AMD's
-/// (KFD), and those of DRM's render nodes.
+/// True for the path of an accelerator whose driver keeps state in the kernel.
+///
+/// The devices are those of NVIDIA and AMD (KFD), and DRM's render nodes.
 pub(super) fn is_device(path: &[u8]) -> bool {
     let kinds: [&[u8]; 3] = [b"/dev/nvidia", b"/dev/kfd", b"/dev/dri/renderD"];
     kinds.iter().any(|kind| path.starts_with(kind))
 }
 
-/// Devices of accelerators that are open. Drivers keep theirs open as long as they are used.
+/// Returns the open devices of accelerators.
+///
+/// Drivers keep their devices open as long as they are used.
 pub(super) fn accelerators() -> Vec<String> {
     let _held = shim::hold_descriptors();
     let is_special =
@@ -143,21 +150,25 @@ pub(super) fn accelerators() -> Vec<String> {
         .collect()
 }
 
-/// The first pipe, socket or the like, which [`restore`] cannot have in another process.
+/// Returns the first pipe, socket or similar object.
+///
+/// [`restore`] could not restore it in another process.
 pub(super) fn not_to_be_opened(rt: &Runtime) -> Option<String> {
     let first = open_now(rt).others.into_values().next();
     first.map(|name| String::from_utf8_lossy(&name).into_owned())
 }
 
-/// The layer has opened a file for the program.
+/// Records a file that the runtime has opened for the program.
 pub fn also_written(rt: &Runtime, file: &Arc<File>) {
     let mut all = rt.files.of_layer.borrow_mut();
     all.retain(|file| file.strong_count() > 0);
     all.push(Arc::downgrade(file));
 }
 
-/// The regular files that the program may be writing, opened once more: to be named only, since to
-/// close what can be read or written would end the program's record locks (fcntl(2)).
+/// Returns the regular files that the program may be writing, opened a second time.
+///
+/// The new descriptors only name the files (O_PATH). Closing a descriptor that can be read or
+/// written would release the program's record locks (fcntl(2)).
 pub fn written(rt: &Runtime) -> Vec<File> {
     let of_layer = rt.files.of_layer.borrow();
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
@@ -172,7 +183,7 @@ pub fn written(rt: &Runtime) -> Vec<File> {
         .collect()
 }
 
-/// Makes the user side's open files those of the cut.
+/// Gives the program the open files of the cut.
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
     let now = open_now(rt);
@@ -208,7 +219,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
     put_others_back(saved, &now)
 }
 
-/// Pipes, counters and the like.
+/// Restores pipes, eventfds, sockets and similar objects.
 fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
     let here = Special::among(now.others.keys());
     let to_make = special::missing(&saved.specials, &here);
@@ -243,8 +254,9 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Takes the locks again that the program held at the cut, when all have released those that they
-/// have taken since.
+/// Takes the locks that the program held at the cut.
+///
+/// Called after all processes have released the locks that they have taken since.
 pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
     let locks = rt.files.locks.take();
     let lost = locks.iter().find(|(fd, locks)| !held::take(**fd, locks));
@@ -256,7 +268,7 @@ pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
     })
 }
 
-/// The program's own output gets the descriptors that it had.
+/// Restores the descriptors of the program's output.
 fn put_streams_back(saved: &Saved, now: &Saved) {
     for (&fd, stream) in &saved.streams {
         if now.streams.get(&fd) != Some(stream) && !stream.put(fd) {
@@ -265,7 +277,7 @@ fn put_streams_back(saved: &Saved, now: &Saved) {
     }
     let is_further = |fd: &&i32| **fd > libc::STDERR_FILENO && !saved.streams.contains_key(fd);
     for &fd in now.streams.keys().filter(is_further).chain(&saved.closed) {
-        // SAFETY: close(2) of what was made after the cut.
+        // SAFETY: close(2) of a descriptor that the program has opened after the cut.
         unsafe { libc::close(fd) };
     }
 }

@@ -1,5 +1,6 @@
-//! Effects of the program that the face tells of before they happen: on files, and on the loaded
-//! libraries.
+//! Effects that the preload library reports before they happen.
+//!
+//! The effects concern files and loaded libraries.
 #![allow(unsafe_code)]
 
 use super::{loader, undo};
@@ -12,7 +13,7 @@ use understudy_abi::effect;
 /// `entry::file_effect` calls this on the runtime's stack.
 ///
 /// # Safety
-/// The strings must be valid or null, the value what the kind says.
+/// The strings must be valid or null, and the value must be as the kind requires.
 pub unsafe extern "C" fn file_effect(
     kind: u32,
     directory: c_int,
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn file_effect(
     value: i64,
 ) {
     let rt = DOOR.get();
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match kind {
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {

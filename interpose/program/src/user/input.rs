@@ -1,12 +1,13 @@
 //! Standard input from a pipe, a socket or a terminal.
 //!
-//! Such input gives each byte once. The guardian relays the input and keeps what may be read again
-//! ([`understudy_wire::line::InputRequest`]). A checkpoint has the position up to which the program
-//! has read. A process that is set back, or replaces another, gets a pipe that is fed from that
-//! position on. Regular files are restored by their offsets (`super::files`).
+//! Each byte of such input can be read only once. The guardian therefore relays the input and keeps
+//! the bytes that may have to be read a second time ([`understudy_wire::line::InputRequest`]). A
+//! checkpoint contains the position up to which the program has read. A process that rolls back or
+//! replaces another one gets a pipe that is fed from that position on. Regular files are restored
+//! by their offsets (`super::files`).
 //!
-//! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept:
-//! reads are detected (inotify(7)), and a recovery that needs them ends the job.
+//! A wrapper of the program may have created a pipe itself. Data of such a pipe is not kept: reads
+//! are detected (inotify(7)), and a recovery that needs the data ends the job.
 #![allow(unsafe_code)]
 
 mod feed;
@@ -23,13 +24,15 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use understudy_catalogue::message;
 use understudy_numbers::{Epoch, Guardian};
 
-/// The input at a cut.
+/// Input at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     relayed: Option<Relayed>,
-    /// Grows between two cuts if the program has read another pipe in between.
+    /// Number of detected reads of another pipe, at the granularity of cuts.
+    ///
+    /// Increases between two cuts if the program has read the pipe in between.
     reads: u64,
-    /// That pipe is empty, and has no writer.
+    /// True if the other pipe is empty and has no writer.
     has_ended: bool,
 }
 
@@ -40,14 +43,14 @@ struct Relayed {
     /// Number of bytes that the program has read.
     position: u64,
     is_at_end: bool,
-    /// The program's descriptors of the pipe; true if they are closed by execve(2).
+    /// The program's descriptors of the pipe; true if execve(2) closes the descriptor.
     descriptors: BTreeMap<i32, bool>,
     /// Status flags (open(2)).
     flags: i32,
 }
 
 impl Relayed {
-    /// Returns input for a process that cannot reach the relay.
+    /// Returns the input for a process that cannot reach the relay.
     ///
     /// `None` if the program needs the relay.
     fn without_relay(&self) -> Option<io::Result<File>> {
@@ -62,18 +65,18 @@ impl Relayed {
 #[derive(Debug, Default)]
 pub(super) struct Input {
     feed: Option<Feed>,
-    /// Relayed input that this process cannot reach, and need not so far.
+    /// Relayed input that this process cannot reach, and has not needed so far.
     unreachable: Option<Relayed>,
-    /// Positions at the cuts that the job may go back to.
+    /// Positions at the cuts to which the job may roll back.
     positions: VecDeque<(Epoch, u64)>,
-    /// Reports reads of another pipe.
+    /// Watch that reports reads of another pipe.
     watch: Option<File>,
     reads: u64,
     has_warned: bool,
 }
 
 impl Input {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub(super) const START: Input = Input {
         feed: None,
         unreachable: None,
@@ -88,10 +91,10 @@ fn is_pipe(fd: i32) -> bool {
     open::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
-/// `None` if this user has too many watches.
+/// Watches standard input; `None` if the user has too many watches.
 fn watch() -> Option<File> {
-    // SAFETY: inotify_init1(2) makes a descriptor, which is the runtime side's, and
-    // inotify_add_watch(2) adds to it.
+    // SAFETY: inotify_init1(2) creates a descriptor of the runtime side, and inotify_add_watch(2)
+    // adds to it.
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
@@ -100,8 +103,10 @@ fn watch() -> Option<File> {
     }
 }
 
-/// For a process that only replays a worker's calls, and may be its child: what it read would be
-/// missing in the worker. It finds the end of input, as every spare does.
+/// Replaces standard input by an empty one.
+///
+/// For a process that only replays a worker's calls. Such a process may be the worker's child, and
+/// the worker would miss the data that it reads. Like every spare it finds the end of the input.
 pub fn leave() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
@@ -115,12 +120,12 @@ pub fn leave() {
 }
 
 impl Input {
-    /// Begins to watch, before the program runs.
+    /// Starts to watch the input, before the program runs.
     pub(super) fn remember_start(&mut self) {
         self.begin(Feed::present());
     }
 
-    /// Refuses a cut while the position of relayed input is not known.
+    /// Refuses a cut while the position of relayed input is unknown.
     pub(super) fn check(&self) -> Result<(), UserError> {
         let position = self.feed.as_ref().map(Feed::position).transpose();
         position.map(drop).map_err(|_| UserError::KernelState {
@@ -151,13 +156,15 @@ impl Input {
         self.feed.as_ref().is_some_and(|feed| feed.is(id))
     }
 
-    /// The program's descriptors of the relayed pipe.
+    /// Returns the program's descriptors of the relayed pipe.
     fn descriptors(&self) -> Vec<i32> {
         let is_its = |fd: &i32| open::stat(*fd).is_some_and(|about| self.is_relayed(&about));
         open::descriptors().into_iter().filter(is_its).collect()
     }
 
-    /// Records how far the program has read. All of its threads stand still.
+    /// Records how far the program has read.
+    ///
+    /// All threads of the program must be stopped.
     pub(super) fn capture(&mut self) -> Result<Saved, UserError> {
         let relayed = self.feed.as_ref().map(|feed| self.capture_relayed(feed));
         let relayed = relayed.transpose().map_err(|error| {
@@ -186,7 +193,7 @@ impl Input {
 
     fn capture_relayed(&self, feed: &Feed) -> io::Result<Relayed> {
         let position = feed.position()?;
-        // SAFETY: fcntl(2) that only asks.
+        // SAFETY: fcntl(2) that only queries.
         let closes = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
         let descriptors = self.descriptors().into_iter();
         Ok(Relayed {
@@ -199,12 +206,12 @@ impl Input {
         })
     }
 
-    /// Releases input before the cut of `epoch`, to which the job may still go back.
+    /// Releases input before the cut of `epoch`, to which the job may still roll back.
     pub(super) fn forget_before(&mut self, epoch: Epoch) {
         while self.positions.front().is_some_and(|(of, _)| *of < epoch) {
             self.positions.pop_front();
         }
-        // After a recovery the position of the checkpoint that it has gone back to is missing.
+        // After a recovery the position of the restored checkpoint is missing.
         let first = self.positions.front().filter(|(of, _)| *of == epoch);
         if let (Some(feed), Some((_, position))) = (&self.feed, first) {
             feed.release(*position);
@@ -222,7 +229,7 @@ impl Input {
         self.restore_other(saved, own)
     }
 
-    /// Ends input of this process that the worker which it replaces did not have.
+    /// Ends input of this process that the failed worker did not have.
     fn detach(&mut self) {
         self.unreachable = None;
         let descriptors = self.descriptors();
@@ -285,14 +292,14 @@ impl Input {
         }
         let is_new = |fd: &&i32| !saved.descriptors.contains_key(fd);
         for fd in before.iter().filter(is_new) {
-            // SAFETY: close(2) of what the program has made after the cut.
+            // SAFETY: close(2) of a descriptor that the program has opened after the cut.
             unsafe { libc::close(*fd) };
         }
         Ok(())
     }
 }
 
-/// Returns the reason for which input cannot be read again.
+/// Returns the reason why input cannot be read a second time.
 fn lost(why: &FeedError) -> UserError {
     UserError::Input(match why {
         FeedError::Released => "not all of it could be kept".into(),
@@ -302,7 +309,7 @@ fn lost(why: &FeedError) -> UserError {
     })
 }
 
-/// Returns true for an empty pipe without a writer.
+/// True for an empty pipe without a writer.
 fn has_ended(fd: i32) -> bool {
     open::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
 }
@@ -313,10 +320,10 @@ fn ended_pipe() -> io::Result<File> {
     Ok(File::from(lift_owned(reader.into())))
 }
 
-/// Makes a descriptor of the program one of this pipe.
+/// Makes `fd` of the program a descriptor of this pipe.
 fn place(pipe: &File, fd: i32, closes: bool) {
     let mode = if closes { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: dup3(2); what the descriptor was before is not the program's.
+    // SAFETY: dup3(2); the program does not use the object that `fd` refers to.
     unsafe { libc::dup3(pipe.as_raw_fd(), fd, mode) };
 }
 
@@ -341,7 +348,7 @@ mod tests {
         assert!(input.restore(&before, true).is_err());
         let after = capture(&mut input);
         assert!(input.restore(&after, true).is_ok(), "it was read before");
-        // A replacement begins with another pipe.
+        // A replacement starts with another pipe.
         let mut other = Input::default();
         assert!(other.restore(&before, false).is_ok());
         assert!(other.restore(&after, false).is_err(), "the rest is lost");

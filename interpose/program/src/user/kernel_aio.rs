@@ -1,13 +1,14 @@
-//! Contexts of kernel AIO (io_setup(2)) that have no requests under way.
+//! Contexts of kernel AIO (io_setup(2)) without pending requests.
 //!
 //! The identifier of a context is the address of its ring (`struct aio_ring` of `fs/aio.c`), which
-//! mremap(2) moves. At most as many requests as the ring has events, less one, are under way or
-//! wait in the ring, and each puts one event at its tail. So the requests under way are those
-//! submitted ([`understudy_abi::kernel_aio`]) less the tail, modulo the number of events.
+//! mremap(2) moves. The number of requests that are pending or wait in the ring is at most the
+//! number of the ring's events minus one. Each request puts one event at the ring's tail. So the
+//! number of pending requests is the number of submitted requests ([`understudy_abi::kernel_aio`])
+//! minus the tail, modulo the number of events.
 //!
-//! A recovery destroys all contexts, which waits for their requests, before files and memory are
-//! put back, and makes those of the checkpoint again. The kernel keeps a tail of its own: requests
-//! that read nothing move it to where it was.
+//! Before a recovery restores files and memory, it destroys all contexts, which waits for their
+//! requests. Then it creates the contexts of the checkpoint. The kernel keeps a separate tail:
+//! requests that read nothing move it to its former value.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -22,7 +23,7 @@ use understudy_image::procmap;
 use understudy_image::remap::memory_file;
 use understudy_image::vmas::Vma;
 
-/// Beginning of the kernel's name for a ring.
+/// Prefix of the kernel's name of a ring.
 const NAME: &[u8] = b"/[aio]";
 const MAGIC: u32 = 0xa10a_10a1;
 const PAGE: u64 = 4096;
@@ -47,10 +48,10 @@ type Event = [u64; 4];
 
 const EVENT: u64 = size_of::<Event>() as u64;
 
-/// Requests that are submitted by one call.
+/// Number of requests that one call submits.
 const BATCH: usize = 64;
 
-/// A context at a cut.
+/// Context at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Context {
     address: u64,
@@ -59,11 +60,11 @@ struct Context {
     requests: u32,
     head: u32,
     tail: u32,
-    /// Events of the ring, without zeros at the end.
+    /// Events of the ring, without trailing zeros.
     events: Vec<u8>,
 }
 
-/// The contexts at a cut.
+/// Contexts at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved(Vec<Context>);
 
@@ -71,15 +72,13 @@ fn contexts() -> &'static Contexts {
     &kernel_calls().contexts
 }
 
-/// True if contexts are possible.
-///
-/// `/proc/sys/fs/aio-nr` counts the contexts of all processes (proc_sys_fs(5)).
+/// True if contexts may exist.
 fn may_exist() -> bool {
     static CONTEXTS: ProcFile = ProcFile::new("/proc/sys/fs/aio-nr");
     CONTEXTS.read().is_none_or(|count| count.trim() != "0")
 }
 
-/// True if mappings of devices and rings are possible.
+/// True if mappings of devices and rings may exist.
 pub(super) fn may_have_rings() -> bool {
     sharing::count() > 0 || may_exist()
 }
@@ -95,7 +94,7 @@ fn rings() -> std::result::Result<Vec<Vma>, UserError> {
     Ok(all)
 }
 
-/// Number of events that fit into a ring of this length.
+/// Returns the number of events that fit into a ring of this length.
 fn events_in(length: u64) -> u64 {
     (length - HEADER) / EVENT
 }
@@ -103,9 +102,9 @@ fn events_in(length: u64) -> u64 {
 /// Reads the header of a ring.
 ///
 /// # Safety
-/// It must be mapped for reading.
+/// The ring must be mapped for reading.
 unsafe fn header(address: u64) -> Header {
-    // SAFETY: as the caller promises. The kernel writes while requests are under way.
+    // SAFETY: guaranteed by the caller. The kernel writes to the ring while requests are pending.
     unsafe { (address as *const Header).read_volatile() }
 }
 
@@ -128,7 +127,7 @@ fn counted(ring: &Vma) -> Option<(Known, Header)> {
     is_whole.then_some((known, header))
 }
 
-/// Number of requests under way.
+/// Returns the number of pending requests.
 fn under_way(known: &Known, header: &Header) -> u64 {
     let count = u64::from(header.events);
     (known.submitted % count + count - u64::from(header.tail)) % count
@@ -142,7 +141,9 @@ fn objection(ring: &Vma) -> Option<&'static str> {
     }
 }
 
-/// Refuses contexts that cannot be restored, once all threads of the program stand still.
+/// Refuses contexts that cannot be restored.
+///
+/// All threads of the program must be stopped.
 pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
     let has_ring = |known: &Known| {
         let is_it = |ring: &&Vma| ring.range.start as usize == known.address;
@@ -167,7 +168,7 @@ pub(super) fn capture() -> std::result::Result<Saved, UserError> {
 
 fn save(ring: &Vma, known: &Known, header: &Header) -> Context {
     let (first, length) = (ring.range.start + HEADER, ring.range.len() - HEADER);
-    // SAFETY: the events of a ring; no request is under way.
+    // SAFETY: the events of a ring, which has no pending requests.
     let events = unsafe { std::slice::from_raw_parts(first as *const u8, length as usize) };
     let used = events.iter().rposition(|&byte| byte != 0);
     Context {
@@ -180,9 +181,9 @@ fn save(ring: &Vma, known: &Known, header: &Header) -> Context {
     }
 }
 
-/// Destroys all contexts, and waits until their requests have ended.
+/// Destroys all contexts, and waits until their requests have completed.
 ///
-/// Files and memory change until then.
+/// Until then requests may change files and memory.
 pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
     contexts().clear();
     if !may_exist() {
@@ -190,8 +191,8 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
     }
     for ring in rings()? {
         let (start, length) = (ring.range.start, ring.range.len());
-        // SAFETY: a context of the program, whose threads stand still; what is not one is
-        // unmapped, such as the ring of a parent.
+        // SAFETY: a context of the program, whose threads are stopped. A ring that is no context,
+        // such as a parent's, is unmapped.
         unsafe {
             if libc::syscall(libc::SYS_io_destroy, start) != 0 {
                 libc::munmap(start as *mut _, length as usize);
@@ -201,9 +202,9 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
     Ok(())
 }
 
-/// Makes the contexts of the checkpoint.
+/// Creates the contexts of the checkpoint.
 ///
-/// The process has no context, and the program's mappings are those of the checkpoint.
+/// The process must have no context, and the program's mappings must be those of the checkpoint.
 pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
     let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(Context::make));
     made.map_err(|error| UserError::File {
@@ -212,9 +213,9 @@ pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
     })
 }
 
-/// Reserves the places of all rings.
+/// Reserves the address ranges of all rings.
 ///
-/// The kernel makes no new ring in the place of another then.
+/// The kernel then places no new ring there.
 fn reserve(saved: &[Context]) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     for context in saved {
@@ -228,17 +229,17 @@ fn reserve(saved: &[Context]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the least number of requests that gives a ring of this length.
+/// Returns the smallest number of requests that leads to a ring of this length.
 ///
-/// The kernel makes room for twice the number, and two more events (`ioctx_alloc`).
+/// The kernel makes room for twice that number, plus two events (`ioctx_alloc`).
 fn least_requests(length: u64) -> u32 {
     let beyond = events_in(length - PAGE.min(length - HEADER)) + 1;
     (beyond.saturating_sub(2).div_ceil(2)).max(1) as u32
 }
 
-/// Makes a context with a ring of `length` bytes somewhere.
+/// Creates a context with a ring of `length` bytes at any address.
 ///
-/// The length depends on the number of processors, too.
+/// The length also depends on the number of processors.
 fn set_up(length: u64, requests: u32) -> Result<u64> {
     for requests in [requests, least_requests(length)] {
         let mut address = 0u64;
@@ -263,12 +264,12 @@ impl Context {
         let (length, place) = (self.length as usize, self.address as *mut libc::c_void);
         let made = set_up(self.length, self.requests)?;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: a new ring is moved to a place that was reserved for it.
+        // SAFETY: a new ring is moved to the range that was reserved for it.
         if unsafe { libc::mremap(made as *mut _, length, length, flags, place) } != place {
             return Err(Error::last_os_error());
         }
         self.move_tail()?;
-        // SAFETY: the ring, of which the program has had the same length.
+        // SAFETY: the ring, whose length is that of the saved ring.
         unsafe {
             let to = (self.address + HEADER) as *mut u8;
             self.events.as_ptr().copy_to(to, self.events.len());
@@ -283,7 +284,7 @@ impl Context {
         Ok(())
     }
 
-    /// Moves head and tail of a new ring to where they were.
+    /// Moves head and tail of a new ring to their former values.
     fn move_tail(&self) -> Result<()> {
         if (self.head, self.tail) == (0, 0) {
             return Ok(());
@@ -300,7 +301,7 @@ impl Context {
         }
     }
 
-    /// Submits requests that read nothing, which end at once; takes their events from the ring.
+    /// Submits requests that read nothing and complete at once; optionally removes their events.
     fn submit(&self, empty: &OwnedFd, mut count: u32, are_taken: bool) -> Result<()> {
         let request = Request {
             fd: empty.as_raw_fd(),
@@ -310,7 +311,7 @@ impl Context {
         let mut events = [Event::default(); BATCH];
         while count > 0 {
             let batch = BATCH.min(count as usize);
-            // SAFETY: requests and room for events of this function.
+            // SAFETY: requests of this function, and room for the events.
             let done = unsafe {
                 let done = libc::syscall(libc::SYS_io_submit, self.address, batch, all.as_ptr());
                 if done > 0 && are_taken {
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn a_context_is_restored_with_its_events() {
         for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
-            // As by `reserve`; other tests map memory at the same time, so the place is not freed.
+            // Like `reserve`. Other tests map memory concurrently, so the range is not freed.
             let (access, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             let length = 2 * PAGE as usize;
             // SAFETY: mmap(2) of new memory.
@@ -367,7 +368,7 @@ mod tests {
             };
             let made = set_up(context.length, context.requests).expect("io_setup(2)");
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            // SAFETY: a new ring, and a place that was reserved for it.
+            // SAFETY: a new ring, and a range that was reserved for it.
             let moved = unsafe { libc::mremap(made as *mut _, length, length, flags, place) };
             assert_eq!(moved, place);
             context.move_tail().expect("requests that read nothing");
@@ -386,7 +387,7 @@ mod tests {
                 ..known
             };
             assert_eq!(under_way(&later, &header), 4);
-            // SAFETY: the context that was made.
+            // SAFETY: the context that this test has created.
             assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, place) }, 0);
         }
     }

@@ -1,17 +1,18 @@
-//! Protection keys (pkeys(7)): a register says which memory a thread may not touch, whatever the
-//! mappings say.
+//! Protection keys (pkeys(7)).
+//!
+//! A processor register forbids a thread to access memory, independently of the mappings.
 #![allow(unsafe_code)]
 
 use super::UserError;
 use crate::told;
 
-/// Whether the program has asked for any.
+/// True if the program has allocated a protection key.
 fn are_used() -> bool {
-    // SAFETY: the face's counter lives as long as the process.
+    // SAFETY: the preload library's counter lives as long as the process.
     unsafe { told::info().user_keys.read_volatile() != 0 }
 }
 
-/// Refuses a program that uses them.
+/// Refuses a program that uses protection keys.
 pub fn check() -> Result<(), UserError> {
     if are_used() {
         return Err(UserError::ProtectionKeys);
@@ -19,12 +20,13 @@ pub fn check() -> Result<(), UserError> {
     Ok(())
 }
 
-/// From here on nothing is denied to this thread. For a load: it reaches all memory, and at the cut
-/// that it leads to, the program has used no keys. (Where the program has got one, the register is
-/// there.)
+/// Permits this thread to access memory with any protection key.
+///
+/// Needed before a load, which writes to all memory. At the cut that is loaded the program had
+/// allocated no key. If the program has allocated one since, the register exists.
 pub fn open() {
-    // SAFETY: cpuid tells whether the kernel lets programs use the register (OSPKE); wrpkru wants
-    // zeros in ecx and edx.
+    // SAFETY: cpuid reports whether the kernel enables the register (OSPKE). wrpkru requires zeros
+    // in ecx and edx.
     unsafe {
         if are_used() && std::arch::x86_64::__cpuid_count(7, 0).ecx & 1 << 4 != 0 {
             std::arch::asm!("wrpkru", in("eax") 0, in("ecx") 0, in("edx") 0, options(nostack));

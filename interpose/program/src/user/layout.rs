@@ -1,4 +1,4 @@
-//! The address space as it must be in every rank.
+//! Layout of the address space, which must be equal in all ranks.
 
 use super::zones::{self, without};
 use super::{loader, tls};
@@ -15,9 +15,10 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Notes, in the process's first constructor, what must be known from before the program runs: the
-/// mappings that ld.so made for itself (its first heap: link maps, the main thread's control
-/// block), and the layout to be compared.
+/// Records the state before the program runs; called in the process's first constructor.
+///
+/// The state comprises the mappings that ld.so made for itself (its first heap with the link maps
+/// and the main thread's control block), and the layout that is compared between ranks.
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     rt.input.borrow_mut().remember_start();
@@ -44,8 +45,9 @@ pub fn remember_start(rt: &Runtime) {
     rt.layout.set(describe(&modules));
 }
 
-/// The mappings that hold the thread's control block or a link map, without what the modules
-/// themselves cover.
+/// Returns the mappings that contain the thread's control block or a link map.
+///
+/// Ranges that the modules themselves cover are left out.
 fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
     let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
     let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();
@@ -67,7 +69,7 @@ fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
     found
 }
 
-/// Everything that must be equal in all ranks, by name.
+/// Lists the values that must be equal in all ranks, with names.
 fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
     let name = |module: &tls::Module| {
         if module.name.is_empty() {
@@ -109,7 +111,9 @@ fn heap_start() -> u64 {
         .map_or(0, |vma| vma.range.start)
 }
 
-/// The processor's flags decide which variants of functions the C library has bound.
+/// Returns a hash of the processor's flags.
+///
+/// The flags determine which variants of functions the C library uses.
 fn processor_features() -> u64 {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines()
@@ -117,7 +121,7 @@ fn processor_features() -> u64 {
         .map_or(0, |flags| xxh3_64(flags.as_bytes()))
 }
 
-/// Adds the libraries that the program has opened before MPI_Init to the layout to be compared.
+/// Adds the libraries that the program has opened before MPI_Init to the compared layout.
 pub fn remember_libraries(rt: &Runtime) {
     for library in loader::opened(&rt.loader) {
         let place = xxh3_64(format!("{library:x?}").as_bytes());
@@ -127,16 +131,18 @@ pub fn remember_libraries(rt: &Runtime) {
     }
 }
 
-/// What must be equal in all ranks, by name.
+/// Returns the values that must be equal in all ranks, with names.
 pub fn layout(rt: &Runtime) -> Vec<(String, u64)> {
     rt.layout.borrow().clone()
 }
 
-/// Compares the layout over all ranks. Names the first difference between this rank and rank 0, in
-/// every rank alike.
+/// Compares the layout over all ranks.
+///
+/// Returns a message if any rank differs from rank 0. The message names the first difference
+/// between this rank and the first such rank.
 ///
 /// # Errors
-/// That of a real procedure.
+/// Fails with the error of an MPI procedure.
 pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<String>> {
     let list = layout(rt);
     let all = world.gather(&[xxh3_64(format!("{list:?}").as_bytes())])?;
@@ -174,9 +180,9 @@ fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String 
 
 /// Returns the live part of the main thread's stack, given its stack pointer.
 ///
-/// The live part lies above the pointer, with the red zone below. While the thread is on another
-/// stack, such as that of a coroutine, all of the stack is live: where the thread has left it is
-/// not known.
+/// The live part lies above the pointer and includes the red zone below it. While the thread uses
+/// another stack, such as a coroutine's, the whole stack counts as live, because the position where
+/// the thread left it is unknown.
 pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
     const RED_ZONE: u64 = 128;
     let end = crate::told::info().stack_end as u64;

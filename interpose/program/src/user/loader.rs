@@ -1,16 +1,16 @@
-//! Libraries that the program has opened since MPI_Init (dlopen(3)), and what ld.so knows of them.
+//! Libraries that the program has opened since MPI_Init (dlopen(3)), and ld.so's state of them.
 //!
-//! ld.so's state is outside of the image, since both sides share it: records of libraries, numbers
-//! and blocks of thread-local data. After a rollback or a takeover it must be what it was at the
-//! cut:
+//! ld.so's state consists of records of libraries, and of numbers and blocks of thread-local data.
+//! The image does not contain this state, because both sides share it. After a recovery it must be
+//! as it was at the cut:
 //!
 //! ```text
-//!   a survivor     puts its own copy of ld.so's memory back       (memory)
-//!   an understudy  opens and closes what the dead rank had        (operations, replay)
+//!   surviving process   restores its own copy of ld.so's memory             (memory)
+//!   replacement         opens and closes the libraries of the failed worker (operations, replay)
 //! ```
 //!
-//! The libraries' own mappings and pages belong to the image. A program of which this could not be
-//! done is refused at the first cut after it has opened such a library.
+//! The libraries' own mappings and pages are part of the image. If this is not possible for a
+//! program, it is refused at the first cut after it has opened such a library.
 #![allow(unsafe_code)]
 
 mod list;
@@ -40,17 +40,17 @@ pub use list::{libraries, link_maps};
 pub use memory::is_locked;
 pub use named::names;
 
-/// What is known of the loader's state.
+/// State of the loader that this process has recorded.
 pub(super) struct Loaded {
     before: Cell<Before>,
     kept: Field<Option<Kept>>,
     log: Field<Option<operations::Log>>,
-    /// Where ld.so's state lies. Empty: it does not have the known form.
+    /// Ranges of ld.so's state; empty if its format is unknown.
     places: Field<Vec<AddrRange>>,
 }
 
 impl Loaded {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub(super) const fn new() -> Loaded {
         Loaded {
             before: Cell::new(Before {
@@ -63,25 +63,25 @@ impl Loaded {
         }
     }
 
-    /// True if the state of ld.so has the known form.
+    /// True if the format of ld.so's state is known.
     fn is_known(&self) -> bool {
         !self.places.borrow().is_empty()
     }
 }
 
-/// The libraries that the program has opened so far.
+/// Returns the libraries that the program has opened so far.
 pub fn opened(loaded: &Loaded) -> Vec<Library> {
     libraries().split_off(loaded.before.get().libraries)
 }
 
-/// Which process's state it was, and which of its states.
+/// Identifies a state: process, and number of the state in that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Key {
     process: u64,
     version: u64,
 }
 
-/// ld.so's state at a cut.
+/// State of ld.so at a cut.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     key: Key,
@@ -90,7 +90,7 @@ pub struct Saved {
     blocks: Vec<Block>,
 }
 
-/// What tells that ld.so's state has changed: calls of the program, and allocations.
+/// Counters of calls and allocations that show changes of ld.so's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     calls: u64,
@@ -101,26 +101,27 @@ pub(super) struct Mark {
 struct Kept {
     own: u64,
     versions: u64,
-    /// The state that ld.so had at this mark.
+    /// Key of the state that ld.so had at this mark.
     last: Option<(Key, Mark)>,
-    /// Copies of the states of the last cuts.
+    /// Copies of the states at the latest cuts.
     snapshots: VecDeque<(Key, Snapshot)>,
-    /// Up to this mark everything can be opened again.
+    /// Mark up to which all libraries can be reopened.
     checked: Mark,
 }
 
-/// So many states are kept. An epoch on disk may be older; it is loaded in processes that have been
-/// started anew.
+/// Maximum number of kept states.
+///
+/// A checkpoint on disk may be older. Such a checkpoint is loaded in newly started processes only.
 const MOST_STATES: usize = 16;
-/// A program that opens and closes more than this would make every checkpoint long.
+/// Maximum number of operations; more would make every checkpoint large.
 const MOST_OPERATIONS: usize = 5000;
 
-/// What there was before the program opened anything.
+/// State before the program opened any library.
 #[derive(Clone, Copy)]
 struct Before {
-    /// Libraries at the start.
+    /// Number of libraries at the start.
     libraries: usize,
-    /// Link-map namespaces in MPI_Init.
+    /// Number of link-map namespaces in MPI_Init.
     namespaces: usize,
 }
 
@@ -131,12 +132,12 @@ fn kept(loaded: &Loaded) -> RefMut<'_, Kept> {
 pub(super) fn mark(loaded: &Loaded) -> Mark {
     Mark {
         calls: operations::calls(&loaded.log),
-        // SAFETY: the face's counter lives as long as the process.
+        // SAFETY: the preload library's counter lives as long as the process.
         changes: unsafe { told::info().loader_heap.changes.read_volatile() },
     }
 }
 
-/// Finds ld.so's state, before the program runs.
+/// Locates ld.so's state, before the program runs.
 pub fn find(loaded: &Loaded, first_heap: &[AddrRange]) {
     loaded.before.set(Before {
         libraries: list::modules().len(),
@@ -145,10 +146,10 @@ pub fn find(loaded: &Loaded, first_heap: &[AddrRange]) {
     loaded.places.set(memory::find(first_heap));
 }
 
-/// The program is in MPI_Init. What it opens from here on is noted.
+/// Starts to record the libraries that the program opens. Called in MPI_Init.
 pub fn begin(loaded: &Loaded) {
     let mut random = [0; 8];
-    // SAFETY: getrandom(2) fills the buffer; a name for this process is all that is wanted.
+    // SAFETY: getrandom(2) fills the buffer. The number only distinguishes processes.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
     *kept(loaded) = Kept {
         own: u64::from_ne_bytes(random),
@@ -163,7 +164,7 @@ pub fn begin(loaded: &Loaded) {
     operations::begin(&loaded.log);
 }
 
-/// The program is about to open or close a library ([`effect`]).
+/// Records that the program is about to open or close a library ([`effect`]).
 ///
 /// # Safety
 /// The string must be valid or null.
@@ -178,7 +179,7 @@ pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) 
                 handle: value as u64,
             },
         ),
-        // Without a name it is the program itself.
+        // Without a name the call refers to the program itself.
         _ if path.is_null() => {}
         _ => {
             // SAFETY: the program's string.
@@ -207,7 +208,7 @@ pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) 
     }
 }
 
-/// Refuses if an understudy could not open what the program has opened.
+/// Refuses a library of the program that a replacement could not open.
 pub fn check(loaded: &Loaded) -> Result<(), UserError> {
     let mark = mark(loaded);
     if kept(loaded).checked == mark {
@@ -257,16 +258,17 @@ pub fn check(loaded: &Loaded) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Whether the face knows this block as ld.so's record of a library, so that an understudy's can be
-/// put there.
+/// True if the preload library has recorded this block as ld.so's record of a library.
+///
+/// Only then can a replacement place its own record there.
 fn is_record(handle: u64) -> bool {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the header of a block of that heap.
+    // SAFETY: the header of a block of the heap that contains the address.
     heap.contains(&handle)
         && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
 }
 
-/// Copies ld.so's state, unless it is as it was at the last cut.
+/// Records ld.so's state; copies it only if it has changed since the last cut.
 pub fn capture(loaded: &Loaded) -> Saved {
     let operations = operations::operations(&loaded.log);
     if !kept(loaded)
@@ -303,7 +305,7 @@ pub fn capture(loaded: &Loaded) -> Saved {
 }
 
 impl Kept {
-    /// ld.so's state has this key.
+    /// Stores a copy of ld.so's current state under this key.
     fn keep(&mut self, loaded: &Loaded, key: Key, mark: Mark) {
         self.last = Some((key, mark));
         if loaded.is_known() {
@@ -315,7 +317,7 @@ impl Kept {
     }
 }
 
-/// Makes ld.so's state that of the cut; to be called before mappings and pages are put back.
+/// Restores ld.so's state of the cut. Must be called before mappings and pages are restored.
 pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
     if kept(loaded).last == Some((saved.key, mark(loaded))) {
         return Ok(());
@@ -335,7 +337,6 @@ pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
                 .operations
                 .strip_prefix(&own[..])
                 .ok_or_else(refused)?;
-            // Constructors of the libraries run.
             replay::run(&saved.libraries, &saved.blocks, rest)?;
             let now = mark(loaded);
             kept(loaded).keep(loaded, saved.key, now);
@@ -348,18 +349,20 @@ pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Whether the program is inside of ld.so: the constructor of a library that is being opened has
-/// called MPI. It cannot be saved there, for ld.so would not be where the program is.
+/// True if the program is in a call of ld.so.
+///
+/// This is the case if the constructor of a library that is being opened calls MPI. No checkpoint
+/// can be taken there, because a restored ld.so would not be in that call.
 pub fn is_loading() -> bool {
     let mut found = false;
-    // SAFETY: the unwinder calls with this argument, on this stack.
+    // SAFETY: the unwinder passes this argument to `look_for_loader`, on this stack.
     unsafe { unwinder::_Unwind_Backtrace(look_for_loader, (&raw mut found).cast()) };
     found
 }
 
 unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -> c_int {
     let info = told::info();
-    // SAFETY: the unwinder passes a valid context, and the argument is that of `is_loading`.
+    // SAFETY: the unwinder passes a valid context and the argument of `is_loading`.
     unsafe {
         let is_in =
             unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;

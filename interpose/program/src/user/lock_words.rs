@@ -1,11 +1,13 @@
-//! Words of glibc's locks (x86-64, glibc 2.25 and later), as a thread leaves them.
+//! Words of glibc's locks (x86-64, glibc 2.25 and later).
 
-/// Bit of a mutex's type: the kernel sees the owner's death. The lock has the owner's number.
+/// Bit of a robust mutex's type. The lock word contains the owner's number.
 pub const ROBUST: u32 = 16;
-/// Bit of a mutex's type: the owner inherits priorities. The lock has the owner's number.
+/// Bit of the type of a mutex with priority inheritance.
+///
+/// The lock word contains the owner's number.
 pub const INHERIT: u32 = 32;
 
-/// Returns the halves of a word, that of the lower address first.
+/// Returns the halves of a word, the half at the lower address first.
 pub fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
@@ -19,7 +21,7 @@ const TYPE: u32 = 3;
 const RECURSIVE: u32 = 1;
 const ERRORCHECK: u32 = 2;
 const SHARED: u32 = 128;
-/// Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
+/// Bit that results from a request for PTHREAD_MUTEX_NORMAL.
 const NO_ELISION: u32 = 512;
 
 /// True for a valid kind of mutex that compares its owner with the caller.
@@ -30,14 +32,14 @@ fn is_comparing(kind: u32) -> bool {
 
 /// True if these may be the first words of a locked mutex.
 ///
-/// The mutex must be one that compares its owner with the caller.
+/// Applies to mutexes that compare owner and caller.
 pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
     halves(first).0 != 0 && is_comparing(halves(third).0)
 }
 
-/// True for the words of a mutex that `owner` holds and that compares its owner.
+/// True for the words of a mutex that `owner` holds.
 ///
-/// No more than `users` threads use it.
+/// Applies to mutexes that compare owner and caller. At most `users` threads may use it.
 pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     let &[first, second, third, previous, next, ..] = words else {
         return false;
@@ -59,8 +61,8 @@ pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     } else {
         count <= 1
     };
-    // Robust mutexes are in a list that begins in the thread's control block; the lowest bit marks
-    // those that inherit.
+    // Robust mutexes are members of a list that starts in the thread's control block. The lowest
+    // bit of a link marks mutexes with priority inheritance.
     let is_link = |word: u64| word != 0 && word & 6 == 0 && word < 1 << 47;
     let is_listed = if has(ROBUST) {
         is_link(previous) && is_link(next)
@@ -72,12 +74,15 @@ pub fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
 
 /// True for the words of a read-write lock that `owner` holds for writing.
 ///
-/// No more than `users` threads use it.
+/// At most `users` threads may use it.
 pub fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
-    // Phase of the writers, and taken by one; above these bits, readers that wait.
+    // Bits for the writers' phase and for a writer that holds the lock. The higher bits count
+    // waiting readers.
     const HELD: u32 = 3;
     const READER: u32 = 8;
-    /// True for a word at which a thread could sleep: 1, and 2 if another process may have slept.
+    /// True for a futex word of a held lock.
+    ///
+    /// The word is 1, plus 2 if a thread may have slept on it (PTHREAD_RWLOCK_FUTEX_USED).
     fn is_futex(word: u32) -> bool {
         word & !2 == 1
     }

@@ -1,17 +1,18 @@
-//! Locks of the program that know their owner: glibc notes a thread number (gettid(2)), which
-//! another process does not have.
+//! Locks of the program that record their owner.
 //!
-//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks that are
-//! held for writing, compare the note with the caller. In a process that takes a part, the notes of
-//! the locks that the main thread holds are those of the dead process: unlocking would fail, or
-//! unlock as a reader. So once an image is loaded, its memory is searched for them, and this
-//! process's numbers are put in. The pages count as changed then, as by the program itself; until
-//! the next checkpoint holds them, a rollback leads back to the old number, which is part of the
-//! saved state, and to another search.
+//! glibc records a thread number (gettid(2)), which differs between processes.
 //!
-//! A number alone means nothing: it could be the program's data. All of the lock's words must be as
-//! a thread leaves them among no more others than the program has. The layouts are glibc's from
-//! 2.25 on, x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and
+//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks held for
+//! writing compare the recorded number with the caller's. In a replacement, the locks that the main
+//! thread holds contain the numbers of the failed process: unlocking would fail, or unlock as a
+//! reader. So after an image is loaded, its memory is searched for these locks, and their numbers
+//! are replaced by those of this process. The changed pages count as modified by the program. A
+//! rollback before the next checkpoint restores the old numbers, which are part of the saved state,
+//! and leads to another search.
+//!
+//! A matching number alone proves nothing, because it may be data of the program. All words of the
+//! lock must have values that are possible with the program's number of threads. The layouts are
+//! glibc's from 2.25 on, x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and
 //! pthread_rwlock_common.c).
 #![allow(unsafe_code)]
 
@@ -20,11 +21,12 @@ use super::thread_number::{Change, ThreadNumber};
 use understudy_image::layout::{Area, Backing, Layout};
 use understudy_image::runs::{self, AddrRange, PageRun};
 
-/// Words that are compared at once before a hit is looked for.
+/// Number of words that are compared at once, before a match is examined.
 const CHUNK: usize = 512;
 
-/// Numbers of threads that may hold locks, for whoever reads all memory before it is known which of
-/// them have changed.
+/// Range of the numbers of threads that may hold locks.
+///
+/// Used while memory is loaded, before it is known which numbers have changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners {
     least: u32,
@@ -43,8 +45,9 @@ impl Owners {
         })
     }
 
-    /// Whether a page may have the word of a lock that tells its owner: without a branch, so that
-    /// the processor takes several at a time.
+    /// True if a page may contain the word of a lock with its owner.
+    ///
+    /// The loop has no branch, so that the compiler can vectorise it.
     pub fn may_be_in(&self, page: &[u8]) -> bool {
         let Owners { least, most } = *self;
         let (words, _) = page.as_chunks();
@@ -55,15 +58,17 @@ impl Owners {
     }
 }
 
-/// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with
-/// an owner in the first `length`: the indices of the words with the owners, and their new numbers.
+/// Finds the held locks among `words` (aligned memory) whose owner's number has changed.
+///
+/// The word with the owner must be one of the first `length`. Returns the indices of these words,
+/// and the new numbers.
 fn find_owners(
     words: &[u64],
     length: usize,
     changed: &[Change],
     users: u32,
 ) -> Vec<(usize, ThreadNumber)> {
-    /// Words of a mutex, and of a lock, before the one with the owner.
+    /// Number of words before the owner's, in a mutex and in a read-write lock.
     const BEFORE: (usize, usize) = (1, 3);
     let old = || changed.iter().map(|(old, _)| old.0);
     let (Some(least), Some(most)) = (old().min(), old().max()) else {
@@ -72,8 +77,8 @@ fn find_owners(
     let mut found = Vec::new();
     for start in (0..length).step_by(CHUNK) {
         let chunk = start..(start + CHUNK).min(length);
-        // All words of the chunk, so that the processor takes several at a time. The upper half is
-        // small in what is looked for.
+        // Compares all words of the chunk without a branch, for vectorisation. In a lock the upper
+        // half of the owner's word is small.
         let hits = |word: u64| {
             (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users)
         };
@@ -102,29 +107,31 @@ fn find_owners(
     found
 }
 
-/// Makes another thread the owner of a lock.
+/// Sets the owner of a lock.
 ///
 /// # Safety
-/// The words must be those that [`find_owners`] has found: the one before that with the owner,
-/// that, and the one behind.
+/// The words must have been found by [`find_owners`]: the owner's word, the one before it and the
+/// one after it.
 unsafe fn give(place: *mut [u64; 3], new: ThreadNumber) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let [before, owner, behind] = unsafe { &mut *place };
     *owner = join(new.0, halves(*owner).1);
-    // The lock has two bits of the kernel's above the number. (What follows the owner of a
-    // read-write lock is 0.)
+    // Above the number, the lock word has two bits of the kernel. (In a read-write lock the word
+    // after the owner is zero.)
     let (lock, count) = halves(*before);
     if halves(*behind).0 & (ROBUST | INHERIT) != 0 {
         *before = join(lock & !libc::FUTEX_TID_MASK | new.0, count);
     }
 }
 
-/// The longest lock that is looked for, in bytes.
+/// Size of the largest lock that is searched for, in bytes.
 const LONGEST: u64 = 56;
 
-/// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local
-/// storage; and up to where what follows may be looked at. (A lock may end in a page that nobody
-/// has written, or in another area.)
+/// Returns the ranges in which the program may hold locks, each with its readable end.
+///
+/// The ranges are the writable part of the loaded pages, and the thread-local storage. Words
+/// between the range and its readable end may be examined as well: a lock may end in a page that
+/// was never written, or in another area.
 fn places(
     layout: &Layout,
     pages: &[PageRun],
@@ -136,7 +143,7 @@ fn places(
             .iter()
             .filter(|area| area.prot.read && area.prot.write)
     };
-    // A file may end before its mapping does.
+    // A file may be shorter than its mapping.
     let is_file = |area: &Area| matches!(area.backing, Backing::SharedFile { .. });
     let is_mapped =
         |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
@@ -155,8 +162,9 @@ fn places(
         .collect()
 }
 
-/// Gives the locks in what has just been loaded to the threads that have other numbers now.
-/// `changed` has all threads, `pages` (sorted) all in which a lock of theirs may lie.
+/// Gives locks in the loaded memory to the threads whose numbers have changed.
+///
+/// `changed` contains all threads, and `pages` (sorted) all pages that may contain locks of theirs.
 pub fn pass_on(
     changed: &[Change],
     layout: &Layout,
@@ -175,7 +183,7 @@ pub fn pass_on(
     let mut found = Vec::new();
     for (place, end) in places(layout, pages, thread_locals) {
         let length = (end - place.start) as usize / 8;
-        // SAFETY: readable and writable memory of the user side, which stands still; aligned to
+        // SAFETY: readable and writable memory of the program side, which is stopped; aligned to
         // words.
         let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
         let owners = find_owners(words, place.len() as usize / 8, &changed, users);
@@ -186,7 +194,7 @@ pub fn pass_on(
         );
     }
     for (address, new) in found {
-        // SAFETY: a lock's words, found above.
+        // SAFETY: words of a lock that `find_owners` has found.
         unsafe { give((address as *mut u64).sub(1).cast(), new) };
         log::debug!("the lock whose owner is at {address:#x} has passed to another thread");
     }
@@ -200,13 +208,13 @@ mod tests {
     const ELSEWHERE: ThreadNumber = ThreadNumber(4_000_001);
     const WORDS: usize = 3 * CHUNK;
 
-    /// Memory with something in the middle.
+    /// Memory with a lock in the middle.
     struct Memory(Box<[u64; WORDS]>);
 
     fn replace_owner(words: &mut [u64], old: ThreadNumber, new: ThreadNumber) -> Vec<usize> {
         let found = find_owners(words, words.len(), &[(old, new)], 1);
         for &(at, new) in &found {
-            // SAFETY: found just before, in these words.
+            // SAFETY: found in these words just before.
             unsafe { give(words.as_mut_ptr().add(at - 1).cast(), new) };
         }
         found.into_iter().map(|(at, _)| at).collect()
@@ -217,7 +225,7 @@ mod tests {
             Self(Box::new([0; WORDS]))
         }
 
-        /// Where the lock lies: over the border of two chunks.
+        /// Returns the address of the lock, which crosses the border of two chunks.
         fn lock<T>(&mut self) -> *mut T {
             (&raw mut self.0[CHUNK - 1]).cast()
         }
@@ -227,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A held mutex of this type, robustness and protocol.
+    /// Creates a held mutex of this type, robustness and protocol.
     fn mutex(
         memory: &mut Memory,
         kind: i32,
@@ -237,7 +245,7 @@ mod tests {
         let lock = memory.lock();
         let mut attributes = MaybeUninit::uninit();
         let attributes = attributes.as_mut_ptr();
-        // SAFETY: a mutex and attributes in memory of our own.
+        // SAFETY: a mutex and attributes in memory of the test.
         unsafe {
             libc::pthread_mutexattr_init(attributes);
             libc::pthread_mutexattr_settype(attributes, kind);
@@ -249,7 +257,7 @@ mod tests {
         lock
     }
 
-    /// Types, robustness and protocols of mutexes that compare their owner.
+    /// Lists types, robustness and protocols of mutexes that compare owner and caller.
     fn comparing() -> impl Iterator<Item = (i32, i32, i32)> {
         use libc::{PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE};
         let types = [
@@ -278,7 +286,7 @@ mod tests {
             let lock = mutex(&mut memory, kind, robust, protocol);
             let before = memory.0.clone();
             assert_eq!(memory.pass(), 1, "{kind} {robust} {protocol}");
-            // SAFETY: the mutex made above.
+            // SAFETY: the mutex created above.
             assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, libc::EPERM);
             assert_eq!(
                 replace_owner(&mut memory.0[..], ELSEWHERE, ThreadNumber::own()).len(),
@@ -299,7 +307,7 @@ mod tests {
     fn a_lock_held_for_writing_passes_and_one_held_for_reading_does_not() {
         let mut memory = Memory::new();
         let lock: *mut libc::pthread_rwlock_t = memory.lock();
-        // SAFETY: a lock in memory of our own, all zeros as its initialiser.
+        // SAFETY: a lock in memory of the test; all zeros, like its initialiser.
         unsafe {
             for _ in 0..2 {
                 assert_eq!(libc::pthread_rwlock_rdlock(lock), 0);
@@ -318,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Whoever loads memory tells only the pages in which an owner may be.
+    /// `may_be_in` reports only pages that contain an owner.
     #[test]
     fn an_owner_is_seen_in_its_page_whatever_the_lock() {
         let owners = Owners::new(
@@ -360,8 +368,9 @@ mod tests {
         assert_eq!(memory.pass(), 0);
     }
 
-    /// The number as the program's data: everywhere, and in what differs from a held lock by one
-    /// bit.
+    /// Uses the number as data of the program.
+    ///
+    /// Also uses it in words that differ in one bit from a held lock.
     #[test]
     fn data_stay_as_they_are() {
         let own = ThreadNumber::own().0;
@@ -375,9 +384,10 @@ mod tests {
             let kind = libc::PTHREAD_MUTEX_ERRORCHECK;
             let lock = mutex(&mut memory, kind, robustness, libc::PTHREAD_PRIO_NONE);
             let held = memory.0.clone();
-            // SAFETY: the mutex made above, which leaves the list of the robust ones.
+            // SAFETY: the mutex created above; unlocking removes it from the list of robust
+            // mutexes.
             assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
-            // Lock word and type have more than one value; the rest of them is fixed.
+            // Lock word and type have several valid values; their other bits are fixed.
             let fixed: [u64; 3] = [!0 << 33, !0, !0 << 10];
             let links = if robustness == stalled { !0 } else { 0 };
 
@@ -393,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Numbers of threads may be as small as the values of a lock.
+    /// Numbers of threads may be as small as other words of a lock.
     #[test]
     fn a_small_number_is_not_taken_for_a_lock() {
         let recursive = |owner| [join(2, 1), join(owner, 1), join(1, 0), 0, 0];
@@ -405,7 +415,7 @@ mod tests {
         assert_eq!(words, recursive(9));
     }
 
-    /// What follows the memory may be looked at, but nothing is found there.
+    /// Words after `length` are examined, but no owner is found there.
     #[test]
     fn a_lock_over_the_end_is_found_once() {
         let mut memory = Memory::new();
@@ -413,11 +423,11 @@ mod tests {
         let changed = [(ThreadNumber::own(), ELSEWHERE)];
         let found = |length| find_owners(&memory.0[..], length, &changed, 1).len();
         assert_eq!([CHUNK, CHUNK + 1, CHUNK + 2].map(found), [0, 1, 1]);
-        // SAFETY: the mutex made above.
+        // SAFETY: the mutex created above.
         assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
     }
 
-    /// Nothing outside of the memory is looked at.
+    /// Words outside of the memory are not examined.
     #[test]
     fn a_lock_at_the_border_is_none() {
         let mut memory = Memory::new();
@@ -431,7 +441,7 @@ mod tests {
             let found = replace_owner(&mut words, ThreadNumber::own(), ELSEWHERE);
             assert_eq!(found.len(), expected);
         }
-        // SAFETY: the mutex made above.
+        // SAFETY: the mutex created above.
         assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Resource limits that the program has lowered below what understudy needs.
+//! Resource limits that the program has lowered below understudy's needs.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -23,14 +23,15 @@ pub(super) fn first() -> Option<(Least, u64)> {
     all.find(|(of, value)| *value < of.limit)
 }
 
-/// Raises a low limit on open files, as long as the value lives.
+/// Raised limit on open files, restored when the value is dropped.
 ///
-/// Records of effects on files need descriptors. Without the privilege, the hard limit is the most.
+/// Undo logs of files need descriptors. An unprivileged process can raise the limit up to the hard
+/// limit only.
 #[derive(Debug)]
 pub(super) struct Raised(Option<libc::rlimit64>);
 
 impl Raised {
-    /// Raises the limit, if that is needed.
+    /// Raises the limit if needed.
     pub(super) fn new() -> Raised {
         if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
             return Raised(None);

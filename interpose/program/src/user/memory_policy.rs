@@ -1,9 +1,10 @@
-//! NUMA policies: of the main thread, and of ranges of memory (mbind(2)).
+//! NUMA policies of the main thread, and of ranges of memory (mbind(2)).
 //!
-//! Policies of ranges are read only if the program has made calls of mbind(2), or a checkpoint with
-//! such policies was loaded. The kernel keeps the policy of private memory with the mapping,
-//! which it splits where policies differ. The policy of shared memory and of files in memory is
-//! that of the object, which no list of mappings shows: a cut that finds one is not taken.
+//! Policies of ranges are read only if the program has called mbind(2), or a checkpoint with such
+//! policies was loaded. For private memory the kernel stores the policy in the mapping, and splits
+//! the mapping where policies differ. For shared memory and files in memory the policy belongs to
+//! the object, and no list of mappings shows it: no checkpoint is taken at a cut where such a
+//! policy exists.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -19,12 +20,12 @@ use understudy_image::procmap;
 use understudy_image::runs::{self, AddrRange, PageRun};
 use understudy_image::vmas::{Owner, Vma};
 
-/// Policy with its flags, then the mask of nodes up to the last bit.
+/// Policy with its flags, then the mask of nodes up to the last set bit.
 ///
-/// Empty if the kernel has no policies.
+/// Empty if the kernel does not support policies.
 pub(super) type Policy = Vec<u8>;
 
-/// Longest mask of nodes that is read, in bytes.
+/// Size of the largest mask of nodes that is read, in bytes.
 const MASK_BYTES: usize = 1024;
 
 /// Policies of ranges at a cut, each with its pages.
@@ -38,17 +39,17 @@ pub(super) fn of_thread() -> Policy {
 
 /// Returns the policy of the memory at an address.
 ///
-/// MPOL_DEFAULT, not the thread's policy, stands for memory without a policy.
+/// For memory without a policy this is MPOL_DEFAULT, not the thread's policy.
 fn of_address(address: u64) -> Policy {
     const MPOL_F_ADDR: usize = 2;
     read(address, MPOL_F_ADDR)
 }
 
-/// get_mempolicy(2).
+/// Calls get_mempolicy(2).
 fn read(address: u64, flags: usize) -> Policy {
     let mut policy = [0u8; 4];
     let mut mask = [0u8; MASK_BYTES];
-    // SAFETY: get_mempolicy(2) writes an int, and as many bits as are told at most.
+    // SAFETY: get_mempolicy(2) writes an int, and at most the passed number of bits.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -76,7 +77,8 @@ fn is_set(policy: &Policy) -> bool {
 
 /// Returns policy, mask and number of bits for a call; `None` for an empty value.
 ///
-/// The kernel takes one bit less than it is given (set_mempolicy(2), BUGS), so that 0 is invalid.
+/// The kernel uses one bit less than the passed number (set_mempolicy(2), BUGS), so zero is
+/// invalid.
 fn arguments(value: &[u8]) -> Option<(i32, [u8; MASK_BYTES], usize)> {
     let (policy, nodes) = value.split_first_chunk::<4>()?;
     let mut mask = [0u8; MASK_BYTES];
@@ -92,7 +94,7 @@ fn arguments(value: &[u8]) -> Option<(i32, [u8; MASK_BYTES], usize)> {
 
 /// Sets the policy of the calling thread.
 pub(super) fn set_of_thread(value: &[u8]) -> bool {
-    // SAFETY: set_mempolicy(2) with a mask of that many bits.
+    // SAFETY: set_mempolicy(2) with a mask of this number of bits.
     arguments(value).is_some_and(|(policy, mask, bits)| unsafe {
         libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), bits) == 0
     })
@@ -100,10 +102,10 @@ pub(super) fn set_of_thread(value: &[u8]) -> bool {
 
 /// Sets the policy of a range.
 ///
-/// Pages are moved to the nodes of the policy.
+/// Moves the pages to the nodes of the policy.
 fn set_of_range(range: AddrRange, value: &[u8]) -> bool {
     const MPOL_MF_MOVE: usize = 2;
-    // SAFETY: mbind(2) with a mask of that many bits; pages keep their content.
+    // SAFETY: mbind(2) with a mask of this number of bits; the content of pages is unchanged.
     arguments(value).is_some_and(|(policy, mask, bits)| unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -123,7 +125,7 @@ fn has_calls() -> bool {
 
 /// Reads the policies of private memory.
 ///
-/// `has_loaded`: a checkpoint that was loaded has policies, whose calls another process has made.
+/// `has_loaded` is true if a loaded checkpoint contains policies: another process has set them.
 pub(super) fn capture(has_loaded: bool, layout: &Layout) -> Saved {
     if !has_calls() && !has_loaded {
         return Saved::default();
@@ -146,7 +148,7 @@ pub(super) fn capture(has_loaded: bool, layout: &Layout) -> Saved {
     saved
 }
 
-/// Sets the policies of the cut, after the pages have been loaded.
+/// Sets the policies of the cut; called after the pages have been loaded.
 pub(super) fn restore(has_loaded: &Cell<bool>, saved: &Saved, layout: &Layout) {
     if !saved.0.is_empty() {
         has_loaded.set(true);
@@ -190,7 +192,7 @@ impl Saved {
     }
 }
 
-/// Refuses policies that cannot be read, or not be set in another process.
+/// Refuses policies that cannot be read, or cannot be set in another process.
 pub(super) fn check() -> Result<(), UserError> {
     let calls = kernel_calls();
     let refused = |what: String, why| Err(UserError::KernelState { what, why });
@@ -239,7 +241,7 @@ mod tests {
         let length = 4 * PAGE_SIZE;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: new memory.
+        // SAFETY: a new mapping.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0) } as u64;
         let page = |number: u64| AddrRange::new(at + number * 4096, at + (number + 1) * 4096);
         assert!(!is_set(&of_address(at)));

@@ -1,4 +1,4 @@
-//! Descriptors that the program has open.
+//! Open descriptors of the program.
 #![allow(unsafe_code)]
 
 use std::path::PathBuf;
@@ -6,16 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Descriptors of both sides that were open when they were listed last.
+/// Descriptors of both sides that were open at the last listing.
 static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Returns the open descriptors of the program side, in order.
 ///
-/// The directory is read only if others are open than the last time: if the size of
-/// `/proc/self/fd`, the number of open descriptors (Linux 6.2), has changed, or one of the
-/// last time is closed. Those that are open for their names alone (O_PATH) count as closed.
+/// The directory is read only if the set of descriptors may have changed: if the size of
+/// `/proc/self/fd`, which is the number of open descriptors (Linux 6.2), has changed, or a
+/// descriptor of the last listing is closed. Descriptors that were opened with O_PATH count as
+/// closed.
 pub(super) fn descriptors() -> Vec<i32> {
-    // Not locked meanwhile.
+    // The lock is not held during the system calls.
     let mut listed = std::mem::take(&mut *lock());
     let count = std::fs::metadata("/proc/self/fd").map_or(0, |about| about.len());
     if listed.len() as u64 != count || !are_open(&listed) {
@@ -39,33 +40,33 @@ fn are_open(descriptors: &[i32]) -> bool {
         revents: 0,
     };
     let mut all: Vec<libc::pollfd> = descriptors.iter().map(polled).collect();
-    // SAFETY: as many structures as are named; nothing is waited for.
+    // SAFETY: the passed number of structures; the call does not block.
     let rc = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
     rc >= 0 && all.iter().all(|it| it.revents & libc::POLLNVAL == 0)
 }
 
-/// Returns the descriptors that `/proc/self/fd` lists, but for that of the list itself.
+/// Returns the descriptors that `/proc/self/fd` lists, except that of the listing itself.
 fn listed_descriptors() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let number =
         |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let mut list: Vec<i32> = entries.filter_map(number).collect();
-    // SAFETY: fcntl(2), a question.
+    // SAFETY: fcntl(2) that only queries.
     list.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
     list.sort_unstable();
     list
 }
 
-/// Returns which of these events a descriptor has now (poll(2)).
+/// Returns the events that a descriptor has now, among `wanted` (poll(2)).
 ///
-/// The kernel always reports hang-ups and errors, too.
+/// The kernel additionally reports hang-ups and errors.
 pub fn events(fd: i32, wanted: i16) -> i16 {
     events_within(fd, wanted, Duration::ZERO)
 }
 
-/// Waits for one of these events at a descriptor, and returns those that it has.
+/// Waits for one of the `wanted` events of a descriptor, and returns its events.
 ///
-/// Zero if it has none within `limit`.
+/// Zero if none occurs within `limit`.
 pub fn events_within(fd: i32, wanted: i16, limit: Duration) -> i16 {
     let mut polled = libc::pollfd {
         fd,
@@ -77,7 +78,7 @@ pub fn events_within(fd: i32, wanted: i16, limit: Duration) -> i16 {
         let left = limit.saturating_sub(start.elapsed()).as_millis() as i32;
         // SAFETY: poll(2) of one descriptor.
         let rc = unsafe { libc::poll(&raw mut polled, 1, left) };
-        // A signal ends the call.
+        // A signal may end the call early.
         if rc >= 0 || left == 0 {
             return polled.revents;
         }
@@ -102,7 +103,7 @@ pub(super) fn path_of(fd: i32) -> PathBuf {
     std::fs::read_link(link_of(fd)).unwrap_or_default()
 }
 
-/// True if two descriptors have one open file description.
+/// True if two descriptors share one open file description.
 pub(super) fn is_same_description(one: i32, other: i32) -> bool {
     const KCMP_FILE: i32 = 0;
     // SAFETY: kcmp(2) on descriptors of this process.

@@ -1,4 +1,4 @@
-//! Standard output and error: exactly once, through the relay (`understudy_relay`).
+//! Standard output and error, which the relay forwards exactly once (`understudy_relay`).
 
 pub(super) mod ledgers;
 pub(super) mod stream_relay;
@@ -16,30 +16,30 @@ use understudy_formats::private::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
 
-/// Returns the path of what the job keeps in memory by this name.
+/// Returns the path of an object of the job in memory, given its name.
 pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
     in_memory().join(name_in_memory(job, name))
 }
 
-/// Returns the path of this rank's ledger, which its relay is about to make.
+/// Returns the path of this rank's ledger, which its relay is about to create.
 ///
-/// Removes the ledger of an earlier job of the same name, whose launcher had the same process id
-/// and which was killed as a whole.
+/// Removes the ledger of an earlier job of equal name: its launcher had the same process id, and
+/// the whole job was killed.
 pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
     let path = in_job_memory(job, &process.to_string());
     let _ = std::fs::remove_file(&path);
     path
 }
 
-/// Connects to this rank's relay by its ledger.
+/// Connects to this rank's relay through its ledger.
 ///
-/// `is_silent`: output of the program is discarded until its state is loaded.
+/// `is_silent` is true if the program's output is discarded until its state is loaded.
 pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
     rt.ledgers.borrow_mut().own = Some(path.clone());
     stream_relay::connect(&path, is_silent);
 }
 
-/// True if threads of a process of this node have changed files since the cut of this epoch.
+/// True if threads on this node have changed files since the cut of `epoch`.
 pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
     let ledgers = (0..told::process_count())
         .map(ProcessNumber)
@@ -47,15 +47,16 @@ pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
     ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
 }
 
-/// Returns what a failed process of this node has left in its ledger.
+/// Returns the record that a failed process of this node has left in its ledger.
 ///
-/// This is its note, and the status with which it has ended without `MPI_Finalize`.
+/// The record consists of the cause of the failure, and of the exit status if the process exited
+/// without `MPI_Finalize`.
 pub fn dead_note(rt: &Runtime, process: ProcessNumber) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
     let ledger = LedgerObserver::open(&path_of(rt, process)?).ok()?;
     Some((ledger.note(), ledger.left()))
 }
 
-/// Restores the places of a cut.
+/// Restores the output positions of a cut.
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) {
     let inherited = rt.ledgers.borrow().inherited;
     stream_relay::restore(saved, own, inherited);
@@ -80,19 +81,23 @@ fn final_marks(path: &Path) -> [Position; 2] {
     )
 }
 
-/// Returns what the relays of failed processes of this node have forwarded, a pair for each.
+/// Returns the positions up to which relays of failed processes have forwarded the output.
+///
+/// Each failed process of this node has a pair of positions.
 pub fn dead_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]> {
     dead.iter()
         .map(|&rank| path_of(rt, rank).map_or([Position::START; 2], |path| final_marks(&path)))
         .collect()
 }
 
-/// Sets the places of the cut as the end of the output before a restart of the job.
+/// Sets the positions of the cut as the end of the job's earlier output.
+///
+/// Used when a job is restarted.
 pub fn continue_from(rt: &Runtime, saved: &Saved) {
     rt.ledgers.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
 }
 
-/// Returns the place at which standard output continues after [`continue_from`], for the user.
+/// Describes for the user the position at which standard output continues after a restart.
 pub fn position(rt: &Runtime) -> String {
     let Position { line, column } = rt.ledgers.borrow().inherited[0];
     let within = match column {
@@ -102,12 +107,12 @@ pub fn position(rt: &Runtime) -> String {
     format!("its standard output goes on after the first {line} line(s){within}")
 }
 
-/// Sets what the relay of the failed rank has forwarded.
+/// Sets the positions that the relay of the failed rank has reached.
 pub fn inherit(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }
 
-/// Removes the ledgers of those of these processes that have ended.
+/// Removes the ledgers of those of these processes that have exited.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     let is_closed =
         |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());

@@ -1,5 +1,7 @@
-//! What the kernel keeps for the program beside its memory: interval timers, resource limits, the
-//! alternate signal stack, permission to use parts of the processor.
+//! Process state in the kernel that rolls back with the program.
+//!
+//! The state comprises interval timers, resource limits, the alternate signal stack, permissions to
+//! use processor features, thread name, nice value, and the process number that the program sees.
 #![allow(unsafe_code)]
 
 use super::UserError;
@@ -8,9 +10,9 @@ use std::io;
 use understudy_abi::process_number::SeenNumber;
 use understudy_catalogue::message;
 
-/// setitimer(2): the real, the virtual and the profiling timer.
+/// Numbers of the real, the virtual and the profiling timer of setitimer(2).
 const TIMERS: [i64; 3] = [0, 1, 2];
-/// setrlimit(2): as many as the kernel has.
+/// Number of resource limits that the kernel has (setrlimit(2)).
 const LIMITS: u32 = 16;
 
 /// `struct itimerval` as four numbers: interval and time left, in seconds and microseconds.
@@ -20,29 +22,30 @@ type Timer = [i64; 4];
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     timers: Vec<Timer>,
-    /// Soft limits; only a privileged process could have raised a hard one.
+    /// Soft limits. Only a privileged process could have raised a hard limit.
     limits: Vec<u64>,
-    /// `stack_t` as three words: address, flags, size.
+    /// Address, flags and size of `stack_t`.
     signal_stack: [u64; 3],
-    /// What of [`ON_REQUEST`] the program may use.
+    /// Processor features of [`ON_REQUEST`] that the program may use.
     features: u64,
-    /// The name of the thread that has made the cut (prctl(2), PR_SET_NAME), and its nice value.
+    /// Name of the thread that made the cut (prctl(2), PR_SET_NAME).
     name: [u8; 16],
     nice: i32,
-    /// Number of the process that the program sees.
+    /// Process number that the program sees.
     number: i32,
 }
 
-/// Bits of the processor's features that a process may use when it has asked for them: AMX's tile
-/// data, the only one so far (the kernel's Documentation/arch/x86/xstate.rst).
+/// Processor features that a process may use only after requesting permission.
+///
+/// AMX's tile data is the only one so far (the kernel's Documentation/arch/x86/xstate.rst).
 const ON_REQUEST: u64 = 1 << TILE_DATA;
 const TILE_DATA: u32 = 18;
 
-/// What of [`ON_REQUEST`] this process may use.
+/// Returns the features of [`ON_REQUEST`] that this process may use.
 fn features() -> u64 {
     const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
     let mut permitted = 0u64;
-    // SAFETY: arch_prctl(2) writes one word; a kernel that does not know this leaves it alone.
+    // SAFETY: arch_prctl(2) writes one word. A kernel without this operation does not change it.
     unsafe {
         libc::syscall(
             libc::SYS_arch_prctl,
@@ -53,7 +56,9 @@ fn features() -> u64 {
     permitted & ON_REQUEST
 }
 
-/// Asks for what the process may not use yet; there is no way to give anything back.
+/// Requests permission for features that the process may not use yet.
+///
+/// A permission cannot be revoked.
 fn ask_for(wanted: u64) -> Result<(), UserError> {
     const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
     if wanted & !features() == 0 {
@@ -129,32 +134,32 @@ fn seen_number() -> &'static SeenNumber {
 
 fn name() -> [u8; 16] {
     let mut name = [0; 16];
-    // SAFETY: prctl(2) writes so many bytes.
+    // SAFETY: prctl(2) writes at most 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name
 }
 
 /// Returns the nice value of the calling thread.
 fn nice() -> i32 {
-    // The system call, unlike libc's function, has no answer that looks like an error.
+    // Unlike libc's function, the system call returns no value that resembles an error.
     // SAFETY: getpriority(2).
     let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
     20 - answer as i32
 }
 
 impl Saved {
-    /// The alternate signal stack of the thread that has made the cut.
+    /// Returns the alternate signal stack of the thread that made the cut.
     pub fn signal_stack(&self) -> [u64; 3] {
         self.signal_stack
     }
 
-    /// Whether the program uses AMX's tile registers.
+    /// True if the program uses AMX's tile registers.
     pub fn uses_tiles(&self) -> bool {
         self.features & ON_REQUEST != 0
     }
 }
 
-/// Stops the timers of setitimer(2), until [`restore`].
+/// Stops the timers of setitimer(2) until [`restore`].
 pub fn stop_timers() {
     TIMERS
         .into_iter()
@@ -173,10 +178,11 @@ fn set_timer(which: i64, value: &Timer) {
     };
 }
 
-/// Has an interpreter of Python see the process number of the cut.
+/// Makes a Python interpreter see the process number of the cut.
 ///
-/// An event loop that runs (asyncio) takes itself for another process's otherwise. Other programs
-/// see the kernel's number, since they compare it with those of threads (gettid(2)).
+/// Otherwise a running event loop (asyncio) would conclude that it belongs to another process.
+/// Other programs see the kernel's number, because they compare it with the numbers of threads
+/// (gettid(2)).
 pub fn restore_number(saved: &Saved) {
     let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let name = program.file_name().unwrap_or_default().as_encoded_bytes();
@@ -185,10 +191,12 @@ pub fn restore_number(saved: &Saved) {
     }
 }
 
-/// Sets them where they differ; those of a thread only if this is the one that has made the cut
-/// (`is_callers`).
+/// Restores the state where it differs.
+///
+/// State of a thread is restored only if this thread is the one that made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
-    // The signal stack of the dead process had room for these registers; this one's may have none.
+    // The permission comes first: the signal stack of the failed process had room for these
+    // registers, and this process's signal stack may be too small.
     ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
         if *value != timer(which) {
@@ -221,7 +229,7 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         return Ok(());
     }
     if saved.name != name() {
-        // SAFETY: prctl(2) with a string of at most so many bytes.
+        // SAFETY: prctl(2) with a string of at most 16 bytes.
         unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
     }
     // SAFETY: setpriority(2) of this thread.
@@ -233,8 +241,8 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         );
     }
     if saved.signal_stack != signal_stack() {
-        // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its
-        // own.
+        // SAFETY: sigaltstack(2) with a value that was read before; the runtime uses no signal
+        // stack.
         unsafe {
             libc::syscall(
                 libc::SYS_sigaltstack,

@@ -1,7 +1,8 @@
 //! Attributes of the process and of its main thread that the program may change.
 //!
-//! What the program has not changed since the process's start is the launcher's: a replacement
-//! keeps its own value, such as the processors that the launcher has bound it to.
+//! Attributes that the program has not changed since the start have the launcher's values. A
+//! replacement keeps its own values of them, such as the processors to which the launcher has bound
+//! it.
 #![allow(unsafe_code)]
 
 use super::memory_policy;
@@ -9,14 +10,14 @@ use std::fs;
 use understudy_catalogue::message;
 use understudy_formats::proc_file::ProcFile;
 
-/// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
+/// Value of an attribute in the kernel's format; empty if not supported.
 pub(super) type Value = Vec<u8>;
 
 struct Attribute {
     name: &'static str,
     read: fn() -> Value,
     write: fn(&[u8]) -> bool,
-    /// True for an attribute that only the calling thread can read and set.
+    /// True if only the calling thread can read and set the attribute.
     is_callers: bool,
 }
 
@@ -83,7 +84,7 @@ const ATTRIBUTES: [Attribute; 10] = [
     },
 ];
 
-/// Values that the program has changed.
+/// Values that the program has changed; `None` for unchanged ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved(Vec<Option<Value>>);
 
@@ -92,7 +93,7 @@ pub(super) fn at_start() -> Vec<Value> {
     ATTRIBUTES.iter().map(|it| (it.read)()).collect()
 }
 
-/// Returns the values that differ from those of the start.
+/// Returns the values that differ from those at the start.
 pub(super) fn capture(start: &[Value]) -> Saved {
     let now = ATTRIBUTES.iter().map(|it| (it.read)());
     let changed = now.zip(start);
@@ -105,9 +106,8 @@ pub(super) fn capture(start: &[Value]) -> Saved {
 
 /// Sets the values of the checkpoint.
 ///
-/// What the program had not changed gets its value of the start.
-///
-/// `is_mains`: the main thread has made the cut, and is the calling one.
+/// An attribute that the program had not changed gets its value from the start of this process.
+/// `is_mains` is true if the main thread made the cut and is the calling thread.
 pub(super) fn restore(start: &[Value], saved: &Saved, is_mains: bool) {
     for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start) {
         let wanted = saved.as_ref().unwrap_or(start);
@@ -128,12 +128,12 @@ fn main() -> libc::c_long {
     libc::c_long::from(std::process::id())
 }
 
-/// Longest set of processors that is read, in bytes.
+/// Size of the largest set of processors that is read, in bytes.
 const MASK_BYTES: usize = 1024;
 
 fn processors() -> Value {
     let mut mask = vec![0u8; MASK_BYTES];
-    // SAFETY: sched_getaffinity(2) writes that many bytes at most, and returns how many.
+    // SAFETY: sched_getaffinity(2) writes at most this number of bytes, and returns their number.
     let length = unsafe {
         libc::syscall(
             libc::SYS_sched_getaffinity,
@@ -158,7 +158,7 @@ fn set_processors(mask: &[u8]) -> bool {
     }
 }
 
-/// Length of `struct sched_attr` (sched_setattr(2)) up to the nice value, priority and deadlines.
+/// Length of `struct sched_attr` up to the nice value, priority and deadlines (sched_setattr(2)).
 const SCHED_ATTR_BYTES: usize = 48;
 
 fn scheduling() -> Value {
@@ -178,7 +178,7 @@ fn scheduling() -> Value {
 }
 
 fn set_scheduling(attributes: &[u8]) -> bool {
-    // SAFETY: sched_setattr(2) with a structure that has its length at its beginning.
+    // SAFETY: sched_setattr(2) with a structure whose first field is its length.
     unsafe { libc::syscall(libc::SYS_sched_setattr, main(), attributes.as_ptr(), 0) == 0 }
 }
 
@@ -212,9 +212,9 @@ fn set_file(name: &str, value: &[u8]) -> bool {
     fs::write(format!("/proc/self/{name}"), value).is_ok()
 }
 
-/// Returns what a call of prctl(2) answers.
+/// Returns the result of a query with prctl(2).
 fn control(what: libc::c_int) -> Value {
-    // SAFETY: prctl(2) that only asks.
+    // SAFETY: prctl(2) that only queries.
     let answer = unsafe { libc::syscall(libc::SYS_prctl, what, 0, 0, 0, 0) };
     answer.to_ne_bytes().to_vec()
 }
@@ -233,7 +233,7 @@ mod tests {
         for attribute in &ATTRIBUTES {
             let value = (attribute.read)();
             assert!(!value.is_empty(), "{}", attribute.name);
-            // This attribute can only be set, never be taken back.
+            // This attribute can only be set, and never be cleared.
             if attribute.name != "no_new_privs" {
                 assert!((attribute.write)(&value), "{}", attribute.name);
                 assert_eq!((attribute.read)(), value, "{}", attribute.name);

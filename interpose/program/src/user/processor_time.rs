@@ -6,7 +6,7 @@ use understudy_abi::processor_time::{
     CarriedTime, READING_VALUES, Reading, Subject, USAGE_VALUES, Usage, place,
 };
 
-/// Values that the program sees at a cut.
+/// Values that the program saw at a cut.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Saved(Reading);
 
@@ -20,9 +20,10 @@ pub(super) fn capture() -> Saved {
     Saved(seen(own(Rounding::Up)))
 }
 
-/// Lets the program see no less than at the cut.
+/// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_own`: this process was saved, or has been a replacement since, and its values go on.
+/// `is_own` is true if this process was saved, or has been a replacement since: its values
+/// continue.
 pub(super) fn restore(saved: &Saved, is_own: bool) {
     let now = own(Rounding::Down);
     let is_less = |now: &Reading| now.iter().zip(&saved.0).any(|(now, then)| now < then);
@@ -35,7 +36,7 @@ pub(super) fn restore(saved: &Saved, is_own: bool) {
         wanted = std::array::from_fn(|place| wanted[place].max(seen[place]));
     }
     carried().set(process(), &now, &wanted);
-    // SAFETY: all threads of the program stand still.
+    // SAFETY: all threads of the program are stopped.
     unsafe { (told::info().carry_user_time)() };
 }
 
@@ -50,7 +51,7 @@ fn seen(own: Reading) -> Reading {
     std::array::from_fn(|place| carried().seen(place, own[place]))
 }
 
-/// Rounding of times that the kernel tells in ticks only: those of another thread.
+/// Rounding of times that the kernel reports in ticks only, namely those of other threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
     Up,
@@ -83,7 +84,7 @@ fn own(rounding: Rounding) -> Reading {
     reading
 }
 
-/// Clock that the kernel does not have.
+/// Clock that does not exist in the kernel.
 const NO_CLOCK: libc::clockid_t = libc::clockid_t::MAX;
 
 /// Returns the clock of a thread of this process (pthread_getcpuclockid(3)).
@@ -94,7 +95,7 @@ fn clock_of_thread(number: i32) -> libc::clockid_t {
     (!number << 3) | OF_THREAD | EXACT
 }
 
-/// Reads a clock; 0 if the kernel lacks the clock.
+/// Reads a clock; zero if the kernel does not support it.
 fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -118,7 +119,7 @@ fn usage(who: i32) -> Usage {
 
 const _: () = assert!(size_of::<libc::rusage>() == 8 * (2 + USAGE_VALUES));
 
-/// Places of a [`Usage`] beside the times.
+/// Indices into [`Usage`] after the times.
 const MINOR_FAULTS: usize = 6;
 const MAJOR_FAULTS: usize = 7;
 const BLOCKS_IN: usize = 9;
@@ -127,7 +128,8 @@ const SWITCHES: [usize; 2] = [14, 15];
 
 /// Reads the usage of another thread from `/proc`, where times are in ticks.
 ///
-/// A replacement sees at least what the failed process saw if saved times are rounded up.
+/// Saved times are rounded up, so that a replacement sees no smaller values than the failed
+/// process.
 fn usage_of_thread(number: i32, rounding: Rounding) -> Usage {
     const TICK_US: i64 = 10_000;
     let read = |name: &str| {
@@ -153,7 +155,7 @@ fn usage_of_thread(number: i32, rounding: Rounding) -> Usage {
     let (status, io) = (read("status"), read("io"));
     let up = i64::from(rounding == Rounding::Up);
     let mut usage = [0; USAGE_VALUES];
-    // The largest resident set of a thread is its process's (getrusage(2)).
+    // The largest resident set of a thread is that of its process (getrusage(2)).
     usage[2] = self::usage(libc::RUSAGE_SELF)[2];
     usage[0] = (field(14) + up) * TICK_US;
     usage[1] = (field(15) + up) * TICK_US;

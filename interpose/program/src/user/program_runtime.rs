@@ -25,7 +25,7 @@ runtime! {
         pub(super) loader: Loaded = Loaded::new(),
         /// Logs of effects on files.
         pub(super) undo: UndoState = UndoState::new(),
-        /// Files that are open.
+        /// Open files.
         pub(super) files: Others = Others::new(),
         pub(super) children: Children = Children::new(),
         pub(super) timers: Timers = Timers::new(),
@@ -33,21 +33,21 @@ runtime! {
         pub(super) threads: Field<Option<Threads>> = Field::new(None),
         /// Frame at which the thread that restores the program resumes itself.
         ///
-        /// Zero if the thread is not in the image, and ends.
+        /// Zero if the thread is not in the image and exits.
         pub(super) own_frame: Cell<u64> = Cell::new(0),
-        /// Mappings that [`super::sharing::check`] has seen.
+        /// Mappings that [`super::sharing::check`] has found.
         pub(super) shared_mappings: Field<Option<Vec<Mapping>>> = Field::new(None),
         pub(super) advice: LastReading = LastReading::new(),
-        /// True if a checkpoint that was loaded has NUMA policies of ranges.
+        /// True if a loaded checkpoint contains NUMA policies of ranges.
         pub(super) has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
         pub(super) attributes: Field<Vec<Value>> = Field::new(Vec::new()),
-        /// System V objects that the last recovery has made again.
+        /// System V objects that the last recovery has created anew.
         pub(super) system_v: Field<Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
         pub(super) start: Field<StartState> = Field::new(StartState::NONE),
         pub(super) accelerator: DeviceState = DeviceState::new(),
-        /// Values that must be equal in all ranks, by name.
+        /// Values that must be equal in all ranks, with names.
         pub(super) layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),
     }
 }

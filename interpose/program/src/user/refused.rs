@@ -1,4 +1,4 @@
-//! State of the process, besides descriptors, that is refused at a cut.
+//! State of the process, other than descriptors, that is refused at a cut.
 
 pub(super) mod start_state;
 
@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering;
 use understudy_image::procmap;
 use understudy_image::vmas::{Owner, Vma};
 
-/// Refuses what cannot be restored, once all threads of the program stand still.
+/// Refuses state that cannot be restored.
+///
+/// All threads of the program must be stopped.
 pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
     rt.start.borrow().check()?;
     check_limits()?;
@@ -28,7 +30,7 @@ pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
     check_mappings()
 }
 
-/// Refuses limits that the program has lowered below what understudy needs.
+/// Refuses limits that the program has lowered below understudy's needs.
 fn check_limits() -> Result<(), UserError> {
     lowered_limits::first().map_or(Ok(()), |(least, value)| {
         Err(refused_state(
@@ -38,7 +40,7 @@ fn check_limits() -> Result<(), UserError> {
     })
 }
 
-/// Refuses threads that were made by clone(2) itself.
+/// Refuses threads that were created by clone(2) directly.
 fn check_threads(rt: &Runtime) -> Result<(), UserError> {
     threads::unknown(rt).map_or(Ok(()), |number| {
         let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm"));
@@ -57,7 +59,7 @@ fn check_guards(rt: &Runtime) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Refuses mappings whose content is not memory, but for rings that can be made again.
+/// Refuses mappings whose content is not memory, except rings that can be created anew.
 fn check_mappings() -> Result<(), UserError> {
     if !kernel_aio::may_have_rings() {
         return Ok(());
@@ -75,7 +77,7 @@ fn check_mappings() -> Result<(), UserError> {
     kernel_aio::check(&rings)
 }
 
-/// True for a process whose state cannot be set back to the checkpoint.
+/// True for a process whose state cannot be rolled back to the checkpoint.
 pub fn must_be_replaced(rt: &Runtime) -> bool {
     let result = rt
         .start

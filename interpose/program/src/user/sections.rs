@@ -1,44 +1,46 @@
-//! Records of what the program does, in sections between cuts, until the end of the job.
+//! Records of the program's actions, in sections between cuts, until the end of the job.
 
 use super::program_runtime::Runtime;
 use super::{layout, loader, output, undo};
 use understudy_numbers::{Epoch, ProcessNumber};
 
-/// Begins to note libraries that the program opens, in MPI_Init.
+/// Starts to record the libraries that the program opens; called in MPI_Init.
 ///
-/// Libraries that are open already must be equal in all ranks.
+/// Libraries that are already open must be equal in all ranks.
 pub fn begin(rt: &Runtime) {
     layout::remember_libraries(rt);
     loader::begin(&rt.loader);
 }
 
-/// Begins the section of `epoch`, at its cut.
+/// Starts the section of `epoch` at its cut.
 ///
-/// What the program does from here on belongs to that section.
+/// Actions of the program from here on belong to that section.
 pub fn begin_section(rt: &Runtime, epoch: Epoch) {
     undo::begin(rt, epoch);
     rt.input.borrow_mut().begin_section(epoch);
 }
 
-/// Discards records from before the cut of this epoch: no rollback needs them.
+/// Discards records from before the cut of `epoch`, which no rollback needs any longer.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     undo::forget_before(rt, epoch);
     rt.input.borrow_mut().forget_before(epoch);
 }
 
-/// Releases undo log and output: the rank ends in good order, or the job does.
+/// Releases undo log and output when the rank or the job ends regularly.
 pub fn release_output(rt: &Runtime) {
     undo::release(rt);
     output::release();
 }
 
-/// Removes what a failed process has left in memory.
+/// Removes the objects that a failed process has left in memory.
 pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
     undo::discard(process);
     output::remove_ledger(rt, process);
 }
 
-/// Removes what those of these ranks of the launcher have left in memory that have ended.
+/// Removes the objects that exited processes among these ranks have left in memory.
+///
+/// The ranks are those of the launcher.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     undo::discard_abandoned();
     output::remove_closed_ledgers(rt, ranks);

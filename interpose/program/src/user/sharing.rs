@@ -1,6 +1,7 @@
-//! Memory that the program shares with other processes. A rank's image holds it as it was when that
-//! rank was saved, so it must not be rolled back if another rank has it too. And memory that cannot
-//! be had elsewhere as the program has it.
+//! Memory that the program shares, and memory that no other process can have.
+//!
+//! A rank's image contains shared memory as it was when that rank was saved. So shared memory must
+//! not be rolled back if another rank shares it.
 #![allow(unsafe_code)]
 
 use super::open::{descriptors, path_of, stat};
@@ -13,21 +14,22 @@ use understudy_image::shared::Part;
 use understudy_image::vmas::{Owner, REMOVED, Vma};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A writable shared mapping of something that has a name.
+/// Writable shared mapping of an object that has a name.
 pub struct Mapping {
-    /// What is mapped: equal in all processes of this host that map the same; never 0.
+    /// Hash that identifies the mapped object on all hosts; never zero.
     pub identity: u64,
     pub path: String,
 }
 
-/// Returns how often the program has asked for shared memory or huge pages.
+/// Returns the number of requests of the program for shared memory or huge pages.
 pub fn count() -> u64 {
     // SAFETY: the preload library's counter lives as long as the process.
     unsafe { crate::told::info().user_shared_maps.read_volatile() }.into()
 }
 
-/// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge
-/// pages.
+/// Returns the program's mappings of objects.
+///
+/// Empty if the program has never requested shared memory or huge pages.
 fn mapped() -> Vec<Vma> {
     if count() == 0 {
         return Vec::new();
@@ -37,10 +39,10 @@ fn mapped() -> Vec<Vma> {
     all
 }
 
-/// Returns the mappings that other processes may have, too.
+/// Returns the mappings that other processes may share.
 ///
 /// # Errors
-/// The program has memory that another process could not have.
+/// Fails if the program has memory that another process cannot have.
 pub fn check() -> Result<Vec<Mapping>, UserError> {
     let all = mapped();
     if all.iter().any(is_huge) {
@@ -52,12 +54,12 @@ pub fn check() -> Result<Vec<Mapping>, UserError> {
     Ok(shared(&all))
 }
 
-/// Pages of a pool that has a size of its own.
+/// True for huge pages, which belong to a pool of limited size.
 fn is_huge(vma: &Vma) -> bool {
     vma.path.starts_with(b"/anon_hugepage") || vma.path.starts_with(b"/dev/hugepages/")
 }
 
-/// A file without a name that is mapped for sharing and has a descriptor, too.
+/// Returns a nameless file that is mapped for sharing and has a descriptor.
 fn open_as_well(all: &[Vma]) -> Option<String> {
     let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(REMOVED);
     let hidden: Vec<&Vma> = all.iter().filter(is_hidden).collect();
@@ -72,7 +74,9 @@ fn open_as_well(all: &[Vma]) -> Option<String> {
     Some(String::from_utf8_lossy(&found.path).into_owned())
 }
 
-/// Some file systems tell of another device here than in the list of mappings.
+/// True if the descriptor refers to the mapped file.
+///
+/// Some file systems report a device here that differs from the one in the list of mappings.
 fn is_open_at(fd: i32, vma: &Vma) -> bool {
     let Some(about) = stat(fd) else { return false };
     let has_device = || (libc::major(about.st_dev), libc::minor(about.st_dev)) == vma.dev;
@@ -80,7 +84,7 @@ fn is_open_at(fd: i32, vma: &Vma) -> bool {
     about.st_ino == vma.inode && (has_device() || has_path())
 }
 
-/// Returns the mappings that other processes may have, too, without a check.
+/// Returns the mappings that other processes may share, without a check.
 pub fn mappings() -> Vec<Mapping> {
     shared(&mapped())
 }

@@ -24,11 +24,11 @@ pub struct Saved {
     mask: u64,
     directory: Vec<u8>,
     creation_mask: u32,
-    /// Those that wait for this process or this thread.
+    /// Signals that are pending for this process or this thread.
     pending: Vec<Waiting>,
-    /// When they were read, in nanoseconds since 1970.
+    /// Time at which the pending signals were read, in nanoseconds since 1970.
     at: u64,
-    /// libc's handler of SIGCANCEL, which the runtime's calls.
+    /// libc's handler of SIGCANCEL, which the runtime's handler calls.
     cancellation: [u64; 2],
 }
 
@@ -40,8 +40,9 @@ fn actions() -> Vec<Action> {
     (1..=SIGNALS).map(|signal| action(signal, None)).collect()
 }
 
-/// Handlers of the program are not to run while a thread is in the runtime, except for signals that
-/// are let through.
+/// Keeps handlers of the program from running while a thread is in the runtime.
+///
+/// Handlers of signals in [`LET_THROUGH`] may run.
 fn keep_out(actions: &[Action]) {
     let is_handled = |(number, action): (usize, &Action)| {
         action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
@@ -51,7 +52,7 @@ fn keep_out(actions: &[Action]) {
     }
 }
 
-/// From now on handlers are heard of, when the program sets them.
+/// Applies `keep_out` to the current handlers. Later ones are reported when the program sets them.
 pub fn keep_out_handlers() {
     keep_out(&actions());
 }
@@ -79,18 +80,20 @@ pub fn capture() -> Saved {
 }
 
 impl Saved {
-    /// The signals that the thread that has made the cut has blocked.
+    /// Returns the signals that the thread that made the cut has blocked.
     pub fn mask(&self) -> u64 {
         self.mask
     }
 
-    /// Sends this process once more what a launcher has sent to all since the cut, or had sent when
-    /// no handler had run yet: each signal, with the time at which it was sent last. Only those for
-    /// which the program had a handler at the cut.
+    /// Resends the signals that the launcher has sent to all processes since the cut.
+    ///
+    /// Includes signals that were sent before the cut whose handlers had not run yet. `passed`
+    /// lists each signal with the time at which it was last sent. Only signals for which the
+    /// program had a handler at the cut are resent.
     pub fn send_again(&self, passed: impl Iterator<Item = (i32, u64)>) {
         for (signal, time) in passed {
             let place = signal as usize - 1;
-            // Those that are blocked have been made pending again.
+            // Blocked signals have already been made pending.
             let is_blocked = self.mask >> place & 1 != 0;
             let was_pending = !is_blocked && self.pending.iter().any(|it| it.signal == signal);
             let is_missing = time > self.at || time > 0 && was_pending;
@@ -103,15 +106,15 @@ impl Saved {
     }
 }
 
-/// Takes a signal that waits off the list, if it does; it must be blocked.
+/// Removes a pending signal, which must be blocked.
 pub fn forget(signal: i32) {
     waiting_signals::take_one(signal);
 }
 
 /// Restores the pending signals of the cut.
 ///
-/// Must be called before the main thread's mask is set. Only what the thread blocks at the cut is
-/// sent again.
+/// Must be called before the main thread's mask is set. Resends only the signals that the thread
+/// blocked at the cut.
 fn restore_pending(saved: &Saved) {
     mask(Some(mask(None) | !OWN_SIGNALS));
     let is_blocked = |it: &&Waiting| saved.mask >> (it.signal - 1) & 1 != 0;
@@ -119,11 +122,11 @@ fn restore_pending(saved: &Saved) {
     waiting_signals::restore(&blocked);
 }
 
-/// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its
-/// default action could end the process.
+/// Restores dispositions, masks and the working directory.
 ///
-/// Handlers of the runtime side stay this process's own. The signal mask is this thread's only if
-/// `is_callers`, the one that has made the cut.
+/// A pending signal for which the program had no handler at the cut is discarded, because its
+/// default action could end the process. Handlers of the runtime side are not changed. The signal
+/// mask is this thread's only if it made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
     cancellation::restore_program(saved.cancellation);

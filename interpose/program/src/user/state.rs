@@ -1,4 +1,6 @@
-//! State of the program side besides its pages: captured at a cut, restored at a recovery.
+//! State of the program side other than its pages.
+//!
+//! The state is captured at a cut and restored in a recovery.
 
 use super::program_runtime::Runtime;
 use super::stopping::stop_for_good;
@@ -65,14 +67,14 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
 }
 
 impl State {
-    /// Restores the libraries that ld.so has loaded, before mappings and pages are put back.
+    /// Restores ld.so's libraries; called before mappings and pages are restored.
     pub fn restore_libraries(&self, rt: &Runtime) -> Result<(), UserError> {
         loader::restore(&rt.loader, &self.libraries)
     }
 
-    /// Ends the threads that are not in the image, before mappings and pages are put back.
+    /// Ends the threads that are not in the image, before mappings and pages are restored.
     ///
-    /// All other threads stand still from here on.
+    /// Stops all other threads.
     pub fn clear_threads(&self, rt: &Runtime) -> Result<(), UserError> {
         stop_for_good(rt)?;
         self.threads.clear(rt)
@@ -80,12 +82,12 @@ impl State {
 
     /// Restores the state, after the pages.
     ///
-    /// `own`: this process is the one that was saved.
+    /// `own` is true if this process is the one that was saved.
     pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
         let is_mains = self.threads.is_mains();
         kernel_aio::restore(&self.kernel_aio)?;
         tls::restore(&self.thread_locals)?;
-        // What they signal after the cut may have no handler in the image.
+        // Signals of timers that the program set after the cut may have no handler in the image.
         timers::stop();
         process::stop_timers();
         if own {
@@ -102,7 +104,7 @@ impl State {
         processor_time::restore(&self.processor_time, own);
         rt.advice.restore(&self.advice, &self.layout);
         memory_policy::restore(&rt.has_loaded_policies, &self.memory_policies, &self.layout);
-        // A driver tells its process by the number that the kernel has for it.
+        // A driver identifies its process by the kernel's number.
         if !self.has_devices {
             process::restore_number(&self.process);
         }
@@ -114,11 +116,10 @@ impl State {
         locks::Owners::new(self.threads.numbers().chain([self.thread]))
     }
 
-    /// Makes missing threads, makes this process's threads the owners of locks, and restores
-    /// timers.
+    /// Creates missing threads, makes this process's threads the owners of locks, restores timers.
     ///
-    /// This comes after all else. `pages` (sorted) are those with locks that the program holds, or
-    /// more of those that have been loaded; `frame` is the call at the cut.
+    /// Called after all other state is restored. `pages` (sorted) must include all loaded pages
+    /// with locks that the program holds. `frame` is the call at the cut.
     pub fn restore_threads(
         &self,
         rt: &Runtime,
@@ -138,7 +139,7 @@ impl State {
         timers::restore(rt, &self.timers, &changed)
     }
 
-    /// Returns the signals, which are needed when all else has been restored.
+    /// Returns the signals, which are resent after all other state is restored.
     pub fn into_signals(self) -> signals::Saved {
         self.signals
     }
@@ -150,21 +151,21 @@ impl State {
         self.threads.main_stack().unwrap_or(frame.rsp)
     }
 
-    /// Restores what does not reach beyond this process, for a replay that begins here.
+    /// Restores the state that concerns this process only, for a replay that starts here.
     ///
-    /// The pages have been put back.
+    /// The pages have already been restored.
     pub fn restore_for_replay(&self) -> Result<(), UserError> {
         tls::restore(&self.thread_locals)?;
         signals::restore(&self.signals, true);
         Ok(())
     }
 
-    /// Continues the output of a job that was restarted where it was at the cut.
+    /// Continues the output of a restarted job at its positions at the cut.
     pub fn continue_output(&self, rt: &Runtime) {
         output::continue_from(rt, &self.output);
     }
 
-    /// Returns the ranges that a layout leaves alone.
+    /// Returns the ranges that do not belong to a layout.
     pub fn zones() -> &'static Zones {
         zones()
     }

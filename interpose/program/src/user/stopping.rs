@@ -1,22 +1,22 @@
-//! Threads and children of the program, brought to a standstill.
+//! Stopping of the program's threads and children.
 
 use super::program_runtime::Runtime;
 use super::{UserError, kernel_aio, threads, timers, undo};
 
-/// Stops all threads for a cut; false if the cut must be put off.
+/// Stops all threads for a cut; false if the cut must be postponed.
 pub fn stop_threads(rt: &Runtime) -> bool {
     threads::stop(rt) && timers::are_quiet(rt)
 }
 
-/// Stops all threads, and ends what the kernel does for the program meanwhile.
+/// Stops all threads, and completes the kernel's pending requests for the program.
 pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     threads::stop_for_good(rt)?;
     kernel_aio::destroy_all()
 }
 
-/// Ends children that have been started since the latest cut; none changes files any more.
+/// Kills children that were started since the latest cut, so that none changes files.
 ///
-/// All of the program's threads must be stopped.
+/// All threads of the program must be stopped.
 pub fn stop_children(rt: &Runtime) {
     undo::suspend_children(rt);
     rt.children.stop();

@@ -1,9 +1,9 @@
-//! System V semaphore sets and message queues of this process alone.
+//! System V semaphore sets and message queues that only this process uses.
 //!
-//! Their values are in the kernel, where they outlive the process. A recovery sets the values of
-//! the checkpoint: in the object itself if it is still there, else in a new one, which has another
-//! identifier ([`understudy_abi::system_v`]). Objects that were made since the checkpoint are
-//! removed by the undo log (`super::undo`).
+//! Their values are in the kernel, where they outlive the process. A recovery restores the values
+//! of the checkpoint: in the object itself if it still exists, else in a new object, which has a
+//! different identifier ([`understudy_abi::system_v`]). The undo log (`super::undo`) removes
+//! objects that were created since the checkpoint.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_object;
@@ -30,34 +30,34 @@ enum Content {
     Queue(Queue),
 }
 
-/// An object at a cut.
+/// Object at a cut.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Object {
-    /// Identifier that the program has.
+    /// Identifier that the program uses.
     identifier: i32,
     real: i32,
     access: Access,
     content: Content,
 }
 
-/// The objects at a cut.
+/// Objects at a cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     namespace: u64,
     objects: Vec<Object>,
 }
 
-/// Lets a thread go on waiting for an object that has another identifier now.
+/// Lets a thread continue to wait for an object that has a new identifier.
 ///
 /// # Safety
-/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the
-/// image.
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
+/// the image.
 pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
     let exchanged = rt.system_v.borrow();
     if exchanged.is_empty() {
         return;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let (call, first) = unsafe { pending_call(frame) };
     let kind = match call {
         libc::SYS_semop | libc::SYS_semtimedop => SEMAPHORES,
@@ -74,7 +74,9 @@ fn objects() -> &'static Objects {
     &kernel_calls().objects
 }
 
-/// Refuses objects that cannot be restored, once all threads of the program stand still.
+/// Refuses objects that cannot be restored.
+///
+/// All threads of the program must be stopped.
 pub(super) fn check() -> Result<(), UserError> {
     if objects().has_more() {
         let what = "hundreds of System V objects".into();
@@ -101,7 +103,7 @@ pub(super) fn check() -> Result<(), UserError> {
 /// Returns the reason why an object cannot be restored.
 fn objection(object: &Known, read: &Read<Content>) -> Option<&'static str> {
     if read.is_foreign {
-        // Its last user may be this process at the next cut.
+        // Recorded, because at the next cut the last user may be this process.
         objects().call(object.kind, object.identifier, FOREIGN);
     }
     let is_own = object.flags & (MADE | FOREIGN) == MADE && !read.is_foreign;
@@ -144,9 +146,9 @@ pub(super) fn capture() -> Result<Saved, UserError> {
     })
 }
 
-/// Removes the objects that this process has made.
+/// Removes the objects that this process has created.
 ///
-/// A spare that no worker needs has made them before MPI_Init.
+/// For a spare that no worker needs, which has created them before MPI_Init.
 pub fn remove_made() {
     for known in objects().all().filter(|it| it.flags & MADE != 0) {
         remove_made_object(&known);
@@ -159,7 +161,7 @@ fn remove_made_object(known: &Known) {
     }
 }
 
-/// Restores the objects of the checkpoint, and removes what this process has made besides.
+/// Restores the objects of the checkpoint, and removes other objects that this process has created.
 pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
     let known: Vec<Known> = objects().all().collect();
     if known.is_empty() && saved.objects.is_empty() {
@@ -194,7 +196,7 @@ impl Content {
 }
 
 impl Object {
-    /// Restores the object; `is_here` is true if it was made on this host.
+    /// Restores the object; `is_here` is true if it was created on this host.
     fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
         let is_there = is_here
             && match &self.content {

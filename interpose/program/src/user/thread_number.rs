@@ -1,4 +1,4 @@
-//! Numbers of threads, which differ in each process.
+//! Numbers of threads, which differ between processes.
 #![allow(unsafe_code)]
 
 /// Number of a thread (gettid(2)).

@@ -1,8 +1,8 @@
-//! Status of a thread, as the kernel reports it.
+//! Status of a thread as reported by the kernel.
 
 use super::thread_number::ThreadNumber;
 
-/// Returns a field in hexadecimal of a thread's status (proc(5), `/proc/pid/status`).
+/// Returns a hexadecimal field of a thread's status (proc(5), `/proc/pid/status`).
 pub fn field_of(thread: ThreadNumber, field: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{}/status", thread.get())).ok()?;
     let value = text

@@ -1,15 +1,15 @@
-//! Threads of the program beside the one that is in MPI.
+//! Threads of the program other than the one that has called MPI.
 //!
 //! ```text
-//!   a cut        stop ── all that a signal reaches stand still, or the cut is put off
-//!                save ── what the kernel knows of each; the rest is in the image, with the frame of the signal
-//!                let go
-//!   a recovery   stop ── before files or memory are put back
-//!                end those that are not in the image, put back lists and pages, make those that are missing
-//!                let go ── from the frames in the image
+//!   cut        stop ── all threads that receive the signal, or the cut is postponed
+//!              save ── the kernel's state of each; the rest is in the image, with the signal frame
+//!              resume
+//!   recovery   stop ── before files or memory are restored
+//!              end threads that are not in the image, restore lists and pages, create missing ones
+//!              resume ── from the frames in the image
 //! ```
 //!
-//! Threads of the runtime side have their stacks in the zone; nobody stops those.
+//! Threads of the runtime side have their stacks in the reserved range, and are never stopped.
 #![allow(unsafe_code)]
 
 mod call_number;
@@ -37,47 +37,49 @@ use std::time::{Duration, Instant};
 pub use stop::Threads;
 pub(super) use waiting::pending_call;
 
-/// Tells where the kernel's numbers of threads are, which calls of other threads need.
+/// Publishes the offset of the kernel's numbers of threads, which calls of other threads need.
 pub fn tell_numbers() {
     if let Some(place) = sys::debuggers_offset(c"_thread_db_pthread_tid") {
         turn::numbers_are_at(place as usize);
     }
 }
 
-/// What is saved of a thread. Its registers, signal mask and signal stack are in the frame, which
-/// is in the image.
+/// Saved state of a thread.
+///
+/// The thread's registers, signal mask and signal stack are in the frame, which is in the image.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Thread {
     number: ThreadNumber,
-    /// `struct pthread`: the fs register.
+    /// Address of `struct pthread`, the value of the fs register.
     block: u64,
     gs: u64,
     frame: u64,
-    /// The libraries whose thread-local data it knows of.
+    /// Generation up to which the thread has recorded libraries with thread-local data.
     generation: u64,
-    /// The list of its robust mutexes, and the length of its head.
+    /// List of the thread's robust mutexes, and the length of its head.
     robust: [u64; 2],
     name: String,
-    /// The processors that it may run on, if they are not the main thread's.
+    /// Processors that the thread may run on, if they differ from the main thread's.
     processors: Option<Vec<u64>>,
 }
 
-/// All of them, and what ld.so knows of their stacks.
+/// Saved threads, and ld.so's lists of their stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     threads: Vec<Thread>,
     lists: lists::Saved,
     libraries: Vec<vectors::Generation>,
-    /// The thread that has made the cut, with no frame, if that was not the main one, which is
-    /// among the others then.
+    /// Thread that made the cut, without a frame; `None` for the main thread.
+    ///
+    /// If it is another thread, the main thread is one of `threads`.
     caller: Option<Thread>,
-    /// Whether any thread may call MPI, and several at the same time.
+    /// True if any thread may call MPI.
     is_shared: bool,
     is_multiple: bool,
 }
 
 impl Saved {
-    /// The numbers of all but perhaps the main one.
+    /// Returns the numbers of all threads, possibly without the main thread's.
     pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
         self.threads
             .iter()
@@ -85,7 +87,7 @@ impl Saved {
             .map(|thread| thread.number)
     }
 
-    /// How far down the main thread's stack is in use, if it was stopped.
+    /// Returns the lowest used address of the main thread's stack, if that thread was stopped.
     pub fn main_stack(&self) -> Option<u64> {
         self.threads
             .iter()
@@ -100,17 +102,19 @@ impl Thread {
     }
 }
 
-/// How long a cut waits for a thread, and how long a recovery.
+/// Time limit of a cut for stopping threads.
 const CUT_TIMEOUT: Duration = Duration::from_millis(50);
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// From here on threads can be stopped, where this C library is known. Before the program runs.
+/// Enables stopping of threads if the format of this C library is known.
+///
+/// Called before the program runs.
 pub fn allow(rt: &Runtime) {
     rt.threads.set(Places::find().map(Threads::new));
 }
 
-/// Refuses if the program has created a thread that could not be brought back.
+/// Refuses a program that has created a thread which cannot be restored.
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     let created = told::created_threads();
     if created == 0 || rt.threads.borrow().is_some() {
@@ -120,7 +124,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
-/// Stops all threads for a cut; false: it must be put off.
+/// Stops all threads for a cut; false if the cut must be postponed.
 pub fn stop(rt: &Runtime) -> bool {
     let mut threads = rt.threads.borrow_mut();
     threads
@@ -128,7 +132,7 @@ pub fn stop(rt: &Runtime) -> bool {
         .is_none_or(|threads| threads.try_to_stop(CUT_TIMEOUT))
 }
 
-/// Stops all threads for a recovery, which cannot be put off.
+/// Stops all threads for a recovery, which cannot be postponed.
 pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     let mut threads = rt.threads.borrow_mut();
     let Some(threads) = threads.as_mut() else {
@@ -138,7 +142,7 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     loop {
         match threads.stop(RECOVERY_TIMEOUT) {
             Ok(()) => return Ok(()),
-            // It leaves ld.so when it is let go.
+            // The thread leaves ld.so after it has resumed.
             Err(Deaf::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => {
                 std::thread::sleep(POLL_INTERVAL)
             }
@@ -147,14 +151,16 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
-/// Lets all go on as if nothing had been.
+/// Resumes all threads at the point where they were stopped.
 pub fn let_go(rt: &Runtime) {
     if let Some(threads) = rt.threads.borrow_mut().as_mut() {
         threads.release(slot::GO_ON);
     }
 }
 
-/// Lets all go on from what has been loaded; the call at the cut was that of `frame`.
+/// Resumes all threads from the loaded image.
+///
+/// `frame` is the call at the cut.
 pub fn go_back(rt: &Runtime, frame: &Frame) {
     if arch::departs() {
         turn::keep();
@@ -166,14 +172,15 @@ pub fn go_back(rt: &Runtime, frame: &Frame) {
     }
 }
 
-/// Whether one of the program's threads has such a number, or nobody can tell just now; not so
-/// where threads cannot be told apart.
+/// True if a thread of the program has a number for which `has` is true.
+///
+/// Also true if the threads cannot be listed now. False if threads cannot be identified at all.
 fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
         return false;
     };
-    // Somebody is in the lists just now, who is no program of one thread.
+    // The lists are locked now, which shows that the program has several threads.
     let listed = threads.places.threads();
     listed.is_none_or(|listed| {
         listed
@@ -182,14 +189,14 @@ fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     })
 }
 
-/// Whether the program has threads beside the main one that could be stopped.
+/// True if the program has threads other than the main one that could be stopped.
 pub fn are_there(rt: &Runtime) -> bool {
     is_any(rt, |number| number > 0)
 }
 
-/// Returns a thread that was made by clone(2) itself, which ld.so does not know.
+/// Returns a thread that was created by clone(2) directly, and is unknown to ld.so.
 ///
-/// A thread that begins or ends is known for a moment to the kernel alone.
+/// While a thread starts or ends, for a moment only the kernel lists the thread.
 pub fn unknown(rt: &Runtime) -> Option<i32> {
     const ATTEMPTS: u32 = 5;
     const PAUSE: Duration = Duration::from_millis(2);
@@ -198,7 +205,7 @@ pub fn unknown(rt: &Runtime) -> Option<i32> {
     for _ in 0..ATTEMPTS {
         let listed = places.threads()?;
         let numbers: Vec<i32> = listed.iter().map(|thread| thread.number).collect();
-        // The directory's links are those of its entries (proc(5)): `.`, `..`, and the threads.
+        // The directory's link count includes `.` and `..` besides the threads (proc(5)).
         let alive = numbers.iter().filter(|&&number| number > 0).count() as u64;
         if std::fs::metadata("/proc/self/task").is_ok_and(|about| about.nlink() <= alive + 3) {
             return None;
@@ -216,12 +223,14 @@ pub fn unknown(rt: &Runtime) -> Option<i32> {
     None
 }
 
-/// Whether threads can be told apart from those of the runtime side.
+/// True if the program's threads can be distinguished from those of the runtime side.
 pub fn are_known(rt: &Runtime) -> bool {
     rt.threads.borrow().is_some()
 }
 
-/// The numbers of the program's threads but the calling one's, as far as can be told just now.
+/// Returns the numbers of the program's threads other than the calling one.
+///
+/// Empty if the threads cannot be listed now.
 pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
     let threads = rt.threads.borrow();
     let listed = threads
@@ -234,13 +243,14 @@ pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
     own.map(|thread| ThreadNumber::of(thread.number)).collect()
 }
 
-/// Whether a thread of the program's has this number, or nobody can tell just now: what is not so
-/// is seen at the next cut.
+/// True if a thread of the program has this number.
+///
+/// Also true if the threads cannot be listed now: the next cut then detects a wrong answer.
 pub fn may_have(rt: &Runtime, number: ThreadNumber) -> bool {
     is_any(rt, |own| own == number.get())
 }
 
-/// Looks at all threads, which stand still.
+/// Records all threads, which must be stopped.
 pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     let threads = rt.threads.borrow();
     let Some(threads) = threads.as_ref() else {
@@ -255,8 +265,8 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
         [] => Vec::new(),
         _ => vectors::generations().ok_or(UserError::Vectors)?,
     };
-    // Without threads there may be stacks to be used again.
-    // SAFETY: all stand still.
+    // Without threads there may be stacks for reuse.
+    // SAFETY: all threads are stopped.
     let lists = unsafe { threads.places.save() }.ok_or(UserError::Deaf(Deaf::Loader))?;
     Ok(Saved {
         threads: found,
@@ -310,13 +320,13 @@ fn look_at(number: i32, block: u64) -> Result<Thread, UserError> {
     })
 }
 
-/// Words of a set of processors: as many as the kernel knows at most.
+/// Number of words of the largest set of processors.
 const WORDS: usize = 128;
 
 fn processors(thread: ThreadNumber) -> Vec<u64> {
     let mut words = vec![0u64; WORDS];
     let length = WORDS * size_of::<u64>();
-    // SAFETY: sched_getaffinity(2) writes that many bytes at most, and tells how many.
+    // SAFETY: sched_getaffinity(2) writes at most this number of bytes, and returns their number.
     let written = unsafe {
         libc::syscall(
             libc::SYS_sched_getaffinity,

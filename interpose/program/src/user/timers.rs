@@ -1,16 +1,15 @@
-//! Timers that the program has made (timer_create(2)), as the kernel lists them in
-//! /proc/self/timers (proc(5)).
+//! Timers of timer_create(2), listed by the kernel in /proc/self/timers (proc(5)).
 //!
-//! The program knows a timer by the kernel's number for it, so one that is missing after a takeover
-//! or a rollback is made again with the same. One that signals a thread signals the thread that has
-//! taken its place.
+//! The program identifies a timer by the kernel's number. A timer that is missing after a rollback
+//! or in a replacement is therefore created with its former number. A timer that signals a thread
+//! signals the thread that has replaced it.
 //!
-//! Behind timers that start threads (SIGEV_THREAD) there is a thread of glibc's: the kernel signals
-//! it, and it creates a thread for each expiry. It is brought back like all others. glibc keeps its
-//! number for the timers that are made later, in a variable that has no name outside
-//! (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). It is found by its value: if
-//! exactly one word of glibc's data has that, it is the variable's. Where there is no such timer
-//! just now, the thread is known by the signals that it blocks.
+//! For timers that start threads (SIGEV_THREAD) glibc has a helper thread: the kernel signals it,
+//! and it creates a thread for each expiry. The helper thread is restored like all other threads.
+//! For timers that are created later, glibc stores its number in a variable without an exported
+//! name (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). The variable is found by
+//! its value: if exactly one word of glibc's data has this value, it is the variable. If no such
+//! timer exists now, the thread is identified by the signals that it blocks.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_timer;
@@ -26,16 +25,18 @@ use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
 use understudy_image::layout::Layout;
 
-/// All timers of the program.
+/// Timers of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     timers: Vec<Timer>,
-    /// Where glibc has the number of its thread, and that.
+    /// Address of glibc's variable, and the number of the helper thread.
     helper: Option<(u64, ThreadNumber)>,
 }
 
-/// All signals but that by which threads stop; the kernel leaves out two that nobody can block, and
-/// while it is waited for the timers'.
+/// True if a thread blocks all signals except that which stops threads.
+///
+/// The kernel omits SIGKILL and SIGSTOP, which cannot be blocked, and SIGTIMER while the thread
+/// waits for it.
 fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
     let open =
         [libc::SIGKILL, libc::SIGSTOP, STOP_SIGNAL, SIGTIMER].map(|signal| 1u64 << (signal - 1));
@@ -44,8 +45,10 @@ fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
         .is_some_and(|blocked| blocked | open == u64::MAX && blocked & 1 << (STOP_SIGNAL - 1) == 0)
 }
 
-/// Where glibc has the number of its thread, and that, if it has one; an error if that is not
-/// certain.
+/// Returns address and value of glibc's variable for the helper thread, if that thread exists.
+///
+/// # Errors
+/// Fails if the variable cannot be identified with certainty.
 fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, UserError> {
     let signalled = signalled(timers);
     if signalled.is_none() && !threads::are_known(rt) {
@@ -62,7 +65,7 @@ fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, 
             false => Err(UserError::TimerThread),
         };
     }
-    // SAFETY: the face's counter lives as long as the process.
+    // SAFETY: the preload library's counter lives as long as the process.
     if unsafe { told::info().user_timer_threads.read_volatile() } == 0 && signalled.is_none() {
         return Ok(None);
     }
@@ -86,7 +89,7 @@ fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, 
     }
 }
 
-/// Words of glibc's data that have this value.
+/// Returns the addresses of words of glibc's data that have this value.
 fn places(thread: ThreadNumber) -> Vec<u64> {
     let libraries = loader::libraries();
     let is_libc = |path: &str| {
@@ -103,14 +106,14 @@ fn places(thread: ThreadNumber) -> Vec<u64> {
         let within = area.range.start >= libc.base && area.range.end <= end;
         within && area.prot.read && area.prot.write
     });
-    // SAFETY: memory of the user side that can be read, and is not unmapped meanwhile.
+    // SAFETY: readable memory of the program side, which is not unmapped meanwhile.
     let has = |place: &u64| unsafe { (*place as *const i32).read_volatile() } == thread.get();
     data.flat_map(|area| (area.range.start..area.range.end).step_by(4))
         .filter(has)
         .collect()
 }
 
-/// Refuses if a timer signals a thread that an understudy would not have.
+/// Refuses a timer that signals a thread which a replacement would not have.
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     let timers = kernel_timer::list();
     let others = timers.iter().filter_map(|kind| match kind.notice {
@@ -125,8 +128,9 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
-/// Threads have stopped for a cut. False: a timer that expires once may have just done so, and the
-/// signal would be lost.
+/// True if no timer may have expired whose signal would be lost.
+///
+/// Called after threads have stopped for a cut. The signal is that of a timer that expires once.
 pub fn are_quiet(rt: &Runtime) -> bool {
     let timers = if rt.timers.signals_threads.get() {
         kernel_timer::read_all()
@@ -146,7 +150,7 @@ fn is_pending(thread: ThreadNumber, signal: i32) -> bool {
     field_of(thread, "SigPnd").is_some_and(|set| set >> (signal - 1) & 1 != 0)
 }
 
-/// Looks at all timers.
+/// Records all timers.
 pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     let mut timers = kernel_timer::read_all();
     kernel_timer::set_expired(
@@ -158,15 +162,16 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     Ok(Saved { timers, helper })
 }
 
-/// Makes the timers those of the cut, with the time that was left of each. `changed` has all
-/// threads, which stand still.
+/// Restores the timers of the cut, with their remaining times.
+///
+/// `changed` contains all threads, which must be stopped.
 pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
     if let Some((place, helper)) = saved.helper {
         let number = number_now(helper, changed).unwrap_or(helper).get();
-        // SAFETY: a word of glibc's, which lies where it lay in the process that was saved.
+        // SAFETY: a variable of glibc, which has an equal address in the process that was saved.
         unsafe { (place as *mut i32).write_volatile(number) };
     }
-    // In another process it is looked for again.
+    // In another process the variable is searched for at the next cut.
     rt.timers
         .helper
         .set(saved.helper.map_or(0, |(place, _)| place));

@@ -1,9 +1,9 @@
-//! Thread-local storage of the main thread's user side.
+//! Thread-local storage of the main thread's program side.
 //!
-//! The static TLS block and the thread's control block hold data of both sides: the modules of the
-//! program, the modules of the runtime's namespace, and the C library's own record of the thread.
-//! Only the first, the slots of the program's pthread keys and its list of held robust mutexes
-//! belong to the image; the pages themselves are left out of it.
+//! The static TLS block and the thread's control block contain data of both sides: of the program's
+//! modules, of the modules of the runtime's namespace, and the C library's record of the thread.
+//! Only the data of the program's modules, the slots of the program's pthread keys and the list of
+//! its held robust mutexes are saved. The image does not contain the pages themselves.
 #![allow(unsafe_code)]
 
 use super::UserError;
@@ -15,7 +15,7 @@ use understudy_image::runs::AddrRange;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A piece of memory with its name.
+/// Range of memory with its name and content.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 struct Piece {
     module: String,
@@ -30,16 +30,17 @@ pub struct Saved {
     floating_point: (u32, u16),
 }
 
-/// A module of the user side.
+/// Module of the program side.
 pub struct Module {
-    /// Path; empty for the program.
+    /// Path; empty for the program's executable.
     pub name: String,
     /// First and last address of its segments, page-aligned.
     pub ranges: Vec<(u64, u64)>,
     /// Address and length of its thread-local block in this thread.
     tls: Option<(u64, usize)>,
-    /// Checksum of its notes, one of which is the linker's checksum of the whole file (build id) in
-    /// most.
+    /// Checksum of the notes, if they contain a build id.
+    ///
+    /// The build id is the linker's checksum of the file; most modules have one.
     notes: Option<u64>,
 }
 
@@ -52,7 +53,7 @@ impl Module {
             (start & !4095, (start + header.size as u64 + 4095) & !4095)
         };
         let tls = module.of_kind(ProgramHeader::TLS).next();
-        // SAFETY: notes are read-only.
+        // SAFETY: notes are in a read-only segment.
         let notes = |header| unsafe { module.memory(header) };
         let notes: Vec<&[u8]> = module.of_kind(ProgramHeader::NOTE).map(notes).collect();
         let notes = notes.concat();
@@ -67,7 +68,7 @@ impl Module {
         }
     }
 
-    /// Checksum of what it was built from.
+    /// Returns a checksum that identifies the module's build.
     pub fn build(&self) -> u64 {
         let path = if self.name.is_empty() {
             "/proc/self/exe"
@@ -79,7 +80,7 @@ impl Module {
     }
 }
 
-/// Checksum of what this library was built from.
+/// Returns a checksum that identifies the build of this library.
 pub fn own_build() -> u64 {
     let here = own_build as *const () as u64;
     let is_here = |module: &Module| {
@@ -96,7 +97,7 @@ pub fn own_build() -> u64 {
         .map_or(0, Module::build)
 }
 
-/// Calls `see` for each module of the user side, in load order.
+/// Calls `see` for each module of the program side, in load order.
 pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
     // SAFETY: dl_iterate_phdr(3) of the program's namespace.
     unsafe {
@@ -109,17 +110,17 @@ pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
     };
 }
 
-/// The modules of the user side, in load order.
+/// Returns the modules of the program side, in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     for_each_module(|module| modules.push(Module::of(module)));
     modules
 }
 
-/// Where the C library keeps the values of the pthread keys that belong to the user side: the
-/// first-level block of 32 keys in the control block, and the pointers to the user side's further
-/// blocks.
+/// Returns the ranges with the values of the program side's pthread keys.
 ///
+/// The ranges are the first-level block of 32 keys in the control block, and the pointers to the
+/// program side's other blocks.
 fn key_slots() -> Vec<(u64, usize)> {
     let offset = sys::debuggers_offset(c"_thread_db_pthread_specific");
     let size = sys::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
@@ -140,25 +141,28 @@ fn key_slots() -> Vec<(u64, usize)> {
     slots
 }
 
-/// Address of this thread's control block.
+/// Returns the address of this thread's control block.
 pub fn control_block() -> u64 {
     understudy_abi::control_block::address() as u64
 }
 
-/// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts
-/// hold.
+/// Returns a checksum of the stack protector's value and the pointer guard.
+///
+/// Stacks and saved contexts contain these values.
 pub fn guards() -> u64 {
     // SAFETY: words of glibc's thread control block on x86-64.
     let guards = unsafe { (control_block() as *const [u64; 2]).byte_add(0x28).read() };
     xxh3_64(&guards.map(u64::to_le_bytes).concat())
 }
 
-/// The list of the robust mutexes that the main thread holds (get_robust_list(2)): its head, in the
-/// control block, and glibc's pointer before that, which makes it a list in both directions.
+/// Returns the range with the list of the main thread's held robust mutexes (get_robust_list(2)).
+///
+/// The range consists of the list's head, in the control block, and the preceding pointer, with
+/// which glibc makes the list doubly linked.
 fn robust_list() -> Option<(u64, usize)> {
     const POINTER: usize = size_of::<u64>();
     let (mut head, mut length) = (0u64, 0usize);
-    // SAFETY: get_robust_list(2) of the main thread writes both.
+    // SAFETY: get_robust_list(2) of the main thread writes both variables.
     unsafe {
         libc::syscall(
             libc::SYS_get_robust_list,
@@ -167,18 +171,18 @@ fn robust_list() -> Option<(u64, usize)> {
             &raw mut length,
         )
     };
-    // A program may have given the kernel another one, which is in its memory then.
+    // A program may have registered another list, which is in the program's memory.
     let is_glibcs = (control_block()..control_block() + 4096).contains(&head);
     is_glibcs.then_some((head - POINTER as u64, length + POINTER))
 }
 
 impl Saved {
-    /// MXCSR and the x87 control word of the thread that has made the cut.
+    /// MXCSR and the x87 control word of the thread that made the cut.
     pub fn floating_point(&self) -> (u32, u16) {
         self.floating_point
     }
 
-    /// The addresses of what is saved.
+    /// Returns the addresses of the saved ranges.
     pub fn ranges(&self) -> Vec<AddrRange> {
         let range =
             |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);
@@ -211,7 +215,13 @@ pub fn capture() -> Saved {
     let (mut mxcsr, mut control) = (0u32, 0u16);
     // SAFETY: stores the two control registers.
     unsafe {
-        std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut mxcsr, in(reg) &mut control, options(nostack))
+        std::arch::asm!(
+            "stmxcsr [{}]",
+            "fnstcw [{}]",
+            in(reg) &mut mxcsr,
+            in(reg) &mut control,
+            options(nostack)
+        )
     };
     Saved {
         pieces: places().into_iter().map(copy).collect(),
@@ -219,7 +229,7 @@ pub fn capture() -> Saved {
     }
 }
 
-/// Puts the thread-local state back.
+/// Restores the thread-local state.
 pub fn restore(saved: &Saved) -> Result<(), UserError> {
     let places = places();
     for piece in &saved.pieces {
@@ -229,7 +239,7 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
         if !found {
             return Err(UserError::ThreadLocals(piece.module.clone()));
         }
-        // SAFETY: thread-local memory of the user side, of that length.
+        // SAFETY: thread-local memory of the program side, of this length.
         unsafe {
             (piece.address as *mut u8)
                 .copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len())
@@ -238,7 +248,13 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
     let (mxcsr, control) = saved.floating_point;
     // SAFETY: loads values that were stored by `capture`.
     unsafe {
-        std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &mxcsr, in(reg) &control, options(nostack))
+        std::arch::asm!(
+            "ldmxcsr [{}]",
+            "fldcw [{}]",
+            in(reg) &mxcsr,
+            in(reg) &control,
+            options(nostack)
+        )
     };
     Ok(())
 }

@@ -1,20 +1,22 @@
-//! Files and names as they were at a cut.
+//! Undo log: restores files and names to their state at a cut.
 //!
-//! [`super::files`] knows what was open at the cut. What the program has done since to files that
-//! it opened and closed again, or to names (rename, unlink, mkdir …), is in an *undo log*: the face
-//! tells of each effect before it happens.
+//! [`super::files`] restores the files that were open at the cut. An *undo log* records what the
+//! program has done since to files that it opened and closed, and to names (rename, unlink, mkdir
+//! …). The preload library reports each effect before it happens.
 //!
 //! ```text
-//!   note   a call of the program → records: what to do to take it back, and backups of what it destroys
-//!   log    the records of a rank, in a file in memory that outlives it
-//!   apply  the records of all ranks of a node, undone in the reverse order of time
+//!   note   a call of the program → records that undo the call, and backups of destroyed content
+//!   log    the records of a rank, in a file in memory that outlives the rank
+//!   apply  the records of all ranks of a node, undone in reverse order of time
 //! ```
 //!
-//! A cut begins a new section of the log. A section is needed as long as anyone may go back to its
-//! cut: if a rank commits epoch n and dies before all others have, they go back to n − 1.
+//! A cut starts a new section of the log. A section is needed as long as a process may roll back to
+//! its cut: if a rank commits checkpoint n and fails before all others have committed it, they roll
+//! back to n − 1.
 //!
-//! At a failure everybody looks at the logs of all ranks; one process of each node (it holds a
-//! lock) undoes them, those of the dead included. Nobody goes on before that: an agreement follows.
+//! After a failure one process of each node, which holds a lock, undoes the logs of all ranks,
+//! including those of failed ones. Every process then checks that no log has records left. An
+//! agreement follows, so that no process resumes before the undo is complete.
 
 mod anchor;
 mod apply;
@@ -61,12 +63,12 @@ pub use understudy_policy::ranges::Range;
 use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 
-/// What the program does before it is started again belongs to this epoch.
+/// Section of a restarted job's effects before its state is loaded.
 const START: Epoch = Epoch(1);
-/// By the names of whose logs the lock is called.
+/// Process whose log determines the name of the lock.
 const FIRST: ProcessNumber = ProcessNumber(0);
 
-/// Ends noting in a process that replays what a rank has done: nothing is undone.
+/// Stops recording in a process that replays a worker: none of its effects is undone.
 pub fn leave_files() {
     WRITTEN.begin(false);
     WRITTEN.set_parent(0, 0);
@@ -90,7 +92,9 @@ fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
     })
 }
 
-/// A job that is started again: notes what the program does before it is replaced by what it was.
+/// Starts to record before MPI_Init, in a job that is restarted.
+///
+/// The effects are those of the program before its state is replaced by the checkpoint's.
 pub fn note_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
     recorder(rt).begin(START);
@@ -99,7 +103,7 @@ pub fn note_from_start(rt: &Runtime) {
     WRITTEN.begin(true);
 }
 
-/// Undoes what the program has done so far. All processes are in MPI_Init.
+/// Undoes the effects of the program so far. All processes must be in MPI_Init.
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
         suspend_children(rt);
@@ -109,8 +113,10 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Keeps the log in a directory, so that a job can be started again. If that cannot be, it stays in
-/// memory: then there are no epochs on disk either.
+/// Moves the log to a directory, so that the job can be restarted.
+///
+/// If the directory cannot be used, the log stays in memory. In this case there are no checkpoints
+/// on disk either.
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), told::process());
     let directory = directory.to_owned();
@@ -135,7 +141,9 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     rt.undo.on_disk.set(Some(place));
 }
 
-/// All workers have come to the end of the job: nobody will go back to an epoch on disk.
+/// Removes the logs on disk at the end of the job, after all workers.
+///
+/// No restart can follow.
 pub fn end_on_disk(rt: &Runtime) {
     if let Some(place) = rt.undo.on_disk.take() {
         end(rt, false).unwrap_or_default();
@@ -143,7 +151,9 @@ pub fn end_on_disk(rt: &Runtime) {
     }
 }
 
-/// The job is started again from `epoch`: undoes what its earlier starts have done since.
+/// Undoes the effects of earlier starts of the job since the cut of `epoch`.
+///
+/// Called when the job is restarted from that checkpoint.
 pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     let place = place(rt);
     place.check().map_err(|error| apply::Failed {
@@ -164,7 +174,7 @@ fn tell(result: io::Result<()>) {
     }
 }
 
-/// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
+/// Starts the section of `epoch`, at its cut.
 pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
     recorder(rt).begin(epoch);
@@ -173,14 +183,15 @@ pub fn begin(rt: &Runtime, epoch: Epoch) {
     WRITTEN.begin(true);
 }
 
-/// Nobody goes back further than to the cut of this epoch any more.
+/// Discards records before the cut of `epoch`, to which no process rolls back any more.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     tell(recorder(rt).forget_before(epoch));
     on_children(rt, |children| children.forget_before(epoch));
 }
 
-/// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are
-/// in the recovery.
+/// Undoes the effects of all ranks of this node since the cut of `epoch`.
+///
+/// All living processes must be in the recovery.
 pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     if output::have_effects_since(rt, epoch) {
         return Err(UserError::ThreadsFiles);
@@ -205,8 +216,7 @@ impl From<apply::Failed> for UserError {
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
     let place = place(rt);
-    // Where nothing can be written to the disk, the logs have gone on in memory, and so each node
-    // has its own.
+    // A log that could not be written to disk continues in memory, so each node has a separate log.
     let [lock, other] =
         [place.log_of(FIRST), place.refuge_of(&FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
@@ -226,8 +236,9 @@ fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply:
     done
 }
 
-/// Waits until no other process is here. The file is removed by whoever leaves, so it may have to
-/// be made again.
+/// Waits until no other process holds the lock.
+///
+/// The process that releases the lock removes the file, so it may have to be created anew.
 fn alone(path: &Path) -> io::Result<File> {
     loop {
         let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
@@ -239,13 +250,15 @@ fn alone(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The rank ends in good order, or the job does: nothing will be undone any more.
+/// Releases the logs when the rank or the job ends regularly.
+///
+/// No undo follows.
 pub fn release(rt: &Runtime) {
     let is_kept = rt.undo.on_disk.borrow().is_some();
     tell(end(rt, is_kept));
 }
 
-/// Ends noting, and removes the logs unless a restart needs them.
+/// Stops recording, and removes the logs unless a restart needs them.
 fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
     WRITTEN.begin(false);
     WRITTEN.set_parent(0, 0);
@@ -256,12 +269,12 @@ fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
     }
 }
 
-/// Acts on the notes of effects of children, if any are made.
+/// Calls `act` for the recorder of child processes, if there is one.
 fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<T> {
     rt.undo.child_effects.borrow().as_ref().map(act)
 }
 
-/// Starts to note effects of children, unless that has been done.
+/// Starts to record effects of child processes, unless this has been done.
 fn note_children(rt: &Runtime) {
     let mut notes = rt.undo.child_effects.borrow_mut();
     match &mut *notes {
@@ -292,17 +305,17 @@ fn recorder_of_children(rt: &Runtime) -> Recorder {
     }
 }
 
-/// Suspends children that are about to change files.
+/// Suspends child processes that are about to change files.
 pub fn suspend_children(rt: &Runtime) {
     on_children(rt, ChildEffects::suspend);
 }
 
-/// Lets children go on that were suspended.
+/// Resumes child processes that were suspended.
 pub fn resume_children(rt: &Runtime) {
     on_children(rt, ChildEffects::resume);
 }
 
-/// Removes the log of a process that has died, with its backups.
+/// Removes the log of a failed process, with its backups.
 pub fn discard(process: ProcessNumber) {
     let place = of_memory();
     for path in [place.log_of(process), place.log_of_children(process)] {
@@ -313,7 +326,7 @@ pub fn discard(process: ProcessNumber) {
     }
 }
 
-/// Removes the logs of processes that have died.
+/// Removes the logs of failed processes.
 pub fn discard_abandoned() {
     of_memory().clean(false);
 }

@@ -1,4 +1,4 @@
-//! Which addresses are not the user side's.
+//! Address ranges that do not belong to the program side.
 
 use std::sync::OnceLock;
 use understudy_image::runs::AddrRange;
@@ -6,12 +6,12 @@ use understudy_image::vmas::Zones;
 
 static ZONES: OnceLock<Zones> = OnceLock::new();
 
-/// What is not the user side's.
+/// Returns the ranges that do not belong to the program side.
 pub fn zones() -> &'static Zones {
     ZONES.get_or_init(Zones::with_runtime_zone)
 }
 
-/// Notes it, once, before anybody asks.
+/// Sets the ranges, once, before their first use.
 pub(super) fn set(zones: Zones) {
     assert!(
         ZONES.set(zones).is_ok(),

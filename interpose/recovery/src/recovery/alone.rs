@@ -1,8 +1,8 @@
-//! Nodes on which nobody is left: what only their processes could have told.
+//! Nodes without survivors: information that is lost with them.
 //!
-//! How far a dead process's relay has got, and what it did to files since the cut, lies in memory
-//! of its node. A living process of that node reads it; where there is none, the user is told what
-//! follows.
+//! A node's memory has the position of a failed process's relay, and the process's changes of files
+//! since the cut. A living process of the node reads them. If the node has no living process, the
+//! consequences are reported to the user.
 
 use crate::Runtime;
 use crate::{sys, world};
@@ -10,7 +10,9 @@ use understudy_catalogue::message;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Identity, Plan};
 
-/// Notes what a plan leads to. The players are still those from before the failure.
+/// Records the workers that failed on nodes without survivors.
+///
+/// The worker table must still be that from before the failure.
 pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
     let world = world::get(rt);
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
@@ -23,7 +25,9 @@ pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
         .set(without_neighbour(&dead, &living, &world.nodes));
 }
 
-/// The dead workers (each with its process) on whose node no living process is.
+/// Returns the failed workers on whose node no process lives.
+///
+/// `dead` has each worker with its process.
 fn without_neighbour(
     dead: &[(Worker, ProcessNumber)],
     living: &[ProcessNumber],
@@ -70,7 +74,7 @@ mod tests {
             [0, 1]
         );
         assert!(without_neighbour(&[(0, 0)], &[1, 2, 3], &nodes).is_empty());
-        // Worker 1 is played by the former spare 5, beside the newcomer 4.
+        // Process 5, a former spare, is worker 1; process 4 on its node has just joined.
         assert_eq!(
             without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes),
             [2]

@@ -1,4 +1,4 @@
-//! One attempt at a recovery, stage by stage.
+//! Attempt at a recovery, stage by stage.
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
@@ -19,22 +19,22 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::Plan;
 
-/// A further failure: everything from the start.
+/// Error: another process has failed, so the recovery starts over.
 pub struct Again;
 
-/// What a successful attempt leads to.
+/// Result of a successful attempt.
 pub struct Outcome {
-    /// Where the program goes on.
+    /// Frame from which the program resumes.
     pub frame: Frame,
-    /// What had been signalled there.
+    /// Signals that were pending at this frame.
     pub signals: user::SavedSignals,
     pub exceptions: u32,
-    /// This process tells the user.
+    /// True if this process reports the recovery to the user.
     pub is_speaker: bool,
 }
 
 pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
-    // What the program has waited for, perhaps for long.
+    // The program's wait, perhaps a long one, is over.
     crate::arch::end_wait();
     report.stage(rt, RecoveryStage::Detect);
     let (all, whole) = renew(rt, report).map_err(|_| Again)?;
@@ -80,8 +80,10 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     })
 }
 
-/// The processes of a new generation of the job; and the epoch whose copies are whole, which nobody
-/// may have committed.
+/// Enters a new generation of the job.
+///
+/// Returns the communicator of its processes, and the epoch whose replicas here are whole although
+/// its commit was not seen.
 fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epoch>)> {
     if let Some(all) = newcomers::take_first(rt) {
         found::inherit(rt);
@@ -91,8 +93,8 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     let begin = renewal::leave_generation(rt);
     own_messages::all_is_back();
     report.stage(rt, RecoveryStage::Reset);
-    // Calls do nothing before the generation begins: what is under way has ended with the library
-    // that it was given to.
+    // MPI calls do nothing before the next generation begins: operations in flight have ended with
+    // the library state that was reset.
     let whole = copies::interrupt(rt);
     rehearsal::interrupt(rt);
     user::stop_children(rt);
@@ -110,9 +112,11 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     Ok((all, whole))
 }
 
-/// The threads of a worker stand still before files or memory are put back. (A newcomer opens
-/// libraries first, and has nothing to lose.) Where that cannot be, the process ends, as one more
-/// that has died. So does one whose devices would not go back with its memory.
+/// Stops the threads of a worker before files or memory are rolled back.
+///
+/// A joining process opens libraries first, and has no state to lose. A process ends, as one more
+/// failed process, if its threads cannot be stopped, or if its devices cannot be rolled back with
+/// its memory.
 fn stand_still(rt: &Runtime) {
     let Part::Worker(_) = world::get(rt).part else {
         return;
@@ -137,22 +141,25 @@ fn stand_still(rt: &Runtime) {
     }
 }
 
-/// What this process has come to, if all others have come as far. Where a generation fails, who has
-/// not ends it, as others may wait for this process elsewhere; some may take it for a success, and
-/// meet the others in the next one.
+/// Returns this process's result if all processes have reached this point.
+///
+/// A process with an error ends the generation, as other processes may wait for it elsewhere. Some
+/// processes may already have passed the barrier. They meet the others in the next generation.
 fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
     let own = own.map_err(|_| Again)?;
     all.barrier().map(|()| own).map_err(|_| Again)
 }
 
-/// The worker that this process plays by the plan.
+/// Returns the worker that this process is in the plan.
 fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
     plan.part_of(world::get(rt).process)
         .ok_or(mpi::Error::INTERN)
 }
 
-/// From here on this process has no other epoch to go back to: once all have come as far, a later
-/// attempt cannot choose another one, and files may become what they were.
+/// Selects the epoch of the plan; this process can roll back to no other then.
+///
+/// When all processes have reached this point, a later attempt cannot choose another epoch. So
+/// files may be rolled back then.
 fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     if plan.lost.is_none() {
         found::resolve(rt, plan.epoch);
@@ -166,12 +173,12 @@ fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
+/// Runs fetch, load, rebuild and re-protect for this process's worker of the plan.
 fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(rt, plan)?;
     let is_new = plan.takeover(me).is_some();
     undone(rt, user::undo_files(rt, plan.epoch));
-    // Those of other nodes, too, before any are opened.
+    // Barrier: every node has rolled back its files before any node opens one.
     world::get(rt).workers.barrier()?;
     window::shared::belong_to(me);
     let ready = match plan.lost {
@@ -189,7 +196,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     let loaded = load::load(rt, origin, ready)
         .map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
     report.stage(rt, RecoveryStage::Load);
-    // Most have little to load; who has much is to have the processors.
+    // Most workers load little; sleeping leaves the processors to those that load much.
     world::get(rt).workers.sleeping_barrier()?;
     load::take_locks(rt);
     load::check_nodes(rt, &plan.players);
@@ -205,7 +212,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     Ok(loaded)
 }
 
-/// The attempt has succeeded everywhere: the plan is the world now.
+/// Applies the plan to the world, as all processes have succeeded.
 fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
     let world = world::get(rt);
     for takeover in plan

@@ -1,4 +1,4 @@
-//! Errors of MPI calls, which lead to a recovery if a process has failed.
+//! Errors of MPI calls, which start a recovery if a process has failed.
 
 use super::failure_class::failure;
 use super::rollback::recover;
@@ -12,7 +12,7 @@ use understudy_mpi as mpi;
 
 /// Evaluates to the return code of a real procedure.
 ///
-/// If a process has failed, the whole recovery has been run and the handler returns.
+/// If a process has failed, the macro runs the whole recovery and returns from the handler.
 #[macro_export]
 macro_rules! attempt {
     ($rt:expr, $call:expr) => {
@@ -23,7 +23,9 @@ macro_rules! attempt {
     };
 }
 
-/// Checks the return code of a real procedure; recovers if it means that a process has failed.
+/// Checks the return code of a real procedure.
+///
+/// If the code means that a process has failed, the recovery runs.
 #[inline]
 pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     if rc == SUCCESS {
@@ -35,7 +37,7 @@ pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
 
 /// Checks the result of one of the runtime's own messages.
 ///
-/// A failure leads to recovery, any other error to the end of the job.
+/// A failure starts a recovery; any other error ends the job.
 pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result<T, Rewound> {
     match outcome {
         Ok(value) => Ok(value),
@@ -52,14 +54,14 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
         return Ok(rc);
     };
     if rt.recovery.is_under_way.get() {
-        // By a library of the program, while libraries are opened again.
+        // Called by a library of the program, while the recovery reopens libraries.
         ending::fail(
             rt,
             message::FAILURE_DURING_DLOPEN,
             &std::io::Error::other(understudy_mpi::error::text(rc)),
         );
     }
-    // Callbacks are not returned to: the program goes on outside of them.
+    // The program resumes outside of its callbacks, which do not return.
     arch::leave_callbacks();
     recover(rt, class);
     Err(Rewound)

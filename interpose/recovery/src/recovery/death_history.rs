@@ -1,15 +1,18 @@
-//! Causes of death of processes, and the judgement whether the program is to blame.
+//! Causes of death of processes, and the decision whether the program is at fault.
 //!
-//! A rank that dies of a signal of its own at the same place for the third time, with at most two
-//! epochs in between, whichever rank it is, will do so in every spare: that is a bug of the
-//! program, and the job ends. The first two times it may have been the machine (a flipped bit is
-//! gone after the rollback). *The same place* is the instruction that has faulted; where the
-//! program has raised the signal itself (abort(3)), all its callers count too, since all of them
-//! end in the same function of libc. If the handler could not run (the stack is exhausted), the
-//! signal alone has to do. SIGKILL never counts, nor a signal that another process has sent, nor a
-//! bus error that the hardware reports: nothing tells those from the loss of a machine. After the
-//! third SIGKILL of one worker, a line names the kernel's out-of-memory killer; the tenth death is
-//! the last.
+//! The job ends if a worker dies of a signal of its own at an identical place for the third time,
+//! with at most two epochs in between, whichever worker it is. Such a program would fail in every
+//! spare: it has a bug. The first two deaths may have been the machine's fault (a flipped bit is
+//! gone after the rollback).
+//!
+//! *Place* means the faulting instruction. If the program has raised the signal itself (abort(3)),
+//! all its callers are also compared, since these calls all end in one function of libc. If the
+//! handler could not run (the stack is exhausted), only the signal is compared. Three causes never
+//! count, since they cannot be distinguished from the loss of a machine: SIGKILL, a signal from
+//! another process, and a bus error that the hardware reports.
+//!
+//! After the third SIGKILL of one worker, a message names the kernel's out-of-memory killer. The
+//! tenth death of a worker ends the job.
 
 use std::ffi::c_int;
 use std::fmt::Write;
@@ -18,21 +21,21 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::Verdict;
 use understudy_relay::{Frame, NOTE_WORDS, Note};
 
-/// Number of deaths of the same cause that ends the job.
+/// Number of deaths of equal cause that ends the job.
 const LIMIT: usize = 3;
-/// Number of deaths of a worker, of whatever cause, that ends the job.
+/// Number of deaths of one worker, of any cause, that ends the job.
 ///
-/// There may always be a process to take over.
+/// Replacements may never run out.
 const MOST: usize = 10;
-/// Number of epochs that may lie in between.
+/// Number of epochs that may lie between deaths of equal cause.
 ///
-/// A program that is started over comes to a checkpoint before it comes to the place.
+/// A program that is started over takes a checkpoint before it reaches the place again.
 const EPOCHS: u64 = 2;
 
-/// Length of what the meeting exchanges about a dead process, in words.
+/// Length in words of the record about a dead process, which the survivors exchange.
 ///
-/// The words are the ends of the output of its two streams, its note, 1 + the status with which it
-/// has exited, 1 + its status as of wait(2).
+/// The words are the ends of the output of its two streams, its note, 1 + its exit status, and 1 +
+/// its status as of wait(2).
 pub(super) const WORDS: usize = MARK_WORDS + NOTE_WORDS + 2;
 /// Words for line and column of both streams.
 pub(super) const MARK_WORDS: usize = 4;
@@ -43,7 +46,7 @@ pub(super) enum Cause {
     Unknown,
     /// Signal without a note of the process.
     Signal(c_int),
-    /// Signal with a note of the process, and with the place if it is the program's own.
+    /// Signal with a note of the process, and the place if the program caused it.
     Fault(Note),
     /// Exit with this status, without MPI_Finalize.
     Left(u32),
@@ -54,20 +57,20 @@ pub(super) enum Cause {
 pub struct Death {
     pub(super) worker: Worker,
     player: ProcessNumber,
-    /// Epoch to which the recovery went back.
+    /// Epoch to which the recovery rolled back.
     epoch: Epoch,
     pub(super) cause: Cause,
 }
 
-/// Deaths that a process knows.
+/// Deaths that a process has recorded.
 #[derive(bincode::Encode, bincode::Decode)]
 pub(super) struct View {
     pub(super) earlier: Vec<Death>,
-    /// Processes of the workers which are dead now.
+    /// Processes of the workers that are dead now.
     pub(super) players: Vec<ProcessNumber>,
 }
 
-/// Deaths that may be the program's doing.
+/// Deaths that may be the program's fault.
 #[derive(Default)]
 pub(super) struct History {
     /// Deaths before recoveries that have succeeded.
@@ -89,10 +92,10 @@ impl History {
         self.earlier.iter().any(|death| death.player == player)
     }
 
-    /// Returns the last process of each dead worker, and makes the earlier deaths the same in all.
+    /// Returns the last process of each dead worker, and equalises the earlier deaths.
     ///
-    /// An attempt may have succeeded for some processes only. None of the `living` is returned,
-    /// which some may have seen take over.
+    /// An attempt may have succeeded for some processes only. Processes in `living` are not
+    /// returned, although some views may name them as replacements.
     pub(super) fn agree(&mut self, views: &[View], living: &[ProcessNumber]) -> Vec<ProcessNumber> {
         self.earlier.clear();
         for death in views.iter().flat_map(|view| &view.earlier) {
@@ -111,13 +114,13 @@ impl History {
             .collect()
     }
 
-    /// Records the deaths that have led to the recovery, but for those that an attempt dealt with.
+    /// Records the deaths that started the recovery, except those of earlier attempts.
     pub(super) fn note(&mut self, mut deaths: Vec<Death>) {
         deaths.retain(|death| !self.knows(death.player));
         self.now = deaths;
     }
 
-    /// Returns the verdict if the job must end, as the program is to blame.
+    /// Returns the verdict if the job must end, as the program is at fault.
     pub(super) fn judge(&self, epoch: Epoch) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
             let worker = death.worker;
@@ -203,7 +206,7 @@ impl Death {
         }
     }
 
-    /// True if at most a few epochs lie between this and a recovery that goes back to `epoch`.
+    /// True if few epochs lie between this death and a rollback to `epoch`.
     fn is_recent(&self, epoch: Epoch) -> bool {
         (self.epoch.0..=self.epoch.0 + EPOCHS).contains(&epoch.0)
     }
@@ -218,7 +221,7 @@ impl Cause {
         }
     }
 
-    /// True if the two are the same event at the same place.
+    /// True if both causes are equal events at an identical place.
     fn is_same(&self, other: &Cause) -> bool {
         match (self, other) {
             (Cause::Fault(one), Cause::Fault(other)) => {
@@ -229,7 +232,7 @@ impl Cause {
         }
     }
 
-    /// Returns the cause, as ` of SIGSEGV at …`.
+    /// Returns the cause as text, such as ` of SIGSEGV at …`.
     pub(super) fn phrase(&self) -> String {
         match self {
             Cause::Fault(note) if note.frames.is_empty() => {
@@ -251,7 +254,7 @@ impl Cause {
                 format!(" of {}{place}{address}", name(note.signal))
             }
             Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
-            // The handler has not run: in most cases there was no stack left for it.
+            // The handler has not run: in most cases it had no stack left.
             Cause::Signal(libc::SIGSEGV) => {
                 " of SIGSEGV at an unknown place (stack overflow?)".into()
             }

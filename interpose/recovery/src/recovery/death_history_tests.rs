@@ -1,4 +1,4 @@
-//! What histories of deaths lead to.
+//! Tests of death histories.
 
 use super::*;
 
@@ -16,8 +16,9 @@ fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
     })
 }
 
-/// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the
-/// job.
+/// Returns the index of the death that ends the job.
+///
+/// Each death has its worker, the epoch of the rollback, and its cause.
 fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
     let mut history = History::default();
     deaths.iter().position(|(worker, epoch, cause)| {
@@ -132,7 +133,7 @@ fn many_kills_of_one_worker_are_told_of_once() {
     assert_eq!(told, [false, false, true, false, false]);
 }
 
-/// An attempt has succeeded in process 0, where process 4 plays worker 2, and in nobody else.
+/// An attempt has succeeded only in process 0, where process 4 is worker 2.
 #[test]
 fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
     let death = |player: u32| Death {
@@ -146,7 +147,7 @@ fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
         players: vec![ProcessNumber(player)],
     };
     let views = [view(&[1, 2], 4), view(&[1], 2)];
-    // Process 4 lives and is to take the part once more, or has died, too.
+    // Process 4 lives and is to take over again, or has also died.
     for (living, last, verdict) in [(vec![ProcessNumber(4)], 2, false), (vec![], 4, true)] {
         for own in &views {
             let mut history = History {

@@ -1,8 +1,8 @@
 //! Deaths of processes, as the survivors exchange and record them.
 //!
-//! The note of a process about a fatal signal (`fatal`) is read by the processes of its node. The
-//! others get it in the meeting, so all come to the same judgement ([`super::death_history`]);
-//! newcomers get the history.
+//! The processes of a node read the notes of its dead processes about fatal signals (`fatal`). The
+//! other processes get them in the meeting, so all reach equal verdicts ([`super::death_history`]).
+//! Joining processes get the history.
 
 use super::death_history::{Cause, Death, MARK_WORDS, View, WORDS};
 use crate::Runtime;
@@ -25,7 +25,7 @@ pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
     rt.recovery.history.borrow_mut().earlier = earlier;
 }
 
-/// Exchanges the knowledge of the survivors on the nodes of dead processes; collective.
+/// Exchanges what the survivors on the nodes of dead processes have read; collective.
 ///
 /// Returns for each dead worker the position up to which its output was seen.
 pub fn meet(
@@ -54,7 +54,7 @@ pub fn meet(
         .zip(marks)
         .map(|(&rank, marks)| known(rt, rank, marks))
         .collect();
-    // A process that does not know a word has 0; the others agree.
+    // Unknown words are 0 in a process; the known values agree.
     let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     let told = dead.iter().copied().zip(players).zip(all);
@@ -72,7 +72,7 @@ pub fn meet(
         .collect())
 }
 
-/// Returns this process's knowledge of a dead one; zeros are unknown.
+/// Returns the words that this process has about a dead one; unknown words are 0.
 fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     for (words, mark) in words.chunks_mut(2).zip(marks) {
@@ -86,17 +86,17 @@ fn known(rt: &Runtime, rank: ProcessNumber, marks: [Position; 2]) -> [u64; WORDS
     words
 }
 
-/// Returns the verdict if the job must end, as the program is to blame.
+/// Returns the verdict if the job must end, as the program is at fault.
 ///
-/// The epoch is that to which all go back. The verdict is equal in all processes.
+/// `epoch` is the epoch to which all roll back. The verdict is equal in all processes.
 pub fn judge(rt: &Runtime, epoch: Epoch) -> Option<Verdict> {
     rt.recovery.history.borrow().judge(epoch)
 }
 
 /// Records that the recovery has succeeded; returns a remark for the user.
 ///
-/// However many processes have died, it was one failure; a fault of the program's own code says
-/// nothing of the machine.
+/// All deaths together count as one failure. A fault in the program's own code is no failure of the
+/// machine.
 pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
     let is_fault = |death: &Death| matches!(death.cause, Cause::Fault(_));
     if !rt.recovery.history.borrow().now.iter().all(is_fault) {
@@ -107,7 +107,7 @@ pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
 
 /// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
 ///
-/// Empty if it is unknown or SIGKILL.
+/// Empty if the cause is unknown or SIGKILL.
 pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
     let history = rt.recovery.history.borrow();
     let mut deaths = history.now.iter().chain(history.earlier.iter().rev());

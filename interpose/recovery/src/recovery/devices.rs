@@ -4,7 +4,7 @@ use crate::Runtime;
 use crate::{ending, user, world};
 use understudy_catalogue::message;
 
-/// Returns to the devices their memory that is in the program's, when threads run.
+/// Restores device memory from the program's memory, and resumes the devices.
 pub fn devices_go_on(rt: &Runtime) {
     if let Err(lost) = user::devices_go_on(rt) {
         lose_devices(rt, &lost);
@@ -18,7 +18,7 @@ pub fn lose_devices(rt: &Runtime, why: &dyn std::error::Error) -> ! {
 
 /// Releases this process's own state on devices, before it takes over from a worker.
 ///
-/// Returns the reason if that is impossible.
+/// Returns the reason if the state cannot be released.
 pub fn leave_devices(rt: &Runtime) -> Result<(), String> {
     let reports = world::is_playing() && world::is_first_worker(rt);
     match user::save_devices(rt, reports) {

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use understudy_formats::events::ErrorClass;
 use understudy_mpi::call;
 
-/// Returns the class of an error that is the failure of a process, or follows from one.
+/// Returns the class of an error that a failed process has caused.
 pub fn failure(rc: c_int) -> Option<c_int> {
     let mut class = rc;
     // SAFETY: a local query.

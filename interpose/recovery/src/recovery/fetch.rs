@@ -1,5 +1,4 @@
-//! Copies after a failure: those that died with a rank are fetched or made again, and so are
-//! damaged ones.
+//! Replicas after a failure: lost and damaged ones are fetched or rebuilt.
 
 use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
@@ -20,8 +19,9 @@ use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_policy::recovery_plan::{self as plan, Plan, Remake};
 
-/// The holders send copies to those workers that have none of their own. Such a process makes
-/// memory ready for it meanwhile, if it has nothing there yet.
+/// Sends replicas to the workers that have none of their own, and receives this worker's.
+///
+/// A replacement meanwhile makes its memory present, if it has no memory at these addresses yet.
 pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     if world::get(rt).redundancy.is_parity() {
         return fetch_from_group(rt, plan, me);
@@ -72,7 +72,7 @@ fn keep_own(rt: &Runtime, payload: Payload) {
         .unwrap_or_else(|error| fail(rt, message::WORKER_COPY_NOT_KEPT, &error));
 }
 
-/// The same with parity: all others of the group have a part in each copy.
+/// Fetches replicas with parity: all other members of the group send their parts.
 fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefault>> {
     let lost = plan.fetches.iter().filter(|fetch| fetch.from == me);
     let mut moves: Vec<Move> = lost
@@ -90,20 +90,21 @@ fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option
     Ok(ready)
 }
 
-/// What the copy that is fetched lacks.
+/// Pages that the fetched replica omits.
 enum Missing {
     Nothing,
-    /// The seed makes it.
+    /// The template process makes them.
     Replayed(Rebuild),
-    /// This process has it, but for what it has changed.
+    /// This process has them, except those that it has changed.
     Present(Offer),
-    /// It cannot be made.
+    /// The reason why they cannot be made.
     Lost(String),
 }
 
 impl Missing {
-    /// The holders say what is missing in the copies that they are about to send. Where a replay is
-    /// needed it begins.
+    /// Receives the list of pages that the incoming replica omits; buddies send such lists.
+    ///
+    /// If the pages need a replay, the replay starts here.
     fn learn(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Missing> {
         let (keep, world) = (copies::keep(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
@@ -122,7 +123,7 @@ impl Missing {
         })
     }
 
-    /// Adds it to the copy.
+    /// Adds the pages to the replica.
     fn add(self, rt: &Runtime, me: Worker) -> Result<(), String> {
         let keep = &mut *copies::keep(rt);
         let before = keep.own.image.page_count();
@@ -148,8 +149,9 @@ impl Missing {
     }
 }
 
-/// Begins to make memory present for the copies that a new player will keep for its partners, which
-/// are about as long as its own.
+/// Starts to make memory present for the replicas that a replacement will store.
+///
+/// These replicas are about as long as its own.
 pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan.remakes.iter().filter(|remake| remake.at == me).count() as u64;
@@ -158,7 +160,7 @@ pub fn expect_partners(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault
     (pages > 0).then(|| Prefault::start(keep.store.upcoming(pages)))
 }
 
-/// What was read from the disk is this rank's own epoch.
+/// Makes the epoch that was read from the disk this worker's own replica.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     found::forget_held(rt);
     if let Some(loaded) = disk::take_chosen(rt) {
@@ -167,7 +169,7 @@ pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
     }
 }
 
-/// Every worker's copies, after a restart.
+/// Makes all replicas of every worker after a restart.
 pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let world = world::get(rt);
     make_again(
@@ -177,8 +179,10 @@ pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     )
 }
 
-/// This worker's copy is to be sent. What it does without, since functions bring it back, is in
-/// memory, which has just been put back.
+/// Completes this worker's own replica before it is sent.
+///
+/// Pages that the replica omits because functions restore them are in memory, which was just
+/// restored.
 fn complete_own(rt: &Runtime) {
     let keep = &mut *copies::keep(rt);
     let (image, store) = (&mut keep.own.image, &mut keep.store);
@@ -200,7 +204,7 @@ fn complete_own(rt: &Runtime) {
     }
 }
 
-/// Copies that are to be made again: their workers send them.
+/// Rebuilds replicas: their workers send them to the buddies.
 pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<()> {
     if remakes.iter().any(|remake| remake.worker == me) {
         complete_own(rt);

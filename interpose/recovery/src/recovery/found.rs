@@ -1,4 +1,4 @@
-//! What this process tells of copies in a recovery: what it has got, and what was damaged.
+//! Replicas that this process reports to a recovery: received ones and damaged ones.
 
 use super::load::Damaged;
 use super::newcomers::welcome;
@@ -9,12 +9,14 @@ use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::recovery_plan::{Held, Plan, Refused};
 
-/// What this newcomer has got in an attempt that came to nothing, or from a dead process.
+/// Returns the replicas of this joining process.
+///
+/// Their origin is an attempt that failed, or a dead process.
 pub fn held(rt: &Runtime) -> Option<Held> {
     rt.recovery.heritage.borrow().held
 }
 
-/// Takes what a dead process has left to this newcomer, if it has.
+/// Adopts the replicas that a dead process has left to this joining process.
 pub fn inherit(rt: &Runtime) {
     disk::forget_loaded(rt, &mut copies::keep(rt).store);
     if let Some(got) = copies::adopt(rt) {
@@ -30,7 +32,7 @@ pub fn inherit(rt: &Runtime) {
     }
 }
 
-/// Everybody goes back to this epoch.
+/// Commits or discards pending epochs, as all processes roll back to this epoch.
 pub fn resolve(rt: &Runtime, epoch: Epoch) {
     copies::resolve(rt, epoch);
     if let Some(held) = &mut rt.recovery.heritage.borrow_mut().held
@@ -40,25 +42,26 @@ pub fn resolve(rt: &Runtime, epoch: Epoch) {
     }
 }
 
-/// The recovery has succeeded: what this process has is that of its part.
+/// Makes the replicas of this process those of its worker, as the recovery has succeeded.
 pub fn settle(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().held = None;
     copies::renew_legacy(rt, welcome(rt));
 }
 
-/// Damaged copies that this process has met in this recovery.
+/// Returns the damaged replicas that this process has found in this recovery.
 pub fn refused(rt: &Runtime) -> Vec<Refused> {
     rt.recovery.heritage.borrow().refused.clone()
 }
 
-/// The recovery has succeeded: damaged copies have been made again.
+/// Clears the damaged replicas, which the successful recovery has rebuilt.
 pub fn forget_refusals(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().refused.clear();
 }
 
-/// The copy that this worker was to load is damaged, and so is the one that it was fetched from:
-/// nobody may use them any more. The error with which the attempt ends; in the next, another copy
-/// is taken.
+/// Refuses this worker's damaged replica, and the one that it was fetched from.
+///
+/// No process may use either of them any longer. Returns the error with which the attempt ends. The
+/// next attempt takes another replica.
 pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
     let own = world::get(rt).process;
     let from = plan
@@ -90,8 +93,9 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     mpi::Error::OTHER
 }
 
-/// All go back to an epoch on disk: until what this worker keeps of its partners has been made
-/// again, it is of another epoch.
+/// Refuses the replicas that this worker stores, before a rollback to the disk.
+///
+/// They are of another epoch until they have been rebuilt.
 pub fn refuse_partners(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
     let at = world.process;
@@ -100,19 +104,20 @@ pub fn refuse_partners(rt: &Runtime, me: Worker) {
     rt.recovery.heritage.borrow_mut().refused.extend(copies);
 }
 
-/// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares
-/// with them, for example.
+/// Returns the workers whose replicas, stored by this worker, are damaged.
+///
+/// This worker's own replica may share damaged pages with them.
 fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);
-    // The checksums of parity are with its description.
+    // The checksums of parity are in its description.
     let partners = partners.filter(|(_, copy)| {
         !redundancy.is_parity() && keep.store.damaged(copy.image.runs()).is_some()
     });
     partners.map(|(worker, _)| worker).collect()
 }
 
-/// This process has a new copy of its own.
+/// Removes the refusal of this worker's own replica, which was replaced.
 pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
     let at = world::get(rt).process;
     rt.recovery
@@ -122,13 +127,14 @@ pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
         .retain(|copy| *copy != Refused { worker: me, at });
 }
 
-/// This process has nothing that counts as a copy any more.
+/// Drops the record of replicas in this process.
 pub fn forget_held(rt: &Runtime) {
     rt.recovery.heritage.borrow_mut().held = None;
 }
 
-/// Another copy of this worker comes in place of its own; those of partners are what they were, if
-/// they are of this epoch.
+/// Marks this worker's own replica as missing, since another one replaces it.
+///
+/// Stored replicas of this epoch stay valid.
 pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
     let held = &mut rt.recovery.heritage.borrow_mut().held;
     *held = held.filter(|held| held.own == me && held.epoch == plan.epoch);
@@ -137,7 +143,7 @@ pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
     }
 }
 
-/// This process has got a copy of its own.
+/// Records that this process has got its worker's own replica.
 pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
     take_back_own_refusal(rt, me);
     let held = &mut rt.recovery.heritage.borrow_mut().held;
@@ -151,7 +157,7 @@ pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
     });
 }
 
-/// This process, if it is a newcomer, has got copies of partners in these layers.
+/// Records that this joining process has got replicas of other workers, in these layers.
 pub fn note_layers(rt: &Runtime, layers: u64) {
     if let Some(held) = &mut rt.recovery.heritage.borrow_mut().held {
         held.layers |= layers;

@@ -1,10 +1,10 @@
-//! Replicas that this process reports to a recovery: those that it holds, and damaged ones.
+//! Replicas that this process reports to a recovery: stored ones, and damaged ones.
 
 use understudy_policy::recovery_plan::{Held, Refused};
 
 /// Replicas that this process reports to a recovery.
 pub(super) struct FoundReplicas {
-    /// Replicas of this newcomer from an attempt that failed, or from a dead process.
+    /// Replicas of this joining process, from a failed attempt or from a dead process.
     pub(super) held: Option<Held>,
     /// Damaged replicas.
     pub(super) refused: Vec<Refused>,

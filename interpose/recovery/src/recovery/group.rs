@@ -1,5 +1,4 @@
-//! A worker's copy made again from what its parity group has, and parity made again from what its
-//! members have.
+//! Reconstruction with parity: replicas from a parity group, and parity from its members.
 
 use super::found::refuse_own;
 use super::load::{self, Damaged};
@@ -17,7 +16,7 @@ use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::recovery_plan::{Plan, Remake};
 
-/// What this worker gives for a lost one of its group.
+/// Returns the transfer of this worker's part of a lost member's replica.
 pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
     let (world, keep) = (world::get(rt), copies::keep(rt));
     let redundancy = &world.redundancy;
@@ -30,8 +29,9 @@ pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
     Some(Move::send(transfer, lost))
 }
 
-/// The copy of this worker, made of what the others of its group give, one after the other: all of
-/// it at once could be more than there is memory.
+/// Reconstructs this worker's replica from the parts of the other members of its group.
+///
+/// The parts arrive one after the other, since all together could need more memory than there is.
 pub fn gather(
     rt: &Runtime,
     plan: &Plan,
@@ -66,7 +66,7 @@ pub fn gather(
     Ok((copy, ready))
 }
 
-/// Adds what one of them has given. The first has the description.
+/// Adds the part of one member; the first part has the description.
 fn add(
     rt: &Runtime,
     payload: Payload,
@@ -98,7 +98,7 @@ fn add(
     outcome
 }
 
-/// A copy as described, without content.
+/// Returns a replica as described, without content.
 fn begin(rt: &Runtime, description: &Description) -> Copy {
     let store = &mut copies::keep(rt).store;
     let image = blank(description.epoch, &description.pages, store)
@@ -111,14 +111,14 @@ fn begin(rt: &Runtime, description: &Description) -> Copy {
     }
 }
 
-/// What this worker adds to parity that is made again.
+/// Returns the transfer of this worker's contribution to parity that is rebuilt.
 pub fn send_contribution(rt: &Runtime, remake: &Remake, layers: usize) -> Move {
     let keep = copies::keep(rt);
     let transfer = parity::contribution(&keep.own, remake.layer, layers, &keep.store);
     Move::send(transfer, remake.at)
 }
 
-/// Parity from what all others of the group have sent, by layer.
+/// Stores the parity that results from the contributions of the other members, by layer.
 pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
     let keep = &mut *copies::keep(rt);
     let epoch = payloads.first().map_or(Epoch::NONE, Payload::epoch);

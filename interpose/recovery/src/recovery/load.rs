@@ -1,4 +1,4 @@
-//! Loading an epoch: the user side becomes what it was, in place or in another process.
+//! Loading of an epoch: restores the program side, in this or in another process.
 
 use crate::Runtime;
 use crate::arch::Frame;
@@ -22,38 +22,41 @@ use understudy_image::restore::RestoreError;
 use understudy_image::runs::{self, PageRun};
 use understudy_numbers::ProcessNumber;
 
-/// The user side is loaded.
+/// Result of loading the program side.
 pub struct Loaded {
-    /// Where it goes on.
+    /// Frame from which the program resumes.
     pub frame: Frame,
-    /// The name of its epoch on disk, if that was to be written.
+    /// Name of the epoch on disk, if it was to be written.
     pub on_disk: Option<disk::Key>,
-    /// What has been signalled until its cut.
+    /// Signals that were pending at the cut.
     pub signals: user::SavedSignals,
-    /// Which floating-point exceptions the program wants, while none is raised
-    /// ([`sys::mask_exceptions`]).
+    /// Floating-point exceptions that the program has enabled, which are masked meanwhile.
+    ///
+    /// See [`sys::mask_exceptions`].
     pub exceptions: u32,
 }
 
-/// What is wrong with a copy.
+/// Error: the reason why a replica cannot be used.
 pub struct Damaged(pub String);
 
-/// Which process loads what.
+/// Process that loads, and origin of the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A survivor goes back to its last epoch.
+    /// A survivor rolls back to its last epoch.
     Survivor,
-    /// A survivor gets an epoch from elsewhere: an older one from the disk, or its own from a
-    /// holder.
+    /// A survivor loads a replica that it did not have.
+    ///
+    /// It is of an older epoch from the disk, or the survivor's own replica from a buddy.
     SurvivorAnew,
-    /// An understudy takes a part.
+    /// A replacement takes over.
     Understudy,
-    /// The whole job has been started again.
+    /// The whole job was restarted.
     Restart,
 }
 
-/// Whether a frame is the end of MPI_Init, or of what stands for it, where the first checkpoint is
-/// taken; there is no other in these.
+/// True if a frame is that of MPI_Init, or of another procedure that initialises MPI.
+///
+/// The first checkpoint is taken there; no other checkpoint is taken in these procedures.
 pub fn is_init(frame: &Frame) -> bool {
     const INITIALISE: [Proc; 3] = [
         Proc::MPI_Init,
@@ -70,8 +73,9 @@ fn decode(rt: &Runtime, state: &[u8]) -> Saved {
         .unwrap_or_else(|why| fail(rt, message::STATE_UNREADABLE, &std::io::Error::other(why)))
 }
 
-/// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins
-/// to make them present.
+/// Maps the memory of a worker whose pages are being received, and makes it present.
+///
+/// `pages` are sorted.
 pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
     let saved = decode(rt, &state.bytes);
     restore_mappings(rt, &saved, Whose::Anothers);
@@ -79,7 +83,9 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
         .unwrap_or_else(|it| cannot_restore(rt, it))
 }
 
-/// Ends the job if workers that share memory are on several nodes, where these processes play them.
+/// Ends the job if workers that share memory are on several nodes.
+///
+/// `players` are the processes of the workers.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
         fail(rt, message::JOB_CANNOT_GO_ON, &apart);
@@ -89,8 +95,9 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     }
 }
 
-/// The program's files are locked as at the cut. All have put back theirs: nobody holds a lock that
-/// was taken later.
+/// Locks the program's files as at the cut.
+///
+/// All processes have restored their files, so no lock that was taken later exists.
 pub fn take_locks(rt: &Runtime) {
     if let Err(error) = user::take_file_locks(rt) {
         fail(rt, message::FILES_NOT_LOCKED, &error);
@@ -98,7 +105,7 @@ pub fn take_locks(rt: &Runtime) {
 }
 
 fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
-    // Libraries may be opened where a new process has a thread's stack.
+    // Libraries may need addresses where a new process has a thread's stack.
     if let Err(error) = saved.user.clear_threads(rt) {
         fail(rt, message::THREADS_NOT_RESTORED, &error);
     }
@@ -110,9 +117,11 @@ fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
     }
 }
 
-/// A survivor keeps no copy of what steps that were `undone` have changed: those pages stay. Nor of
-/// static data: what it has changed for the first time since the epoch is made again. The pages
-/// that are as they were.
+/// Restores the pages that a survivor's own replica omits.
+///
+/// The replica omits pages whose changes the steps in `undone` have reverted: these pages stay. It
+/// also omits static data: pages that were changed for the first time since the epoch are rebuilt.
+/// Returns the pages that stay, which need not be loaded.
 fn put_back_absent(
     rt: &Runtime,
     saved: &Saved,
@@ -150,8 +159,9 @@ fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
     fail(rt, message::MEMORY_NOT_RESTORED, &error)
 }
 
-/// Puts the pages back, but for those that are `right`. All of them in which locks of the program
-/// may lie.
+/// Restores all pages except those in `right`.
+///
+/// Returns the pages in which locks of the program may lie.
 fn load_pages(
     rt: &Runtime,
     origin: Origin,
@@ -163,7 +173,7 @@ fn load_pages(
     let (image, store) = (&keep.own.image, &keep.store);
     let owners = user.owners();
     let stats = match origin {
-        // What has changed is known since the last epoch only.
+        // Changed pages are tracked only since the last epoch.
         Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store, right),
         _ => restore::load_all(&mut keep.tracker, layout, image, store, ready, &|page| {
             owners.may_be_in(page)
@@ -176,7 +186,7 @@ fn load_pages(
     })
 }
 
-/// A lock may begin in the page before the one with its owner.
+/// Returns the pages with the page before each, in which a lock may begin.
 fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
     let wider = pages
         .iter()
@@ -184,10 +194,10 @@ fn with_those_before(pages: &[PageRun]) -> Vec<PageRun> {
     runs::normalise(wider.collect())
 }
 
-/// Loads this rank's own committed epoch, unless its copy is damaged: says so, and nothing of it is
-/// loaded then. `ready` is what was [`prepare`]d for it.
+/// Loads this worker's own committed epoch.
 ///
-/// A failure here leaves a user side that is neither old nor new, so it ends the job.
+/// If the replica is damaged, an error is returned and nothing is loaded. `ready` is the result of
+/// [`prepare`]. Any other failure leaves the program side half loaded, so it ends the job.
 pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loaded, Damaged> {
     let state = copies::keep(rt).own.state.clone();
     if !state.is_whole() {

@@ -1,4 +1,4 @@
-//! The meeting of the living: everybody says who it is, and the same plan comes out everywhere.
+//! Agreement of the living processes: all exchange their state and derive equal plans.
 
 use super::alone;
 use super::deaths;
@@ -19,18 +19,18 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{self as plan, Gone, Identity, Lost, Plan, Wish};
 
-/// How long the others leave it to the first process to end the job.
+/// Time for which the other processes leave it to the first to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// What a meeting comes to; the same in all who come to it.
+/// Result of a meeting, equal in all processes that finish it.
 pub struct Meeting {
-    /// The living, in rising order.
+    /// Living processes in ascending order.
     pub living: Vec<ProcessNumber>,
-    /// What is to be done, or why nothing can be.
+    /// Plan of the recovery, or the reason why recovery is impossible.
     pub verdict: Result<Plan, Lost>,
 }
 
-/// What this process says of itself; `whole` is as in [`Identity`].
+/// Returns the state that this process reports; `whole` is as in [`Identity`].
 fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
     let world = world::get(rt);
     let (part, held) = match world.part {
@@ -52,7 +52,7 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
     }
 }
 
-/// Everybody comes to know the plan.
+/// Exchanges the states of all processes, and makes the plan.
 pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
     let world = world::get(rt);
     let identities = everybodys(all, &own_identity(rt, whole))?;
@@ -95,8 +95,10 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     Ok(Meeting { living, verdict })
 }
 
-/// What a dead process has left tells who it was: it may have played its part for less time than
-/// the others know. Whether that changes anything.
+/// Records former processes of workers, as the replicas of dead processes name them.
+///
+/// Such a process may have taken over only in the view of some processes. Returns true if a record
+/// changed.
 fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
     let held = identities.iter().filter_map(|living| living.held);
     let told: Vec<_> = held
@@ -110,7 +112,7 @@ fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
     !told.is_empty()
 }
 
-/// What is not in memory any more may be on disk.
+/// Makes a plan that uses an epoch on disk, as memory has not enough replicas.
 fn from_disk(
     rt: &Runtime,
     all: RealComm,
@@ -131,7 +133,7 @@ fn from_disk(
     }))
 }
 
-/// The job is lost, as all living processes know and have agreed on: the first of them says why.
+/// Ends the job; the first of the living processes reports the agreed reason.
 pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
     if *lost == Lost::Init {
         renewal::await_restart(rt);
@@ -151,22 +153,24 @@ pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
     end_together(rt, is_first, status)
 }
 
-/// Ends the job, which all processes do. The first of them has something to say.
+/// Ends the job in all processes.
+///
+/// The first process has printed a message before.
 pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
-    // If two processes ended each other, the launcher would hear of no status.
+    // If two processes aborted simultaneously, the launcher would get no exit status.
     if !is_first {
         std::thread::sleep(LAST_WORD);
     }
     abort(rt, code)
 }
 
-/// A worker, with its process and host.
+/// Returns the text for a worker, with its process and host.
 fn who(rt: &Runtime, worker: Worker) -> String {
     let player = world::get(rt).players[worker.index()];
     format!("worker {worker} (rank {player} on {})", peers::host(player))
 }
 
-/// Why the job is lost, with the processes and hosts that were lost.
+/// Returns the reason why the job is lost, with the lost processes and hosts.
 fn describe(rt: &Runtime, lost: &Lost) -> String {
     match lost {
         Lost::Init => message::FAILURE_IN_INIT.into(),
@@ -178,7 +182,7 @@ fn describe(rt: &Runtime, lost: &Lost) -> String {
     }
 }
 
-/// Why copies in memory are not enough.
+/// Returns the reason why the replicas in memory are not sufficient.
 pub fn cause(rt: &Runtime, lost: &Lost) -> String {
     match lost {
         Lost::Copies {
@@ -196,7 +200,7 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
     }
 }
 
-/// That no copy of a worker is left, and what has become of each.
+/// Returns the text that no replica of a worker is left, with reasons.
 fn no_copy(
     rt: &Runtime,
     worker: Worker,
@@ -245,7 +249,9 @@ fn no_copy(
     }
 }
 
-/// The same where parity is kept: which of its group have `died`, or cannot give what they have.
+/// Returns the text for a lost parity group.
+///
+/// `dead` and `damaged` are the members that have died, or whose data are damaged.
 fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
     let lost = match worker_died {
         true => format!("{worker} died"),

@@ -1,4 +1,4 @@
-//! Transfers of copies with other workers.
+//! Transfers of replicas with other workers.
 
 use crate::Runtime;
 use crate::copies::{self, Transfer};
@@ -8,7 +8,7 @@ use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_numbers::Worker;
 
-/// A transfer with one other worker.
+/// Transfer with one other worker.
 pub struct Move {
     pub transfer: Transfer,
     to: Option<Worker>,
@@ -33,7 +33,7 @@ impl Move {
     }
 }
 
-/// Drives transfers to their end; `poll` is called again and again for each meanwhile.
+/// Completes transfers, and calls `poll` repeatedly for each meanwhile.
 pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) -> mpi::Result<()> {
     let start = |it: &mut Move| it.transfer.start(world::private(rt), it.to, it.from);
     let mut driven = moves.iter_mut().map(start).fold(Ok(()), both);

@@ -1,8 +1,9 @@
-//! Processes that are in a generation of the job for the first time.
+//! Processes that join the running job.
 //!
-//! Until then they have waited as spares, or the process manager has started them where none was
-//! left. All meet after the library's initialisation, and the others tell what the job is. If all
-//! have died at once, what they have left (`copies::look_for_legacy`) tells it.
+//! They were spares, or the process manager has started them because no spare was left. After the
+//! library's initialisation all processes meet, and the others send the state of the job. If all
+//! workers have died at once, the state is in the replicas of dead processes
+//! (`copies::look_for_legacy`).
 
 use super::death_history::Death;
 use super::deaths;
@@ -19,7 +20,7 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank};
 use understudy_policy::redundancy::Redundancy;
 
-/// What a newcomer has to know of the job.
+/// State of the job that a joining process needs.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Welcome {
     pub workers: u32,
@@ -28,33 +29,33 @@ pub struct Welcome {
     pub recoveries: u32,
     pub redundancy: Redundancy,
     pub deaths: Vec<Death>,
-    /// What is believed about failures.
+    /// Estimate of failure rates.
     pub failures: Failures,
     pub disk: Option<disk::Told>,
 }
 
-/// The communicator of a newcomer's first generation, once.
+/// Returns the communicator of a joining process's first generation, once.
 pub fn take_first(rt: &Runtime) -> Option<RealComm> {
     rt.recovery.first.take()
 }
 
-/// Who is in a generation.
+/// Member of a generation.
 #[derive(Clone, Copy, bincode::Encode, bincode::Decode)]
 struct Member {
-    /// The process's number, by which the job knows it.
+    /// Number of the process in the job.
     number: ProcessNumber,
     knows: Knowledge,
-    /// How many recoveries there were, this one included, for all that it knows.
+    /// Number of recoveries that the process has seen, with the present one.
     recoveries: u32,
 }
 
-/// How much a process knows of the job, from little to much.
+/// Information that a process has about the job, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
 enum Knowledge {
     Nothing,
-    /// What a dead process has left, after so many recoveries.
+    /// State that a dead process has left, after this number of recoveries.
     Left(u32),
-    /// It has been in the job before.
+    /// The process was in the job before.
     All,
 }
 
@@ -64,7 +65,7 @@ impl Member {
     }
 }
 
-/// Who tells the newcomers of the job.
+/// Returns the member that sends the job's state to the joining processes.
 fn leader(members: &[Member]) -> mpi::Result<Rank> {
     let most = members.iter().map(|member| member.knows).max();
     let most = most.filter(|&most| most != Knowledge::Nothing);
@@ -74,16 +75,18 @@ fn leader(members: &[Member]) -> mpi::Result<Rank> {
         .ok_or(mpi::Error::INTERN)
 }
 
-/// The world of the library, and this process's own, ready for use.
+/// Returns the library's world and self communicators, ready for use.
 fn new_worlds() -> mpi::Result<[RealComm; 2]> {
-    // What the program sees under these names may be duplicates.
+    // The communicators that the program sees under these names may be duplicates.
     let [all, own] = [RealComm::world(), RealComm::of_self()];
     all.return_errors();
     own.return_errors();
     Ok([all, own.duplicate()?])
 }
 
-/// All processes of the generation that has begun. Newcomers are told of the job.
+/// Returns the communicator of all processes of a new generation.
+///
+/// Joining processes get the state of the job.
 pub fn gather_all(rt: &Runtime) -> mpi::Result<RealComm> {
     let [all, own] = new_worlds()?;
     world::update(rt, |world| {
@@ -96,7 +99,7 @@ pub fn gather_all(rt: &Runtime) -> mpi::Result<RealComm> {
         recoveries: world.recoveries,
     };
     let members = everybodys(all, &own)?;
-    // Some may have taken the one before for a success.
+    // Some processes may have seen the last recovery succeed, and others not.
     world::update(rt, |world| world.recoveries = recoveries(&members));
     if members.iter().any(Member::is_new) {
         greet(rt, all, &members)?;
@@ -112,7 +115,7 @@ fn recoveries(members: &[Member]) -> u32 {
         .unwrap_or(0)
 }
 
-/// Tells newcomers of the job, and hears of their places.
+/// Sends the job's state to joining processes, and collects their places.
 fn greet(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
     share(all, leader(members)?, welcome(rt))?;
     let places = domains::meet(all)?;
@@ -128,12 +131,12 @@ fn greet(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
     Ok(())
 }
 
-/// What a newcomer has to know.
+/// Returns the encoded state of the job that a joining process needs.
 pub fn welcome(rt: &Runtime) -> Vec<u8> {
     bincode::encode_to_vec(welcome_of(rt), standard()).unwrap_or_default()
 }
 
-/// The same as this process knows it.
+/// Returns the state of the job in the view of this process.
 fn welcome_of(rt: &Runtime) -> Welcome {
     let world = world::get(rt);
     Welcome {
@@ -148,7 +151,7 @@ fn welcome_of(rt: &Runtime) -> Welcome {
     }
 }
 
-/// The bytes of process `root`, for everybody.
+/// Broadcasts the bytes of process `root` to all processes.
 fn share(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
     let mut length = [text.len() as u64];
     all.broadcast(root, &mut length)?;
@@ -157,7 +160,7 @@ fn share(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Notes where the processes of these numbers are.
+/// Records the places of these processes.
 pub fn learn_places<'a>(
     nodes: &mut Vec<u64>,
     places: impl Iterator<Item = (ProcessNumber, &'a Place)>,
@@ -171,7 +174,7 @@ pub fn learn_places<'a>(
     }
 }
 
-/// A part cannot be taken by a process whose address space differs.
+/// Ends the job if address spaces differ, since the process could not take over.
 fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
     let Some(difference) = user::compare_layout(rt, all)? else {
         return Ok(());
@@ -179,13 +182,15 @@ fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
     if all.rank()? == Rank(0) {
         sys::say(message::replacement_differs(difference));
     }
-    // Who ends takes the others with it.
+    // The message must be out before any process aborts, which ends the others.
     all.barrier()?;
     ending::abort(rt, understudy_abi::exit::UNSAVED)
 }
 
-/// The newcomer's side: the job as it sees it. Nothing is known here that another failure could
-/// destroy: the process would be started again.
+/// Joins the running job as a new process; returns the state of the world.
+///
+/// If the first generation fails, the process ends. It has no state to lose, and the process
+/// manager starts another one.
 pub fn come_in(rt: &Runtime) -> World {
     match hear(rt) {
         Ok(world) => world,
@@ -232,7 +237,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
         nodes,
         protected: true,
         finalized: false,
-        // This one is counted when it begins here, too.
+        // The present recovery is counted when it begins in this process.
         recoveries: recoveries(&members)
             .checked_sub(1)
             .unwrap_or(told.recoveries),

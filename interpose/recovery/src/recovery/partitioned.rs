@@ -1,9 +1,9 @@
-//! The first message of partitioned requests that have been made again.
+//! First message of partitioned requests that were recreated.
 //!
-//! Open MPI 5 lets the first message of such a request into the receiver's buffer as soon as both
-//! ends know of each other, and only the later ones after MPI_Start. After a recovery all requests
-//! are new, and what is in a buffer is the program's; so both ends use them once here, where the
-//! program does not see it.
+//! Open MPI 5 delivers the first message of such a request into the receiver's buffer as soon as
+//! both ends are connected. Only the later ones wait for MPI_Start. After a recovery all requests
+//! are new, and the buffers hold data of the program. So both ends use each request once here,
+//! hidden from the program.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -17,7 +17,7 @@ use understudy_mpi::{self as mpi, check};
 /// Bytes that are packed at a time.
 const PIECE: i64 = 1 << 30;
 
-/// What a request transfers.
+/// Message that a request transfers.
 struct Message {
     is_receive: bool,
     buffer: u64,
@@ -27,7 +27,7 @@ struct Message {
 }
 
 impl Message {
-    /// Nothing for a request of another kind, or one without another end.
+    /// Returns `None` for a request of another kind, or one without another end.
     fn of(rt: &Runtime, recipe: &Recipe) -> Option<Message> {
         let is_receive = match Proc::from_slot(u32::from(recipe.slot))? {
             Proc::MPI_Precv_init => true,
@@ -53,10 +53,10 @@ impl Message {
         })
     }
 
-    /// Calls with places in the buffer, and how many elements and bytes of data are there.
+    /// Calls `piece` with addresses in the buffer, and the elements and bytes at each.
     fn pieces(&self, mut piece: impl FnMut(*mut c_void, c_int, usize) -> c_int) -> mpi::Result<()> {
         let (mut size, mut lower, mut extent) = (0, 0, 0);
-        // SAFETY: questions about a datatype.
+        // SAFETY: local queries of a datatype.
         unsafe {
             check(real::PMPI_Type_size_x(self.datatype, &mut size))?;
             check(real::PMPI_Type_get_extent_x(
@@ -76,14 +76,14 @@ impl Message {
         Ok(())
     }
 
-    /// The data in the buffer.
+    /// Returns the data in the buffer.
     fn content(&self) -> mpi::Result<Vec<u8>> {
         let mut all = Vec::new();
         self.pieces(|from, count, bytes| {
             let start = all.len();
             all.resize(start + bytes, 0_u8);
             let (to, room, mut position) = (all[start..].as_mut_ptr().cast(), bytes as c_int, 0);
-            // SAFETY: elements of the program's, and room for their data.
+            // SAFETY: elements of the program, and room for their data.
             unsafe {
                 real::PMPI_Pack(
                     from,
@@ -105,7 +105,7 @@ impl Message {
             let (piece, others) = rest.split_at(bytes);
             rest = others;
             let (from, room, mut position) = (piece.as_ptr().cast(), bytes as c_int, 0);
-            // SAFETY: the data of as many elements, and the program's place for them.
+            // SAFETY: the data of this number of elements, and the program's buffer for them.
             unsafe {
                 real::PMPI_Unpack(
                     from,
@@ -121,10 +121,10 @@ impl Message {
     }
 }
 
-/// Sends and receives each of these new requests once; buffers have what they had.
+/// Sends and receives once with each new request, and restores the buffers.
 ///
 /// # Errors
-/// That of a real procedure: the failure of a process.
+/// The error of a real procedure: the failure of a process.
 pub fn use_once(rt: &Runtime, made: &[(RealRequest, Recipe)]) -> mpi::Result<()> {
     let messages = made
         .iter()
@@ -135,7 +135,7 @@ pub fn use_once(rt: &Runtime, made: &[(RealRequest, Recipe)]) -> mpi::Result<()>
     let kept: mpi::Result<Vec<Vec<u8>>> =
         receives.iter().map(|&at| messages[at].content()).collect();
     let kept = kept?;
-    // SAFETY: new requests, which are not active; the program's buffers.
+    // SAFETY: new requests, which are not active; the buffers are the program's.
     unsafe {
         check(real::PMPI_Startall(
             requests.len() as c_int,

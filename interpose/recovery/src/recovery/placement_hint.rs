@@ -2,5 +2,5 @@
 
 use understudy_wire::spares::Lease;
 
-/// Answer of the daemon to the process that has requested spares, or the reason of its failure.
+/// Answer of the daemon to a request for spares, or the reason of its failure.
 pub struct PlacementHint(pub(super) Result<Vec<Lease>, String>);

@@ -10,19 +10,19 @@ use understudy_numbers::{Generation, Worker};
 
 /// Past recoveries, and the one under way.
 pub struct RecoveryState {
-    /// True if the program goes on from the end of MPI_Init.
+    /// True if the program resumes from the end of MPI_Init.
     pub(super) resumed_in_init: Cell<bool>,
     /// True while a recovery runs.
     pub(super) is_under_way: Cell<bool>,
-    /// Communicator of a newcomer's first generation, until its first recovery takes it.
+    /// Communicator of a joining process's first generation, until its first recovery takes it.
     pub(super) first: Field<Option<RealComm>>,
-    /// Workers that were replaced, and on whose node no process was left.
+    /// Workers that were replaced, and whose node has no survivors.
     pub(super) alone: Field<Vec<Worker>>,
     /// Replicas that this process reports.
     pub(super) heritage: Field<FoundReplicas>,
-    /// Answer of the daemon to this process, and the generation that it is for.
+    /// Answer of the daemon to this process, and the generation of the request.
     pub(super) asked: Field<Option<(Generation, PlacementHint)>>,
-    /// Deaths that may be the program's doing.
+    /// Deaths that may be the program's fault.
     pub(super) history: Field<History>,
 }
 

@@ -1,14 +1,15 @@
-//! Spares that join the running job, in place of those that are used up (UNDERSTUDY_REPLENISH).
+//! New spares for those that are used up (UNDERSTUDY_REPLENISH).
 //!
-//! The process manager starts them, and they wait as the others have. A daemon, if there is one,
-//! may grant fewer than are missing.
+//! The process manager starts them, and they wait as other spares do. A daemon, if there is one,
+//! may grant fewer spares than are missing.
 
 use crate::Runtime;
 use crate::{daemon, renewal, sys, told, world};
 use understudy_catalogue::message;
 
-/// Has as many spares started as are missing. All workers call this at the end of a recovery; the
-/// first of them acts.
+/// Requests the start of the missing spares.
+///
+/// All workers call this function at the end of a recovery; the first of them acts.
 pub fn replenish(rt: &Runtime) {
     let spares = renewal::spares(rt);
     let config = told::config();
@@ -21,7 +22,9 @@ pub fn replenish(rt: &Runtime) {
     }
 }
 
-/// How many may be started: the daemon says, if there is one, or else as many as are missing.
+/// Returns the number of spares to start.
+///
+/// The daemon decides, if there is one; otherwise all missing spares are started.
 fn grant(spares: u32) -> u32 {
     let wanted = told::config().spares;
     let missing = wanted - spares;

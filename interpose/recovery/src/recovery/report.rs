@@ -1,4 +1,4 @@
-//! What happened in a recovery, for the user and the event file.
+//! Report of a recovery, for the user and the event file.
 
 use super::deaths;
 use super::meeting;
@@ -10,31 +10,31 @@ use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Lost, Plan};
 
-/// What happened, for the user and the event file.
+/// Report of a recovery, for the user and the event file.
 pub struct Report {
     /// Number of the recovery.
     pub recovery: u32,
-    /// Number of processes that the job was started with; later ones have higher numbers.
+    /// Number of processes with which the job was started; later processes have higher numbers.
     started: u32,
-    /// When, and through which error, this process learned of the failure.
+    /// Time and error through which this process noticed the failure.
     noticed: (u64, ErrorClass),
     failed: Vec<ProcessNumber>,
-    /// The same, with what they were and of what they died.
+    /// Events about the failed processes, with worker and cause of death.
     deaths: Vec<Kind>,
-    /// Workers whose parts were taken, each with the number of the process that plays it now.
+    /// Replaced workers, each with the number of its new process.
     takeovers: Vec<(Worker, ProcessNumber)>,
-    /// Of what their processes died.
+    /// Causes of death of the replaced processes.
     causes: Vec<String>,
-    /// What the user should be told besides.
+    /// Additional message for the user.
     pub remark: Option<String>,
-    /// Why, and how far, everybody went back to an epoch on disk.
+    /// Text about a rollback to an epoch on disk, if there was one.
     disk: Option<String>,
     stages: Vec<(RecoveryStage, u64)>,
     mark: Instant,
 }
 
 impl Report {
-    /// An empty report of a failure that was noticed at this moment (of `events::clock`).
+    /// Returns an empty report of a failure, noticed at this time of `events::clock`.
     pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> Report {
         Report {
             recovery,
@@ -51,13 +51,13 @@ impl Report {
         }
     }
 
-    /// Time that the user has lost since the failure, or since this process noticed.
+    /// Returns the time since the failure, or since this process noticed the failure.
     pub fn since_failure(&self, rt: &Runtime) -> Duration {
         let since_noticed = events::clock().saturating_sub(self.noticed.0);
         Duration::from_nanos(since_noticed + self.detection_ns(rt))
     }
 
-    /// Time from the failure to this process's first sign of it.
+    /// Returns the time from the failure to this process's first sign of the failure.
     fn detection_ns(&self, rt: &Runtime) -> u64 {
         renewal::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }
@@ -72,8 +72,9 @@ impl Report {
         fault::stage_ended(stage, copies::epoch(rt));
     }
 
-    /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are
-    /// those until now.
+    /// Records a successful attempt: dead processes and replacements.
+    ///
+    /// `players` are the processes of the workers before the attempt.
     pub fn settle(
         &mut self,
         rt: &Runtime,
@@ -100,7 +101,9 @@ impl Report {
         }
     }
 
-    /// These processes have died. `players` are those until now.
+    /// Records that these processes have died.
+    ///
+    /// `players` are the processes of the workers before the attempt.
     pub fn note_deaths(&mut self, rt: &Runtime, dead: &[ProcessNumber], players: &[ProcessNumber]) {
         self.failed.extend(dead);
         let parts = (0..)
@@ -115,7 +118,7 @@ impl Report {
         }));
     }
 
-    /// Writes what has happened to the event file.
+    /// Writes the recovery to the event file.
     pub fn emit(&self, rt: &Runtime) {
         let (moment, by) = self.noticed;
         let failed = self.failed.clone();
@@ -139,7 +142,7 @@ impl Report {
             .collect();
         let detection_ns = match own.is_empty() {
             true => self.detection_ns(rt),
-            // A replacement has not been there to notice anything.
+            // A replacement was not in the job when the failure happened.
             false => 0,
         };
         for &(stage, ns) in &self.stages {
@@ -160,7 +163,7 @@ impl Report {
         }
     }
 
-    /// One line for the user.
+    /// Returns one line for the user.
     pub fn summary(&self) -> String {
         let mut parts: Vec<String> = self
             .takeovers
@@ -223,7 +226,7 @@ mod tests {
             report.summary(),
             "worker 1 died, spare rank 4 has taken its part"
         );
-        // The part is played by rank 4 now, which dies as well.
+        // Rank 4 has taken over worker 1, and also dies.
         report.settle(
             rt,
             &[ProcessNumber(4)],

@@ -1,4 +1,4 @@
-//! The program's requests after a rollback.
+//! Requests of the program after a rollback.
 
 use super::failure_class::failure;
 use super::partitioned;
@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi as mpi;
 
-/// Makes the real requests of the restored records again, receives in the order in which they were
-/// posted.
+/// Recreates the real requests of the restored records.
+///
+/// Receives are posted in their original order.
 ///
 /// # Errors
-/// The failure of a process. The program hears of no other: these calls have succeeded once.
+/// The failure of a process. Other errors are ignored: these calls have succeeded before.
 pub fn repost(rt: &Runtime) -> mpi::Result<()> {
     let check = |rc: c_int| mpi::check(failure(rc).unwrap_or(SUCCESS));
     let indices = requests::table(rt).by_age();
@@ -39,7 +40,7 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
                 let (real_request, rc) = posting::persistent(rt, &kind);
                 check(rc)?;
                 requests::set_real(rt, index, real_request);
-                // A receive: at a cut all sends have ended.
+                // The request is a receive, since all sends have completed at a cut.
                 if state == State::Active {
                     check(posting::start_again(rt, index))?;
                 }
@@ -51,11 +52,13 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Makes requests with recipes again, none of which is active at a cut: all that nobody has freed
-/// who takes part, in the order of the calls that made them.
+/// Recreates requests with recipes, none of which is active at a cut.
+///
+/// A request is recreated if no participant has freed it. The order is that of the calls that made
+/// them.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
     let mut wanted: Vec<(u64, u32)> = {
         let table = requests::table(rt);

@@ -1,4 +1,4 @@
-//! The whole job has been started again: every worker becomes what it was at an epoch on disk.
+//! Restart of the whole job: every worker is restored to an epoch on disk.
 
 use super::check::check_own;
 use super::devices::{devices_go_on, leave_devices, lose_devices};
@@ -16,8 +16,12 @@ use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
 
-/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure before all have their
-/// copies starts the job again: nothing on disk has changed then.
+/// Restores this worker at the end of MPI_Init from the chosen epoch.
+///
+/// The epoch is in memory.
+///
+/// A failure before all workers have their replicas restarts the job: nothing on disk has changed
+/// until then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
     if let Err(why) = leave_devices(rt) {
@@ -42,7 +46,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
     found::settle(rt);
-    // All copies are there, and some may have gone on: what fails now is recovered from.
+    // All replicas exist, and some workers may have resumed, so failures are recovered from now on.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
         sys::say(message::restarted(
@@ -73,9 +77,9 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     Rewound
 }
 
-/// Communicators, and the copies of the buddies. Nobody goes on before all have got so far.
+/// Rebuilds communicators and replicas; returns when all workers have done so.
 fn make_copies(rt: &Runtime) -> mpi::Result<()> {
-    // The program has made none since its MPI_Init has begun.
+    // The program has made no objects since it entered MPI_Init.
     load::check_nodes(rt, &world::get(rt).players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;

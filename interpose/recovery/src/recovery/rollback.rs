@@ -1,4 +1,4 @@
-//! A recovery of this process, from the error of a call to the resumed program.
+//! Recovery of this process, from the error of a call to the resumed program.
 
 use super::attempt::{self, Outcome};
 use super::devices::{devices_go_on, leave_devices};
@@ -15,19 +15,19 @@ use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi::call;
 
-/// Returns true, once, if MPI_Init is entered because the program was set back to its end.
+/// Returns true, once, if MPI_Init was entered by a rollback to its end.
 pub fn resumed_in_init(rt: &Runtime) -> bool {
     rt.recovery.resumed_in_init.take()
 }
 
-/// Runs attempts until one succeeds, and this process's frame is rewound.
+/// Runs attempts until one succeeds, and rewinds this process's frame.
 ///
-/// If too many fail, the process manager ends the job.
+/// If too many attempts fail, the process manager ends the job.
 pub(super) fn recover(rt: &Runtime, class: c_int) {
     rt.recovery.is_under_way.set(true);
     sys::mask_exceptions();
     let moment = events::clock();
-    // No checkpoints are requested while the program stands still.
+    // No checkpoints are requested while the program does not run.
     overdue::end();
     world::update(rt, |world| world.recoveries += 1);
     let recovery = world::get(rt).recoveries;
@@ -43,7 +43,7 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     };
     report.emit(rt);
     peers::keep_only(&world::get(rt).players);
-    // Before the program can spawn processes anew.
+    // Before the program can spawn processes again.
     renewal::went_back(world::worker(rt), dynamic::went_back(rt));
     resume(rt, &outcome, &report);
     replenish::replenish(rt);
@@ -67,7 +67,7 @@ fn report_lost_copies() {
     }
 }
 
-/// Takes part in the recovery that this newcomer was started for.
+/// Takes part in the recovery for which this joining process was started.
 pub fn take_part_at_once(rt: &Runtime) -> Rewound {
     if let Err(why) = leave_devices(rt) {
         sys::say(message::replacement_refused(why));
@@ -77,7 +77,7 @@ pub fn take_part_at_once(rt: &Runtime) -> Rewound {
     Rewound
 }
 
-/// Lets the program go on from the frame of the cut.
+/// Resumes the program from the frame of the cut.
 fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
     renewal::is_running();
     let epoch = copies::epoch(rt);

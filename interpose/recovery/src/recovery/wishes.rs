@@ -1,9 +1,9 @@
-//! Which spares the daemon would have take the parts of the dead.
+//! Placement hints: the daemon's choice of spares that replace failed workers.
 //!
-//! The process manager asks one process before a generation begins ([`offer`]), and that asks the
-//! daemon. In the meeting all hear the answer. Settings may differ between processes, and a daemon
-//! may be there for some and not for others; what everybody does follows from what all have said of
-//! themselves.
+//! The process manager sends a request to one process before a generation begins ([`offer`]), and
+//! this process queries the daemon. All processes get the answer in the meeting. Settings may
+//! differ between processes, and not all may reach a daemon. So each process decides only on the
+//! states that all have exchanged.
 
 use super::placement_hint::PlacementHint;
 use crate::{DOOR, Runtime};
@@ -17,14 +17,14 @@ use understudy_numbers::{Generation, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Identity, Plan, Wish};
 use understudy_wire::spares::Lease;
 
-/// From now on this process can be asked, if it has a daemon.
+/// Registers this process for placement requests, if it has a daemon.
 pub fn offer() {
     if daemon::is_set() {
         renewal::choose_by(|fallen| choose(DOOR.get(), fallen));
     }
 }
 
-/// Which spares should take the parts of these processes.
+/// Returns the spares that should replace these processes.
 fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let (world, generation) = (world::get(rt), call::wanted());
     let parts = Worker::all(world.worker_count).zip(&world.players);
@@ -38,13 +38,15 @@ fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     spares
 }
 
-/// Whether this process has asked.
+/// True if this process has queried the daemon for this generation.
 pub fn has_asked(rt: &Runtime) -> bool {
     let is_current = |(generation, _): &(Generation, PlacementHint)| *generation == call::wanted();
     rt.recovery.asked.borrow().as_ref().is_some_and(is_current)
 }
 
-/// The daemon's wishes; the same in all processes. Collective if somebody has asked.
+/// Returns the placement hints, equal in all processes.
+///
+/// Collective if one of the processes has queried the daemon.
 pub fn hear(
     rt: &Runtime,
     all: RealComm,
@@ -66,7 +68,7 @@ pub fn hear(
         .iter()
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
         .collect();
-    // One process says something, all others zeros.
+    // The process that has queried the daemon has nonzero values; all others have zeros.
     let heard = all.extremes(Extreme::Greatest, &own)?;
     let wish = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
@@ -75,7 +77,7 @@ pub fn hear(
     Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
 }
 
-/// Who has chosen, for the event file; what is not used goes back to the daemon.
+/// Records the choice in the event file, and returns unused leases to the daemon.
 pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
     let Some(PlacementHint(answer)) = asked else {
         return;

@@ -1,9 +1,9 @@
-//! A new phase: a program that sets its static data up anew (a mesh that is refined) says so with
-//! `MPI_Pcontrol`.
+//! New set-up phases, which the program requests by `MPI_Pcontrol`.
 //!
-//! It begins at the next cut, and its journal is replayed by a process that is what the worker was
-//! there: one that has replayed the phase before, and has then got what had changed by that cut
-//! ([`base`]).
+//! A program requests one before it sets up its static data again, for example when it refines a
+//! mesh. The phase begins at the next cut. Its journal is replayed in a process that has the
+//! worker's state at this cut: it has replayed the phase before, and has then got the pages that
+//! had changed by the cut ([`base`]).
 
 use super::new_phase::NewPhase;
 use super::replay_settings::{replays, room};
@@ -13,35 +13,35 @@ use crate::{fault, journal, told, world};
 use std::ffi::c_int;
 use understudy_numbers::Epoch;
 
-/// The program has called `MPI_Pcontrol`.
+/// Handles a call of `MPI_Pcontrol` by the program.
 pub fn control(rt: &Runtime, level: c_int) {
     if replays() && world::is_protected() && told::config().new_phase == Some(level) {
         rt.rehearsal.new_phase.borrow_mut().is_asked = true;
     }
 }
 
-/// Whether a cut should be taken for it.
+/// True if a cut should be taken for a new phase.
 pub fn asks_for_cut(rt: &Runtime) -> bool {
     rt.rehearsal.new_phase.borrow().is_asked
 }
 
-/// At a cut: whether a new phase may begin here, as far as this worker is concerned.
+/// Returns true at a cut if this worker allows a new phase to begin there.
 pub fn may_begin(rt: &Runtime) -> bool {
     rt.rehearsal.new_phase.borrow().is_asked
         && !journal::is_under_way(rt)
         && !worker::is_waiting(rt)
 }
 
-/// Whether it may in all workers.
+/// Records the agreement of all workers on a new phase.
 pub fn agree(rt: &Runtime, may_begin: bool) {
     rt.rehearsal.new_phase.borrow_mut().is_agreed = may_begin;
 }
 
-/// A cut is being taken for this epoch.
+/// Begins a new phase at the cut for this epoch, if all workers have agreed.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if rt.rehearsal.new_phase.borrow().is_agreed {
         forget(rt);
-        // The others must not wait for one who has nothing to build on.
+        // A worker without a replay plan also takes part, as the others must not wait for it.
         journal::start(
             rt,
             &told::config().init_end,
@@ -53,7 +53,7 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
     }
 }
 
-/// The program is about to be rolled back.
+/// Drops the request for a new phase before a rollback of the program.
 pub fn forget(rt: &Runtime) {
     rt.rehearsal.new_phase.set(NewPhase::NOTHING);
     base::forget(rt);

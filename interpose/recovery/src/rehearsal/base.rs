@@ -1,5 +1,4 @@
-//! What a worker was at the cut with which a new phase has begun, and how another process becomes
-//! that.
+//! Replay base: state of a worker at the cut with which a new phase began.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -18,13 +17,14 @@ use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
 use understudy_policy::packed;
 
-/// There is no such phase any more.
+/// Drops the replay base.
 pub fn forget(rt: &Runtime) {
     rt.rehearsal.base.set(None);
 }
 
-/// An epoch is committed; it may be the one with which a phase has begun.
-/// `script` is how the phase before is replayed.
+/// Saves the replay base if a phase began with this committed epoch.
+///
+/// `script` returns the replay plan of the phase before.
 pub fn keep<'rt>(
     rt: &'rt Runtime,
     epoch: Epoch,
@@ -48,7 +48,7 @@ pub fn keep<'rt>(
     rt.rehearsal.base.set(Some(base));
 }
 
-/// Pages of an image that are not as the phase before has left them, and their contents.
+/// Returns the pages that differ from the result of the phase before, and their contents.
 fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, Vec<u8>) {
     let known: HashMap<PageIndex, u64> = known.iter().flat_map(Sums::each).collect();
     let (mut pages, mut content) = (Vec::new(), Vec::new());
@@ -58,7 +58,8 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
         for (number, (page, sum)) in (run.pages.start.0..).map(PageIndex).zip(sums).enumerate() {
             if known.get(&page) != Some(&sum) {
                 runs::push(&mut pages, PageRun::between(page.0, page.0 + 1));
-                // SAFETY: the store holds the run's pages there, one after the other.
+                // SAFETY: the store holds the pages of the run at this address, one after the
+                // other.
                 content.extend_from_slice(unsafe {
                     std::slice::from_raw_parts(at.add(number * PAGE_SIZE), PAGE_SIZE)
                 });
@@ -68,13 +69,14 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
     (pages, content)
 }
 
-/// That of the phase that has ended.
+/// Returns the replay base of the phase that has ended.
 pub fn take(rt: &Runtime) -> Option<Base> {
     rt.rehearsal.base.borrow_mut().take()
 }
 
-/// Makes this process, which is a child at the end of the phase before, what the worker was when
-/// the new one began. Descriptors stay what they are.
+/// Gives this child process the worker's state at the begin of the new phase.
+///
+/// The process must be at the end of the phase before. Its descriptors do not change.
 pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
     saved

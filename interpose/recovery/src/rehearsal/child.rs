@@ -1,5 +1,6 @@
-//! A child process in which a phase is replayed: it touches no MPI, and nothing of the runtime side
-//! that others see.
+//! Child process in which a phase is replayed.
+//!
+//! The child calls no MPI, and changes nothing of the runtime side that other processes see.
 #![allow(unsafe_code)]
 
 use super::base;
@@ -28,23 +29,23 @@ use understudy_image::runs::{PageIndex, PageRun};
 use understudy_image::vmas::{self, Vma};
 use understudy_image::{PAGE_SIZE, sums};
 
-/// A rehearsal gives way to the program (nice(2)), and so takes longer on a busy core.
+/// Niceness of a trial replay, which yields to the program (nice(2)).
 const NICE: c_int = 5;
 const TIMES_OF_NICE: u32 = 60;
-/// Names of places that are told at most.
+/// Largest number of mappings that are named.
 const MOST_PLACES: usize = 32;
 
-/// What a child does when the program has come to the end of the phase.
+/// Task of a child after its replay.
 pub enum Task<'a> {
-    /// It compares the pages with the script's.
+    /// Compares the pages with those of the replay plan.
     Compare,
-    /// It writes these pages (sorted) one after the other to this file.
+    /// Writes these sorted pages to this file, one after the other.
     Write(&'a [PageRun], &'a File),
 }
 
-/// A child at work.
+/// Child process that replays a phase.
 pub struct Child {
-    /// Until it has been waited for.
+    /// Process number, until the child has been waited for.
     pid: Option<libc::pid_t>,
     output: File,
     received: Vec<u8>,
@@ -53,13 +54,15 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts one. This process must stand where the worker stood at the end of `MPI_Init`.
+    /// Starts a child process.
+    ///
+    /// This process must be in the worker's state at the end of `MPI_Init`.
     pub fn start(rt: &Runtime, script: &Script, task: &Task<'_>) -> io::Result<Child> {
         let (mut ends, check) = ([0; 2], |rc: c_int| match rc {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
         });
-        // SAFETY: pipe2(2) and fork(2); the child does not come back.
+        // SAFETY: pipe2(2) and fork(2); the child never returns from `work`.
         unsafe {
             check(libc::pipe2(
                 ends.as_mut_ptr(),
@@ -83,12 +86,12 @@ impl Child {
         }
     }
 
-    /// Readable when the child says something.
+    /// Returns the descriptor that is readable when the child has sent data.
     pub fn descriptor(&self) -> c_int {
         self.output.as_raw_fd()
     }
 
-    /// Reads what the child says; whether it has said all.
+    /// Reads the child's data; returns true if they are complete.
     pub fn is_done(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
@@ -104,7 +107,7 @@ impl Child {
         false
     }
 
-    /// Takes what a child has said that is done.
+    /// Takes the finding of a child that is done.
     pub fn finding(mut self) -> Finding {
         let status = self.reap();
         let finding = bincode::decode_from_slice(&self.received, standard());
@@ -114,11 +117,11 @@ impl Child {
         )
     }
 
-    /// Waits for its end; its wait status.
+    /// Waits for the end of the child, and returns its wait status.
     fn reap(&mut self) -> c_int {
         let mut status = 0;
         if let Some(pid) = self.pid.take() {
-            // SAFETY: a child of ours that has not been waited for.
+            // SAFETY: a child of this process that has not been waited for.
             unsafe { libc::waitpid(pid, &mut status, 0) };
         }
         status
@@ -126,7 +129,7 @@ impl Child {
 
     fn kill(&self) {
         if let Some(pid) = self.pid {
-            // SAFETY: a child of ours that has not been waited for.
+            // SAFETY: a child of this process that has not been waited for.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
     }
@@ -140,7 +143,7 @@ impl Drop for Child {
 }
 
 fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
-    // The descriptor that messages go to will be another one.
+    // The descriptor for messages is closed below, and its number is reused.
     log::set_max_level(log::LevelFilter::Off);
     let memory = match task {
         Task::Compare => output,
@@ -157,8 +160,9 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
         if let Task::Compare = task {
             libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
         }
-        // Out of each other's way first. Then everything else of the runtime side goes: the other
-        // processes must not take this one for the rank.
+        // The two descriptors are moved first, so that neither overwrites the other. Then all other
+        // descriptors of the runtime side are closed: other processes must not mistake this process
+        // for the rank.
         let aside =
             [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
         let [memory, output] = [
@@ -227,9 +231,9 @@ fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding
     }
 }
 
-/// pwrite(2) from memory that may not be mapped.
+/// Calls pwrite(2) with memory that may not be mapped.
 fn given(file: c_int, from: *const c_void, length: usize, at: u64) -> io::Result<usize> {
-    // SAFETY: pwrite(2), which fails where nothing is mapped.
+    // SAFETY: pwrite(2) fails where no memory is mapped.
     match unsafe { libc::pwrite(file, from, length, at as i64) } {
         ..=0 => Err(io::Error::last_os_error()),
         count => Ok(count as usize),
@@ -264,8 +268,10 @@ fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory:
     }
 }
 
-/// Replays a phase, and the phases before it. This process stands where the worker stood at the end
-/// of `MPI_Init`. What the phase has read of files.
+/// Replays a phase, and the phases before it.
+///
+/// This process must be in the worker's state at the end of `MPI_Init`. Returns the record of the
+/// inputs.
 fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     if let Some(base) = &replay.base {
         run(rt, &base.before)?;
@@ -284,7 +290,7 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     if replay.base.is_none() {
         input::restore(rt, &rt.rehearsal.inputs.borrow())?;
     }
-    // SAFETY: it stands where the worker stood when the phase began.
+    // SAFETY: this process is in the worker's state at the begin of the phase.
     let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };
     let played = played.map_err(|why| match why {
         Diverged::Input(number) => hold::tell_changed(rt, number),
@@ -294,7 +300,7 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     played.and(ended)
 }
 
-/// Numbers of the pages of a run that have other sums here, or are not there.
+/// Returns the pages of a run whose checksums differ here, or that are not mapped.
 fn compare(run: &Sums) -> Vec<u64> {
     let mut content = [0u8; PAGE_SIZE];
     let mut differs = |(page, sum): (PageIndex, u64)| {
@@ -304,7 +310,7 @@ fn compare(run: &Sums) -> Vec<u64> {
     run.each().filter_map(&mut differs).collect()
 }
 
-/// Writes pages to a file; the page that cannot be written.
+/// Writes pages to a file; the error names the page.
 fn write(pages: &[PageRun], file: c_int) -> Result<(), (PageIndex, io::Error)> {
     let mut at = 0;
     for run in pages {
@@ -325,7 +331,7 @@ fn label(vma: &Vma) -> String {
     }
 }
 
-/// Names of the mappings that pages are in, with how many there are in each.
+/// Returns the names of the mappings around pages, with the number of pages in each.
 fn places(pages: &[u64]) -> Vec<String> {
     let all = vmas::read_self().unwrap_or_default();
     let mut found: BTreeMap<String, u64> = BTreeMap::new();

@@ -1,5 +1,6 @@
-//! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has
-//! told, for each worker by itself.
+//! Decision for `UNDERSTUDY_STATIC=auto`: whether replicas omit static data.
+//!
+//! Each worker decides after the trial replay of its phase.
 
 use super::replay_settings::replays;
 use crate::Runtime;
@@ -14,7 +15,9 @@ fn is_open(rt: &Runtime) -> bool {
     rt.rehearsal.is_open.get()
 }
 
-/// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
+/// Decides against replays if no trial replay can follow.
+///
+/// `has_none` is true if there is no replay plan.
 pub fn look(rt: &Runtime, has_none: bool) {
     if is_open(rt) && has_none && !journal::is_under_way(rt) {
         decide(
@@ -25,7 +28,7 @@ pub fn look(rt: &Runtime, has_none: bool) {
     }
 }
 
-/// The initialisation phase begins.
+/// Starts the decision at the begin of the set-up phase.
 pub fn begin(rt: &Runtime) {
     rt.rehearsal
         .is_open
@@ -35,8 +38,9 @@ pub fn begin(rt: &Runtime) {
     }
 }
 
-/// A rehearsal has told which of a script's pages come out otherwise, or that it did not come to
-/// its end. Whether copies do without the others.
+/// Decides whether replicas omit the pages that a trial replay has made right.
+///
+/// `different` are the pages of the replay plan that differ; `None` if the trial replay failed.
 pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool {
     if !is_open(rt) {
         return different.is_some();

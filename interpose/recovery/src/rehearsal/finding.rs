@@ -1,26 +1,26 @@
-//! What comes of a rehearsal.
+//! Results of trial replays.
 
 use crate::copies::Script;
 use crate::journal::Inputs;
 use std::time::Duration;
 
-/// What a child has found out.
+/// Finding of a child process.
 #[derive(Default, bincode::Encode, bincode::Decode)]
 pub struct Finding {
-    /// Why the replay did not come to its end.
+    /// Reason why the replay did not reach its end.
     pub failure: Option<String>,
-    /// Numbers of the pages that are not equal, sorted.
+    /// Numbers of the pages that differ, sorted.
     pub different: Vec<u64>,
-    /// The mappings they are in, with how many there are in each.
+    /// Names of the mappings around these pages, with the number of pages in each.
     pub places: Vec<String>,
-    /// How long the replay took.
+    /// Duration of the replay.
     pub took: Duration,
-    /// What it has read of files.
+    /// Record of the inputs that the replay has read.
     pub inputs: Inputs,
 }
 
 impl Finding {
-    /// What this one and another of the same phase have found.
+    /// Combines this finding with a later one of this phase.
     pub fn and(mut self, other: Finding) -> Finding {
         if self.failure.is_some() || other.failure.is_some() {
             let failure = self.failure.or(other.failure);
@@ -45,7 +45,7 @@ impl Finding {
         }
     }
 
-    /// No replay came to its end.
+    /// Returns the finding of a replay that did not reach its end.
     pub fn failed(why: String) -> Finding {
         Finding {
             failure: Some(why),
@@ -54,21 +54,21 @@ impl Finding {
     }
 }
 
-/// What came of a rehearsal, and of what.
+/// Result of a trial replay, with sizes of the phase.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Rehearsed {
-    /// What the children have found out.
+    /// Combined finding of the child processes.
     pub finding: Finding,
     /// Bytes of the journal.
     pub journal: u64,
-    /// How many pages there were to compare.
+    /// Number of pages that were compared.
     pub pages: u64,
-    /// How long the phase took.
+    /// Duration of the phase.
     pub took: Duration,
 }
 
 impl Rehearsed {
-    /// That of this script.
+    /// Returns the result for a replay plan.
     pub fn of(script: &Script, finding: Finding) -> Rehearsed {
         Rehearsed {
             finding,
@@ -78,7 +78,7 @@ impl Rehearsed {
         }
     }
 
-    /// There was none.
+    /// Returns the result if there was no trial replay.
     pub fn none(failure: String) -> Rehearsed {
         Rehearsed {
             finding: Finding::failed(failure),
@@ -89,6 +89,7 @@ impl Rehearsed {
     }
 }
 
-/// What a worker is told: the numbers of pages that are not rebuilt, and what was read of files; or
-/// that none are.
+/// Proof for a worker: numbers of the pages that are not rebuilt, and the inputs.
+///
+/// `None` if no page is rebuilt.
 pub type Proof = Option<(Vec<u64>, Inputs)>;

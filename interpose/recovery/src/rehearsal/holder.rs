@@ -1,8 +1,8 @@
-//! The part of a holder: it has the phases of the workers whose replicas it keeps rehearsed.
+//! Trial replays by a buddy, for the workers whose replicas it stores.
 //!
-//! They are rehearsed one after the other, and each worker gets the result. The holder's own seed
-//! does that: a process of another worker than the one whose phase it is, as the replacement
-//! will be.
+//! The buddy replays one phase after the other, and sends each worker the result. Its own template
+//! process runs the replays: like a later replacement, it belongs to another process than the
+//! worker whose phase it replays.
 
 use super::finding::{Proof, Rehearsed};
 use super::message::Message;
@@ -16,18 +16,18 @@ use understudy_formats::events::Kind;
 use understudy_job::Runtime;
 use understudy_numbers::{Epoch, Worker};
 
-/// Rehearsals that this holder has to do or has done.
+/// Trial replays that this buddy has to run or has run.
 #[derive(Default)]
 pub(super) struct Holder {
     incoming: Option<Message>,
-    /// Scripts, each with its worker, in the order in which they have come.
+    /// Encoded replay plans with their workers, in the order of arrival.
     waiting: Vec<(Worker, Vec<u8>)>,
     asked: Option<(Worker, Asked)>,
     told: Vec<Message>,
 }
 
 impl Holder {
-    /// Goes on as far as possible.
+    /// Makes progress as far as possible without waiting.
     pub(super) fn poll(&mut self, rt: &Runtime, template: &Template) {
         self.receive(rt);
         if let Some((worker, asked)) = &mut self.asked {
@@ -40,7 +40,7 @@ impl Holder {
         }
         if !self.waiting.is_empty() {
             let (worker, script) = self.waiting.remove(0);
-            // The replay has what this process has, or less.
+            // The replay needs at most as much memory as this process has.
             let [anonymous, _] = headroom::resident_memory();
             let room = headroom::check_room(rt, anonymous);
             match room.and_then(|()| template.rehearse(&script)) {

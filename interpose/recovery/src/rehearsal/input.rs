@@ -1,4 +1,6 @@
-//! Files that were open at the end of `MPI_Init`: each replay reads them from where they stood.
+//! Files that were open at the end of `MPI_Init`.
+//!
+//! Replays read them from the file positions of that moment.
 #![allow(unsafe_code)]
 
 use crate::journal::hold;
@@ -6,7 +8,7 @@ use std::ffi::c_int;
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_journal::Runtime;
 
-/// A regular file or a directory, under a descriptor of the program.
+/// Regular file or directory behind a descriptor of the program.
 pub(super) struct Input {
     descriptor: c_int,
     flags: c_int,
@@ -20,7 +22,7 @@ pub(super) fn open_files() -> Vec<Input> {
 }
 
 fn look(descriptor: c_int) -> Option<Input> {
-    // SAFETY: plain system calls, which fail for what is not open or has no position.
+    // SAFETY: plain system calls, which fail for a descriptor that is not open or has no position.
     unsafe {
         let flags = libc::fcntl(descriptor, libc::F_GETFL);
         let mut stat: libc::stat = std::mem::zeroed();
@@ -39,9 +41,9 @@ fn look(descriptor: c_int) -> Option<Input> {
     }
 }
 
-/// Gives the files their old contents and positions, in a child that holds system calls back.
+/// Restores contents and positions of the files, in a child with a system call filter.
 ///
-/// Positions in other processes do not change with them.
+/// File positions in other processes do not change.
 pub(super) fn restore(rt: &Runtime, inputs: &[Input]) -> Result<(), String> {
     let mut inputs = inputs.iter();
     inputs.try_for_each(|input| hold::inherit(rt, input.descriptor, input.flags, input.offset))

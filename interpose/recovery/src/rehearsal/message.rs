@@ -1,4 +1,4 @@
-//! Messages of a rehearsal: bytes of any length, which wait for nobody.
+//! Messages about trial replays: bytes of any length, which are sent without blocking.
 #![allow(unsafe_code)]
 
 use crate::errors::SUCCESS;
@@ -10,8 +10,9 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::{ANY_SOURCE, RealComm, RealRequest, Status};
 use understudy_numbers::Worker;
 
-/// A message on its way, with its memory, which is kept if the message is dropped before it has
-/// ended.
+/// Message in flight, with its memory.
+///
+/// If the message is dropped before it is complete, its memory is kept.
 pub(super) struct Message {
     pub(super) bytes: Lent<Vec<u8>>,
     requests: Vec<RealRequest>,
@@ -23,7 +24,7 @@ impl Message {
     pub(super) fn send(bytes: Vec<u8>, to: Peer) -> Option<Message> {
         let mut requests = Vec::new();
         c_int::try_from(bytes.len()).ok()?;
-        // SAFETY: the bytes stay beside the request.
+        // SAFETY: the bytes live as long as the request.
         unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }
             .ok()?;
         Some(Message::under_way(bytes, requests, to.rank))
@@ -32,7 +33,7 @@ impl Message {
     /// Posts the receive of a message of this length.
     pub(super) fn receive(length: usize, from: Peer) -> Option<Message> {
         let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
-        // SAFETY: as above.
+        // SAFETY: the bytes live as long as the request.
         unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) }
             .ok()?;
         Some(Message::under_way(bytes, requests, from.rank))
@@ -47,12 +48,14 @@ impl Message {
         }
     }
 
-    /// Posts the receive of a message that has come from this worker, or from anybody, if one has.
+    /// Posts the receive of a message that has arrived, if there is one.
+    ///
+    /// `from` is the sender; `None` allows any sender.
     pub(super) fn probe(comm: RealComm, from: Option<Worker>, tag: c_int) -> Option<Message> {
         let source = from.map_or(ANY_SOURCE, |worker| worker.0 as c_int);
         let (mut flag, mut status, mut length) = (0, EMPTY, 0);
         let status: &mut Status = &mut status;
-        // SAFETY: a probe on a communicator of ours, and the length of a message of bytes.
+        // SAFETY: a probe on a communicator of the runtime, and the length of a message of bytes.
         unsafe {
             let rc = real::PMPI_Iprobe(source, tag, comm, &mut flag, status);
             if rc != SUCCESS || flag == 0 {
@@ -64,8 +67,9 @@ impl Message {
         Message::receive(length.max(0) as usize, Peer { comm, rank, tag })
     }
 
-    /// Whether it has ended; an error if it has failed, which does not say that the library has
-    /// done with its memory.
+    /// Returns true if the message is complete.
+    ///
+    /// After an error the library may still access the memory.
     pub(super) fn test(&mut self) -> mpi::Result<bool> {
         let has_ended = own_messages::test(&mut self.requests)?;
         if has_ended {

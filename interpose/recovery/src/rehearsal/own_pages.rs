@@ -1,5 +1,4 @@
-//! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what
-//! it has.
+//! Static data in a worker's own memory, which its own replica omits until they change.
 
 use super::rebuild::{Offer, collect};
 use super::wanted;
@@ -13,7 +12,7 @@ use understudy_image::runs;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
 
-/// Keeps these pages again, which the image lacks.
+/// Rebuilds missing pages, and stores them in the image.
 pub fn put_back(
     rt: &Runtime,
     missing: &[Sums],
@@ -33,8 +32,9 @@ pub fn put_back(
     collect(rt, missing, script, asked, image, store)
 }
 
-/// Adds what was missing to the image, from the memory of this process, where that has not changed
-/// it since the phase.
+/// Adds the pages that the received image omits.
+///
+/// Pages that this process has not changed since the phase are copied from its memory.
 pub fn from_own_memory(
     rt: &Runtime,
     offer: &Offer,
@@ -46,7 +46,7 @@ pub fn from_own_memory(
     put_back(rt, &changed, offer.script(), image, store)
 }
 
-/// Keeps those pages again that this process has as they are in the epoch; returns the others.
+/// Stores the pages that are as in the epoch in this process; returns the others.
 pub fn keep_unchanged(
     absent: &[Sums],
     image: &mut Image,

@@ -1,4 +1,4 @@
-//! The script of this worker's phase, from its end to its proof.
+//! Replay plan of this worker's phase, from the end of the phase to its proof.
 
 use super::message::Message;
 use crate::copies::Script;
@@ -6,32 +6,32 @@ use crate::disk::{self, Writing};
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
-/// Stage of this worker's script.
+/// Stage of this worker's replay plan.
 #[derive(Default)]
 pub(super) enum Own {
-    /// No script.
+    /// No replay plan.
     #[default]
     None,
     /// Pages that are being written to a file.
     Writing { script: Script, writing: Writing },
-    /// Script that a holder has rehearsed, or is to get.
+    /// Replay plan in trial at a buddy, or about to be sent to one.
     Asked { script: Script, is_sent: bool },
-    /// Script that is proved.
+    /// Replay plan that is proved.
     Proved {
         script: Script,
-        /// True if the holders know of the script.
+        /// True if the buddies have got the replay plan.
         is_told: bool,
-        /// True if this worker's own replica does without the pages.
+        /// True if this worker's own replica omits the pages.
         is_thin: bool,
     },
-    /// Script of a phase that reads a file which has changed.
+    /// Replay plan of a phase that reads a file which has changed.
     ///
-    /// It counts until this epoch is committed, which has all pages again.
+    /// It is valid until the epoch `until` is committed, which has all pages again.
     Withdrawn { script: Script, until: Epoch },
 }
 
 impl Own {
-    /// Script whose pages all replicas do without.
+    /// Returns the stage of a replay plan whose pages all replicas omit.
     pub(super) fn in_use(script: Script) -> Own {
         Own::Proved {
             script,
@@ -40,7 +40,7 @@ impl Own {
         }
     }
 
-    /// Script that was just proved.
+    /// Returns the stage of a replay plan that was just proved.
     pub(super) fn proved(script: Script) -> Own {
         Own::Proved {
             script,
@@ -50,20 +50,20 @@ impl Own {
     }
 }
 
-/// Scripts of this worker and of its partners.
+/// Replay plans of this worker, and of the workers whose replicas it stores.
 #[derive(Default)]
 pub(super) struct WorkerState {
     pub(super) own: Own,
-    /// Proved script of the phase before, until one of a new phase is.
+    /// Proved plan of the phase before, until a plan of the new phase is proved.
     pub(super) before: Option<Script>,
     pub(super) sent: Vec<Message>,
     pub(super) proof: Option<Message>,
-    /// Scripts of partners, by layer.
+    /// Incoming plans of the workers whose replicas it stores, by layer.
     pub(super) scripts: Vec<(usize, Message)>,
 }
 
 impl WorkerState {
-    /// Returns to the script of the phase before, as nothing comes of a new phase.
+    /// Returns to the plan of the phase before, as the new phase has failed.
     pub(super) fn go_back(&mut self, why: &str) {
         if let Some(script) = self.before.take() {
             log::warn!("{}", message::new_phase_in_copies(why));
@@ -71,14 +71,14 @@ impl WorkerState {
         }
     }
 
-    /// Drops a withdrawn script once an epoch is committed that has all pages.
+    /// Drops a withdrawn plan after the commit of an epoch that has all pages.
     pub(super) fn end_withdrawn(&mut self, committed: Epoch) {
         if matches!(self.own, Own::Withdrawn { until, .. } if until <= committed) {
             self.own = Own::None;
         }
     }
 
-    /// Has the pages compared once they are in their file.
+    /// Starts the trial of a plan whose pages have been written to their file.
     pub(super) fn look_after_file(&mut self) {
         let Own::Writing { writing, .. } = &self.own else {
             return;
@@ -99,7 +99,7 @@ impl WorkerState {
         }
     }
 
-    /// Returns the script by which this worker's static data are made again.
+    /// Returns the replay plan by which this worker's static data are rebuilt.
     pub(super) fn script(&self) -> Option<&Script> {
         match &self.own {
             Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
@@ -107,12 +107,12 @@ impl WorkerState {
         }
     }
 
-    /// Drops messages after a failure; those that were in flight are sent again.
+    /// Drops messages after a failure; those that were in flight are resent.
     pub(super) fn interrupt(&mut self) {
         if let Own::Withdrawn { .. } = self.own
             && let Own::Withdrawn { script, .. } = std::mem::take(&mut self.own)
         {
-            // The epoch that had all pages is gone; the next one will have them.
+            // The epoch that had all pages is lost; the next epoch will have them.
             self.own = Own::in_use(script);
         }
         match &mut self.own {

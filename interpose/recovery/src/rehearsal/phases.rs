@@ -1,4 +1,4 @@
-//! Phases of the program, from `MPI_Init` or a cut to their proof.
+//! Set-up phases of the program, from `MPI_Init` or a cut to their proof.
 
 use super::replay_settings::{compares, is_on, is_rehearsed, room};
 use super::{again, base, decision, input, rebuild, seed, worker};
@@ -6,7 +6,7 @@ use crate::Runtime;
 use crate::{copies, journal, told, user, world};
 use understudy_numbers::Epoch;
 
-/// Forks the seed, at the end of `MPI_Init`.
+/// Forks the template process, at the end of `MPI_Init`.
 pub fn prepare(rt: &Runtime) {
     if is_on() && world::is_protected() && !user::has_threads(rt) {
         rt.rehearsal.inputs.set(input::open_files());
@@ -14,7 +14,7 @@ pub fn prepare(rt: &Runtime) {
     }
 }
 
-/// Begins the initialisation phase.
+/// Begins the set-up phase.
 ///
 /// `MPI_Init` is about to return to the program of a worker, for the first time or after a failure
 /// in the phase.
@@ -30,14 +30,14 @@ pub fn start(rt: &Runtime) {
     decision::begin(rt);
 }
 
-/// Ends or begins a phase with the cut that is being taken for this epoch.
+/// Ends or begins a phase with the cut that is taken for this epoch.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     journal::cut(rt, epoch);
     again::cut(rt, epoch);
     worker::cut(rt, epoch);
 }
 
-/// Goes on as far as possible. Called between checkpoints.
+/// Makes progress as far as possible without waiting; called between checkpoints.
 pub fn poll(rt: &Runtime) {
     if is_on() {
         rt.rehearsal
@@ -50,7 +50,7 @@ pub fn poll(rt: &Runtime) {
     }
 }
 
-/// Abandons messages and rehearsals after a failure.
+/// Abandons messages and trial replays after a failure.
 pub fn interrupt(rt: &Runtime) {
     journal::give_up(rt);
     again::forget(rt);

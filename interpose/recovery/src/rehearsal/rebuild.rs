@@ -1,4 +1,4 @@
-//! Static data of a part that a process takes: how they are made again comes with the copy.
+//! Rebuild of static data in a replacement: the replay plan comes with the replica.
 #![allow(unsafe_code)]
 
 use super::message::Message;
@@ -22,7 +22,7 @@ use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
-/// What a thin copy lacks, for the process that gets it.
+/// Replay plan and list of the pages that a reduced replica omits.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Offer {
     script: Script,
@@ -30,31 +30,32 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// How it can be made.
+    /// Returns the replay plan.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// How it can be made.
+    /// Returns the replay plan.
     pub fn into_script(self) -> Script {
         self.script
     }
 
-    /// The pages.
+    /// Returns the omitted pages with their checksums.
     pub fn absent(&self) -> &[Sums] {
         &self.absent
     }
 
-    /// What was received is a copy that lacks this.
+    /// Marks a received replica as reduced by these pages.
     pub fn note_in(self, copy: &mut Copy) {
         copy.image.lack(&self.absent);
         copy.script = Some(self.script);
     }
 }
 
-/// Sends what is missing in copies that are about to be sent, each to the worker with this number,
-/// and receives the same from the workers `from`. Empty for copies that lack nothing. An error if a
-/// process fails.
+/// Exchanges the lists of pages that replicas omit, before these are sent.
+///
+/// `copies` has the receivers; `from` are the workers that send replicas to this one. The result
+/// has `None` for a replica that omits no pages. The error is the failure of a process.
 pub fn offer(
     rt: &Runtime,
     copies: Vec<(Worker, &Image, Option<&Script>)>,
@@ -120,12 +121,12 @@ fn receive(rt: &Runtime, length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
         .unwrap_or_default())
 }
 
-/// After a failure: messages are forgotten.
+/// Drops messages after a failure.
 pub(super) fn interrupt(rt: &Runtime) {
     drop(rt.rehearsal.messages.take());
 }
 
-/// What a copy lacks, while it is made.
+/// Rebuild of omitted pages that is under way.
 pub struct Rebuild {
     offer: Offer,
     asked: Asked,
@@ -147,7 +148,7 @@ impl Rebuild {
         })
     }
 
-    /// Adds what was missing to the image. Returns the script, and how long it took.
+    /// Adds the pages to the image; returns the replay plan and the duration.
     pub fn finish(
         self,
         rt: &Runtime,
@@ -165,7 +166,7 @@ impl Rebuild {
     }
 }
 
-/// Has an image keep pages that the seed has been asked for.
+/// Stores the pages of a request to the template process in an image.
 pub fn collect(
     rt: &Runtime,
     absent: &[Sums],
@@ -200,7 +201,7 @@ impl View {
         if file.metadata()?.len() < length as u64 {
             return Err(std::io::Error::other("not all pages were given"));
         }
-        // SAFETY: a new mapping of a file that is as long.
+        // SAFETY: a new mapping of a file that is at least this long.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -223,7 +224,7 @@ impl AsRef<[u8]> for View {
         if self.1 == 0 {
             return &[];
         }
-        // SAFETY: the mapping.
+        // SAFETY: the mapping has this length and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.0.cast(), self.1) }
     }
 }
@@ -231,7 +232,7 @@ impl AsRef<[u8]> for View {
 impl Drop for View {
     fn drop(&mut self) {
         if self.1 > 0 {
-            // SAFETY: the mapping, which nobody uses any more.
+            // SAFETY: the mapping has no other users.
             unsafe { libc::munmap(self.0, self.1) };
         }
     }

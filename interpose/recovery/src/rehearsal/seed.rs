@@ -1,9 +1,10 @@
-//! A process that stays what this one was at the end of `MPI_Init`, for replays at any time.
+//! Template process, which keeps the state at the end of `MPI_Init` for replays.
 //!
-//! The seed is forked there and sleeps until it gets a request, or until this process ends. It has
-//! this process's memory of that moment, of which the kernel keeps a copy only where this process
-//! has written since. It is no process's child: the program must not meet it when it waits for its
-//! own. It does one thing at a time; a request ([`super::seed_request`]) abandons the one before.
+//! It is forked there, and sleeps until it gets a request or this process ends. It has this
+//! process's memory of that moment; the kernel copies only pages that this process changes later.
+//! It is not a child of this process: the program must not find it when it waits for children of
+//! its own. It handles one request at a time; a new request ([`super::seed_request`]) cancels the
+//! one before.
 
 mod plant;
 mod quiet;

@@ -1,4 +1,4 @@
-//! Polls of the line between a rank and its seed.
+//! Polls of the line between a rank and its template process.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,7 +6,7 @@ use understudy_wire::line::Line;
 
 /// Waits until one of these descriptors can be read, or its other end has closed.
 ///
-/// Returns the events of each. The timeout is in milliseconds; -1 is none.
+/// Returns the events of each. The timeout is in milliseconds; -1 means no timeout.
 pub fn look(descriptors: &[i32], timeout: i32) -> Vec<i16> {
     let ask = |&fd| libc::pollfd {
         fd,
@@ -14,7 +14,7 @@ pub fn look(descriptors: &[i32], timeout: i32) -> Vec<i16> {
         revents: 0,
     };
     let mut all: Vec<libc::pollfd> = descriptors.iter().map(ask).collect();
-    // SAFETY: as many structures as are named.
+    // SAFETY: the array has the length that is passed.
     unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, timeout) };
     all.iter().map(|it| it.revents).collect()
 }

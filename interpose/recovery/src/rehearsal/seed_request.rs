@@ -1,4 +1,4 @@
-//! Requests to a seed, and its answers.
+//! Requests to a template process, and its answers.
 #![allow(unsafe_code)]
 
 use crate::copies::Script;
@@ -8,20 +8,20 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::FromRawFd;
 use std::time::Duration;
 
-/// Shortest time that a child is given, beside several times the duration of the phase.
+/// Minimum timeout of a child, to which a multiple of the phase's duration is added.
 pub const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMES: u32 = 10;
 
-/// Request to a seed; the number is returned with the answer.
+/// Request to a template process; the number is returned with the answer.
 #[derive(Clone, Copy, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Request {
-    /// Rehearse the script in the first file, and write to the second what was found.
+    /// Run trial replays of the plan in the first file; write the result.
     ///
     /// The second file gets a [`Rehearsed`](crate::rehearsal::finding::Rehearsed).
     Rehearse(u64),
-    /// Replay the script in the first file, and write the pages named beside it to the second.
+    /// Replay the plan in the first file, and write the listed pages to the second.
     Make(u64),
-    /// Abandon the last request.
+    /// Cancel the last request.
     Nothing,
 }
 

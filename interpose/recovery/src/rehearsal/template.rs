@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use understudy_image::runs::PageRun;
 use understudy_wire::line::Line;
 
-/// Time that an answer may take beside the replay.
+/// Time that an answer may take in addition to the replay.
 const MARGIN: Duration = Duration::from_secs(30);
 /// Time between two polls for an answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Line to a seed, and the number of the last request.
+/// Line to a template process, and the number of the last request.
 struct Seed {
     line: Line,
     last: Cell<u64>,
@@ -29,7 +29,7 @@ struct Seed {
 /// Template process of this rank, if there is one.
 pub struct Template(Field<Option<Rc<Seed>>>);
 
-/// Request that the seed works on, which is abandoned when this is dropped.
+/// Request to the template process, which is cancelled when this value is dropped.
 pub struct Asked {
     seed: Weak<Seed>,
     number: u64,
@@ -50,20 +50,20 @@ impl Template {
         })));
     }
 
-    /// Returns true if the process lives; forgets it if it does not.
+    /// Returns true if the process lives; drops its line if it has ended.
     pub fn lives(&self) -> bool {
         let mut seed = self.0.borrow_mut();
         *seed = seed.take_if(|seed| !has_ended(&seed.line));
         seed.is_some()
     }
 
-    /// Forgets the process, which has ended.
+    /// Drops the line of a process that has ended.
     fn gone<T>(&self) -> Result<T, String> {
         self.0.set(None);
         Err("the process for replays has ended".into())
     }
 
-    /// Requests the rehearsal of a phase, whose encoded script this is.
+    /// Requests trial replays of a phase, by its encoded plan.
     pub fn rehearse(&self, script: &[u8]) -> Result<Asked, String> {
         self.ask(Request::Rehearse, script)
     }
@@ -104,7 +104,7 @@ impl Drop for Asked {
             .upgrade()
             .filter(|seed| seed.last.get() == self.number)
         {
-            // A seed that has ended is found at the next request.
+            // A template process that has ended is detected by the next request.
             let _ = seed.line.send(&Request::Nothing);
         }
     }
@@ -124,14 +124,14 @@ impl Asked {
                 Some(Ok(Some(answer))) if answer.number == self.number => {
                     return answer.outcome.map(|()| true);
                 }
-                // The answer to an abandoned request.
+                // The answer to a cancelled request.
                 Some(Ok(Some(_))) => {}
                 Some(Err(_)) | None => return template.gone(),
             }
         }
     }
 
-    /// Returns the result of a rehearsal once it is completed.
+    /// Returns the result of trial replays once they are completed.
     pub fn rehearsed(&mut self, template: &Template) -> Option<Result<Rehearsed, String>> {
         match self.is_done(template, Duration::ZERO) {
             Ok(false) => None,

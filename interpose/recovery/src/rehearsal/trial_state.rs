@@ -1,4 +1,4 @@
-//! State of rehearsals.
+//! State of trial replays.
 
 use super::holder::Holder;
 use super::input::Input;
@@ -10,22 +10,22 @@ use crate::cell::Field;
 use crate::copies;
 use std::cell::Cell;
 
-/// Trial replays, and static data that are left out of replicas.
+/// Trial replays, and static data that replicas omit.
 pub struct TrialState {
-    /// True if a decision on static data is to be made.
+    /// True if a decision on static data is still to be made.
     pub(super) is_open: Cell<bool>,
     /// Messages in flight, each with true if it is received.
     pub(super) messages: Field<Vec<(bool, Message)>>,
     /// Files that were open at the end of `MPI_Init`.
     pub(super) inputs: Field<Vec<Input>>,
     pub(super) holder: Field<Option<Holder>>,
-    /// The process for replays.
+    /// Template process of this process.
     pub(super) seed: Template,
     /// State of the worker at the begin of the phase under way.
     pub(super) base: Field<Option<copies::Base>>,
-    /// This worker's own script.
+    /// Replay plans of this worker.
     pub(super) worker: Field<Option<WorkerState>>,
-    /// Wish for another phase.
+    /// Request for a new set-up phase.
     pub(super) new_phase: Field<NewPhase>,
 }
 

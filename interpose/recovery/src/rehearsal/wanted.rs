@@ -1,4 +1,4 @@
-//! Pages that a replay is to make, and whether they are right.
+//! Pages that a replay makes, and their comparison with checksums.
 
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent::{self, Sums};
@@ -7,12 +7,15 @@ use understudy_image::runs::PageIndex;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
 
-/// How often a phase is replayed whose pages do not all come out right: what depends on something
-/// that is not the same twice may have been proved by chance, and may come out right by another.
+/// Limit of replays of a phase if pages are wrong.
+///
+/// A page that depends on values which differ between runs may have been proved by chance, and may
+/// be right by chance in another replay.
 const MOST_REPLAYS: u32 = 12;
 
-/// Has the image keep these pages, one after the other in what a `replay` makes, if all come out
-/// right.
+/// Stores pages that `replay` makes in the image, if all are right.
+///
+/// The results have the pages one after the other.
 pub fn collect<Made: AsRef<[u8]>>(
     pages: &[Sums],
     mut replay: impl FnMut() -> Result<Made, String>,
@@ -48,7 +51,7 @@ pub fn collect<Made: AsRef<[u8]>>(
     }
 }
 
-/// Has the image keep these pages, one after the other in `bytes`, if all are right.
+/// Stores pages from `bytes` in the image, if all are right.
 pub fn take(
     pages: &[Sums],
     bytes: &[u8],
@@ -61,7 +64,7 @@ pub fn take(
     }
 }
 
-/// Which pages are right, in contents that have one after the other.
+/// Compares pages with their checksums, in contents that have one after the other.
 fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
     let contents = bytes
         .chunks_exact(PAGE_SIZE)
@@ -93,7 +96,7 @@ fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Adds pages to the image that are right.
+/// Adds right pages to the image.
 pub fn add(
     pages: &[Sums],
     bytes: &[u8],

@@ -1,5 +1,7 @@
-//! A worker's part: it has its phase rehearsed, tells the holders of its copies what is proved, and
-//! thins the copies that it holds.
+//! Static data of a worker: trial, proof, and reduction of replicas.
+//!
+//! The worker sends its replay plan to a buddy for trial replays, and sends the proved plan to all
+//! its buddies. It reduces the replicas that it stores for other workers.
 
 use super::finding::Proof;
 use super::message::Message;
@@ -31,7 +33,7 @@ fn state(rt: &Runtime) -> RefMut<'_, WorkerState> {
     )
 }
 
-/// Goes on as far as possible. Called between checkpoints.
+/// Makes progress as far as possible without waiting; called between checkpoints.
 pub fn poll(rt: &Runtime) {
     if let Some(phase) = journal::take_ended(rt, copies::epoch(rt)) {
         state(rt).set_own(rt, phase);
@@ -55,8 +57,9 @@ pub fn poll(rt: &Runtime) {
     }
 }
 
-/// A cut is being taken for this epoch. If a file has changed that a replay would read, it gets all
-/// pages again.
+/// Withdraws the replay plan at a cut if a file that it reads has changed.
+///
+/// The cut for this epoch gets all pages again.
 pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
     let changed = script(rt).and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
@@ -76,7 +79,7 @@ pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
     };
 }
 
-/// What is to be done about a phase that has ended, if it is worth it.
+/// Returns the stage after the end of a phase, if a replay plan is possible.
 fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     let worker = world::worker(rt);
     let mut pages = {
@@ -112,7 +115,7 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     }
 }
 
-/// How a phase is replayed, if its journal is short enough.
+/// Returns the replay of a phase, if its journal is short enough.
 fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     if !phase.records {
         return None;
@@ -161,7 +164,9 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
 }
 
 impl WorkerState {
-    /// A phase has ended. What is proved of one before stays so until something is of this one.
+    /// Handles the end of a phase.
+    ///
+    /// The proved plan of the phase before stays valid until a plan of this phase is proved.
     fn set_own(&mut self, rt: &Runtime, phase: Phase) {
         let is_new = phase.base.is_some();
         match (own_of(rt, phase), std::mem::take(&mut self.own)) {
@@ -174,7 +179,7 @@ impl WorkerState {
         }
     }
 
-    /// Sends the script to a holder, which has it rehearsed.
+    /// Sends the replay plan to a buddy for trial replays.
     fn ask(&mut self, rt: &Runtime) {
         let Own::Asked { script, is_sent } = &mut self.own else {
             return;
@@ -226,7 +231,7 @@ impl WorkerState {
             }
             return;
         };
-        // Copies lack pages that the new way must make, too.
+        // Replicas omit pages that the new plan must also make.
         match proof {
             None => self.go_back("a rehearsal has failed"),
             Some(different) if script.shares(before, &different) => {
@@ -263,8 +268,9 @@ impl WorkerState {
         }
     }
 
-    /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one
-    /// again.
+    /// Reduces this worker's own replica by the pages that its template process can make.
+    ///
+    /// If the template process has ended, the pages are stored again.
     fn thin_own(&mut self, rt: &Runtime) {
         let Own::Proved {
             script, is_thin, ..
@@ -293,7 +299,7 @@ impl WorkerState {
         let absent = absent::without(image.absent(), &marks::lasting(rt).reversible_pages());
         if !absent.is_empty() {
             log::warn!("{}", message::REPLAY_PROCESS_ENDED);
-            // What has changed is part of the next checkpoint; until then it is lost.
+            // Changed pages are part of the next checkpoint; until then they are lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
             kept.unwrap_or_else(|why| {
                 ending::fail(
@@ -305,7 +311,7 @@ impl WorkerState {
         }
     }
 
-    /// What partners need not have kept: layer, partner, and its script.
+    /// Returns the received plans of other workers: layer, worker, and encoded plan.
     fn scripts_that_have_come(&mut self, rt: &Runtime) -> Vec<(usize, Worker, Vec<u8>)> {
         let world = world::get(rt);
         let partners: Vec<Worker> = world.redundancy.partners_of(world::worker(rt)).collect();
@@ -324,8 +330,10 @@ impl WorkerState {
     }
 }
 
-/// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that
-/// only this one can make.
+/// Returns the worker that runs the trial replays of this worker's phase.
+///
+/// It is another worker if there is one: a replay by this process could rely on state that only
+/// this process has.
 fn rehearser(rt: &Runtime) -> Worker {
     let me = world::worker(rt);
     world::get(rt)
@@ -335,7 +343,7 @@ fn rehearser(rt: &Runtime) -> Worker {
         .unwrap_or(me)
 }
 
-/// The copy of a partner need not hold what can be rebuilt.
+/// Reduces the stored replica of another worker by the pages that a replay rebuilds.
 fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     let Ok((script, _)) = bincode::decode_from_slice::<Script, _>(bytes, standard()) else {
         return;
@@ -368,7 +376,7 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     fault::point("thin.end", copies::epoch(rt));
 }
 
-/// For tests: damages every journal that this process has.
+/// Damages every journal that this process has, for tests.
 pub fn damage_journals<'a>(
     rt: &Runtime,
     scripts: impl Iterator<Item = &'a mut Script>,
@@ -382,14 +390,14 @@ pub fn damage_journals<'a>(
     }
 }
 
-/// Memory of copies that are not kept any more.
+/// Gives memory of replicas back to the system.
 fn give_back(store: &mut PageStore) {
     if let Err(error) = store.give_back(0) {
         log::info!("the memory of static data is not given back: {error}");
     }
 }
 
-/// Returns the script by which this worker's static data are made again.
+/// Returns the replay plan by which this worker's static data are rebuilt.
 pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
     Ref::filter_map(rt.rehearsal.worker.borrow(), |state| {
         state.as_ref()?.script()
@@ -397,17 +405,17 @@ pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
     .ok()
 }
 
-/// True if a phase has ended of which nothing is proved yet.
+/// True if a phase has ended of which no page is proved yet.
 pub fn is_waiting(rt: &Runtime) -> bool {
     matches!(state(rt).own, Own::Writing { .. } | Own::Asked { .. })
 }
 
-/// Keeps the proved script of the worker from which this process takes over.
+/// Stores the proved replay plan of the worker from which this process takes over.
 pub fn keep(rt: &Runtime, script: Script) {
     state(rt).own = Own::proved(script);
 }
 
-/// Drops messages after a failure; those that were in flight are sent again.
+/// Drops messages after a failure; those that were in flight are resent.
 pub(super) fn interrupt(rt: &Runtime) {
     if let Some(state) = &mut *rt.rehearsal.worker.borrow_mut() {
         state.interrupt();

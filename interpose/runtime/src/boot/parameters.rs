@@ -1,9 +1,9 @@
-//! Parameters of Open MPI's components (MCA): the layer's preferences, merged with the user's own.
+//! Parameters of Open MPI's components (MCA): the runtime's preferences, merged with the user's.
 //!
-//! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` does the same) or
-//! in a file. The layer excludes components that a second initialisation or equal results rule out:
-//! its exclusions are added to a list of exclusions. A list of components that the user names stays
-//! as it is.
+//! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` sets the variable)
+//! or in a file. The runtime excludes components that prevent a second initialisation or equal
+//! results. It adds its exclusions to the user's list of exclusions. A list of components that the
+//! user selects is not changed.
 #![allow(unsafe_code)]
 
 use crate::renewal;
@@ -15,31 +15,31 @@ use understudy_catalogue::message;
 use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
 
-/// Beginning of a parameter's name in the environment.
+/// Prefix of a parameter's name in the environment.
 const PREFIX: &str = "OMPI_MCA_";
-/// Marks a list of components that are excluded.
+/// Marks a list of excluded components.
 const EXCLUSION: char = '^';
 
 const PREFERENCES: &[(&str, &str)] = &[
-    // UCX and OFI open libraries that cannot be closed again, and their probing takes a second.
+    // UCX and OFI open libraries that cannot be closed again. Probing them takes a second.
     ("pml", "ob1"),
     ("btl", "^ofi,uct,openib,usnic"),
     ("mtl", "^ofi,psm2,portals4"),
-    // Their reductions depend on which processes share a node, which a recovery may change.
+    // Their reductions depend on the processes that share a node, which a recovery may change.
     ("coll", "^han,hcoll,portals4,cuda,ucc"),
-    // Idle spares and oversubscribed workers give way.
+    // Idle spares and oversubscribed workers yield.
     ("mpi_yield_when_idle", "1"),
-    // No hooks into the second libc's memory functions, whose mmap is ours.
+    // No hooks for the memory functions of the second libc, whose mmap is the runtime's.
     ("memory", "^patcher"),
     ("patcher", "^overwrite"),
-    // Crashes belong to the program's own handlers.
+    // Crashes are handled by the program's own handlers.
     ("opal_signal", ""),
     ("osc", "^ucx,portals4"),
 ];
 
 /// Preferences that differ in Open MPI 4.
 ///
-/// Its component for RDMA makes no windows on a node without it, or crashes.
+/// Its component for RDMA creates no windows on a node without RDMA, or crashes.
 const PREFERENCES_OF_4: &[(&str, &str)] = &[("osc", "pt2pt")];
 
 /// Components that open libraries which cannot be closed again, by parameter.
@@ -73,7 +73,7 @@ pub fn set() {
     }
 }
 
-/// Sets a variable of another library's parameters as those above.
+/// Sets a variable of another library, merged with the user's value.
 pub fn set_merged(name: &str, preference: &str) {
     let users = std::env::var(name);
     let value = users.map_or_else(|_| preference.to_owned(), |users| merge(&users, preference));
@@ -102,7 +102,7 @@ fn components(list: &str) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Returns the user's value with the layer's exclusions, where both can hold.
+/// Returns the user's value with the runtime's exclusions, if both are compatible.
 fn merge(users: &str, preference: &str) -> String {
     let users = users.trim();
     if !users.starts_with(EXCLUSION) {
@@ -120,7 +120,7 @@ fn merge(users: &str, preference: &str) -> String {
     }
 }
 
-/// Opens libraries in advance that cannot be closed, if the user names their component.
+/// Opens libraries that cannot be closed in advance, if the user selects their component.
 fn expect_unclosable(name: &str, users: &str) {
     if users.starts_with(EXCLUSION) {
         return;
@@ -140,7 +140,7 @@ fn expect_unclosable(name: &str, users: &str) {
     }
 }
 
-/// Returns the parameters in Open MPI's files, of which the user's comes first.
+/// Returns the parameters in Open MPI's files; the user's file has precedence.
 fn parameters_of_files() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for file in files() {
@@ -152,7 +152,7 @@ fn parameters_of_files() -> BTreeMap<String, String> {
     all
 }
 
-/// `NAME = VALUE` of a line.
+/// Parses a line `NAME = VALUE`.
 fn parameter(line: &str) -> Option<(String, String)> {
     let line = line.split('#').next().unwrap_or("").trim();
     let (name, value) = line.split_once('=')?;

@@ -1,5 +1,7 @@
-//! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window
-//! share its memory, else by the library.
+//! Accumulate operations (MPI 4.1, 12.3.4 to 12.3.6).
+//!
+//! This process applies them itself if all members of a window share its memory; otherwise the
+//! library does.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -32,7 +34,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    // SAFETY: the program's numbers.
+    // SAFETY: the program passes a valid buffer.
     if unsafe {
         add_again(
             rt,
@@ -42,7 +44,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     } {
         return SUCCESS;
     }
-    // SAFETY: the same arguments.
+    // SAFETY: the arguments are those of this call.
     unsafe {
         accumulate_any(
             origin_addr,
@@ -58,8 +60,10 @@ pub unsafe extern "C" fn MPI_Accumulate(
     }
 }
 
-/// [`MPI_Accumulate`] of any elements: apart, so that a single number is added without a place in
-/// memory for the operation.
+/// Implements [`MPI_Accumulate`] for any elements.
+///
+/// It is a function of its own, so that a single number is added without a stack slot for the
+/// operation.
 #[inline(never)]
 unsafe extern "C" fn accumulate_any(
     origin_addr: *const c_void,
@@ -83,7 +87,7 @@ unsafe extern "C" fn accumulate_any(
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Accumulate(
                 origin_addr,
@@ -127,7 +131,7 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
         let [from, result, to] =
             [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Get_accumulate(
                 origin_addr,
@@ -170,7 +174,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Fetch_and_op(
                 origin_addr,
@@ -207,7 +211,7 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     );
     finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Compare_and_swap(
                 origin_addr,
@@ -245,7 +249,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Raccumulate(
                 origin_addr,
@@ -261,7 +265,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
             )
         }
     };
-    // SAFETY: the program's place for the request.
+    // SAFETY: the program's address for the request.
     unsafe { start_or_ended(rt, Proc::MPI_Raccumulate, win, request, done, library) }
 }
 
@@ -293,7 +297,7 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
         let [from, result, to] =
             [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         unsafe {
             real::PMPI_Rget_accumulate(
                 origin_addr,
@@ -312,6 +316,6 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
             )
         }
     };
-    // SAFETY: the program's place for the request.
+    // SAFETY: the program's address for the request.
     unsafe { start_or_ended(rt, Proc::MPI_Rget_accumulate, win, request, done, library) }
 }

@@ -1,4 +1,4 @@
-//! What handlers do with arguments: messages as they are recorded, statuses, and their own return.
+//! Arguments of handlers: message envelopes, statuses, and early returns.
 #![allow(unsafe_code)]
 
 use crate::abi::{is_foreign, standard_version};
@@ -15,10 +15,10 @@ use understudy_mpi::real_types::Status;
 #[inline]
 pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH
-        // from 4.2 on.
+        // The error field belongs to procedures with many statuses. MPICH from 4.2 on also writes
+        // it in empty statuses.
         let writes_all = status == EMPTY && is_foreign() && standard_version() >= (4, 1);
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };
             to.write(Status { error, ..status });
@@ -26,32 +26,32 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
     }
 }
 
-/// Writes a value to the program's place for it; null is an error.
+/// Writes a value to an address of the program, which must not be null.
 ///
 /// # Safety
-/// `to` is such a place, or null.
+/// `to` is valid for the value, or null.
 pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
     if to.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// Writes a text with a 0 at its end.
+/// Writes a text with a terminating NUL.
 ///
 /// # Safety
-/// `to` has room for both.
+/// `to` has room for the text and the NUL.
 pub unsafe fn put_text(to: *mut c_char, text: &[u8]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         to.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
         to.add(text.len()).write(0);
     }
 }
 
-/// The outcome of what a handler does: it returns at once when the program was rewound.
+/// Evaluates to the value of a result; leaves the handler if the program was rewound.
 macro_rules! outcome {
     ($result:expr) => {
         match $result {
@@ -62,7 +62,7 @@ macro_rules! outcome {
 }
 pub(crate) use outcome;
 
-/// A message as it is recorded.
+/// Returns the envelope of a message, as requests record it.
 #[inline(always)]
 pub fn envelope(
     buffer: *mut c_void,

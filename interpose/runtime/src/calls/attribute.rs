@@ -16,17 +16,19 @@ use understudy_abi::fortran;
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::RealComm;
 
-// The keys of predefined attributes (MPI 4.1, 9.1.2) in Open MPI's numbers: MPI_TAG_UB, MPI_HOST,
-// MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, this one, and MPI_UNIVERSE_SIZE.
+// Keys of the predefined attributes (MPI 4.1, 9.1.2) with Open MPI's numbers: MPI_TAG_UB, MPI_HOST,
+// MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_LASTUSEDCODE, and MPI_UNIVERSE_SIZE.
 const LASTUSEDCODE: c_int = 5;
-/// How many there are. The following keys are of windows, and `MPI_FT`: failures are not the
-/// program's concern here.
+/// Number of predefined keys of communicators.
+///
+/// The following keys belong to windows. `MPI_FT` is not supported, as failures are hidden from the
+/// program.
 const PREDEFINED: c_int = 7;
 
-/// Address of the value of a predefined attribute; every communicator has them.
+/// Returns the address of the value of a predefined attribute.
 ///
-/// It is in the program's memory and the same in all processes, unlike the one that the real
-/// library gives.
+/// Every communicator has these attributes. The address is in the program's memory and equal in all
+/// processes, unlike the address that the real library returns.
 fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
         LASTUSEDCODE => {
@@ -39,12 +41,12 @@ fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     };
     // SAFETY: one of 16 cells for the runtime's use.
     let cell = unsafe { told::attribute_cells().add(key as usize) };
-    // SAFETY: as above.
+    // SAFETY: one of 16 cells for the runtime's use.
     unsafe { cell.write(value) };
     Ok(Some(cell as u64))
 }
 
-/// The library's own: only it has the predefined attributes for certain.
+/// Returns the library's world, as only it certainly has the predefined attributes.
 fn whole_world() -> RealComm {
     RealComm(understudy_mpi::abi::object(c"ompi_mpi_comm_world"))
 }
@@ -67,7 +69,7 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
     }
 }
 
-/// The object's error handler is concerned, or that of the world.
+/// Passes an error to the object's error handler, or to that of the world.
 fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_int {
     match object {
         Object::Comm(comm) => finish(rt, procedure, rc, Some(comm)),
@@ -84,7 +86,7 @@ fn missing(object: Object) -> c_int {
     }
 }
 
-/// A key, and the language in which its attribute is set or asked for.
+/// Splits a key into the real key and the language of the call.
 fn spoken(key: c_int) -> (c_int, Language) {
     match key >= fortran::KEY {
         true => (key - fortran::KEY, Language::Fortran),
@@ -124,7 +126,7 @@ impl Caching for VirtWin {
     }
 }
 
-/// Serves `MPI_Comm_set_attr` and its kind.
+/// Implements `MPI_Comm_set_attr` and its variants.
 pub(super) fn set(
     rt: &Runtime,
     procedure: Proc,
@@ -145,7 +147,7 @@ pub(super) fn set(
     finish_on(rt, procedure, rc, object)
 }
 
-/// Serves `MPI_Comm_delete_attr` and its kind.
+/// Implements `MPI_Comm_delete_attr` and its variants.
 pub(super) fn delete(rt: &Runtime, procedure: Proc, handle: impl Caching, key: c_int) -> c_int {
     let object = handle.object();
     if object.is_for_later(rt) {
@@ -159,7 +161,7 @@ pub(super) fn delete(rt: &Runtime, procedure: Proc, handle: impl Caching, key: c
     finish_on(rt, procedure, rc, object)
 }
 
-/// Serves `MPI_Comm_get_attr` and its kind.
+/// Implements `MPI_Comm_get_attr` and its variants.
 ///
 /// # Safety
 /// `value` and `flag` are the program's, or null.
@@ -192,7 +194,7 @@ pub(super) unsafe fn get(
     };
     match found {
         Ok(found) => {
-            // SAFETY: the program's arguments: addresses of a pointer and an integer.
+            // SAFETY: the program's addresses of a pointer and an integer.
             unsafe {
                 if let Some(found) = found {
                     value.cast::<u64>().write_unaligned(found);
@@ -205,8 +207,10 @@ pub(super) unsafe fn get(
     }
 }
 
-/// A function of a key; those that the library has (MPI 4.1, 7.7.2) are told by numbers, as in
-/// other ABIs, since they are no callbacks.
+/// Returns the recorded form of a function of a key.
+///
+/// The functions that the library defines (MPI 4.1, 7.7.2) are represented by numbers, as in other
+/// ABIs, since they are not callbacks.
 fn known(function: u64) -> u64 {
     let is_one = |what: &str| {
         let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));
@@ -220,7 +224,7 @@ fn known(function: u64) -> u64 {
     }
 }
 
-/// Serves `MPI_Comm_create_keyval` and its kind, whose callbacks have types of one form.
+/// Implements `MPI_Comm_create_keyval` and its variants, whose callbacks have types of one form.
 ///
 /// # Safety
 /// `keyval` is the program's, or null.
@@ -253,12 +257,12 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     let key = objects
         .keyvals
         .create(H::KIND, functions, language, extra_state as u64);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { *keyval = key };
     SUCCESS
 }
 
-/// Serves `MPI_Comm_free_keyval` and its kind.
+/// Implements `MPI_Comm_free_keyval` and its variants.
 ///
 /// # Safety
 /// `keyval` is the program's, or null.
@@ -267,11 +271,11 @@ pub(super) unsafe fn free_keyval<H: Caching>(
     procedure: Proc,
     keyval: *mut c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     if keyval.is_null() || !objects_mut(rt).keyvals.free(H::KIND, unsafe { *keyval }) {
         return raise(rt, procedure, ERR_KEYVAL, None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { *keyval = INVALID };
     SUCCESS
 }

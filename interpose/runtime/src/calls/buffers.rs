@@ -1,5 +1,6 @@
 //! Buffers for buffered sends (MPI 4.1, 3.6): of the process, of communicators and of sessions.
-//! They are only counted with.
+//!
+//! Only their sizes are accounted for; no data are copied into them.
 #![allow(unsafe_code)]
 
 use super::arguments::outcome;
@@ -19,11 +20,12 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{current, limit};
 use understudy_mpi::real_types::RealRequest;
 
-/// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides
-/// one, however large it has to be.
+/// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, at addresses that no buffer has.
+///
+/// MPI provides a buffer of any size then.
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
 
-/// The owner as a handle of the program.
+/// Returns the owner as a handle of the program.
 fn handles(owner: Owner) -> (Option<VirtComm>, Option<VirtSession>) {
     match owner {
         Owner::Process => (None, None),
@@ -32,7 +34,7 @@ fn handles(owner: Owner) -> (Option<VirtComm>, Option<VirtSession>) {
     }
 }
 
-/// Whether there is such an owner, and what is attached to it.
+/// Returns the buffer attached to this owner; an error if the owner is invalid.
 fn attached(rt: &Runtime, owner: Owner) -> Result<Option<Attached>, c_int> {
     match handles(owner) {
         (Some(comm), _) if comm::index(rt, comm).is_none() => Err(ERR_COMM),
@@ -41,7 +43,7 @@ fn attached(rt: &Runtime, owner: Owner) -> Result<Option<Attached>, c_int> {
     }
 }
 
-/// An error goes to the error handler of the owner, or to that of the world.
+/// Passes an error to the owner's error handler, or to that of the world.
 fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) -> c_int {
     match (outcome, handles(owner)) {
         (Ok(()), _) => SUCCESS,
@@ -52,7 +54,7 @@ fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) 
     }
 }
 
-/// Serves `MPI_Buffer_attach` and its kind.
+/// Implements `MPI_Buffer_attach` and its variants.
 pub(super) fn attach(
     rt: &Runtime,
     procedure: Proc,
@@ -64,7 +66,7 @@ pub(super) fn attach(
     let address = buffer as u64;
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC.contains(&address);
-        // MPICH wants room for what each message takes besides.
+        // MPICH requires room for the overhead of each message.
         let least = current().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
             _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
@@ -84,7 +86,7 @@ pub(super) fn attach(
     end(rt, procedure, owner, outcome)
 }
 
-/// Waits until nothing of a buffer is taken.
+/// Waits until no part of a buffer is in use.
 fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
     cut::here(rt)?;
     while requests::taken(rt, owner) > 0 {
@@ -95,10 +97,10 @@ fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Serves `MPI_Buffer_detach` and its kind.
+/// Implements `MPI_Buffer_detach` and its variants.
 ///
 /// # Safety
-/// The program's places for the address and the size.
+/// `buffer` and `size` are the program's addresses for the address and the size.
 pub(super) unsafe fn detach<Size: TryFrom<i64>>(
     rt: &Runtime,
     procedure: Proc,
@@ -122,7 +124,7 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
         let bytes = Size::try_from(if is_automatic { 0 } else { attached.size });
         let bytes = bytes.map_err(|_| ERR_BUFFER)?;
         requests::detach(rt, owner);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe {
             buffer.cast::<u64>().write(attached.address);
             size.write(bytes);
@@ -132,20 +134,20 @@ pub(super) unsafe fn detach<Size: TryFrom<i64>>(
     end(rt, procedure, owner, outcome)
 }
 
-/// Serves `MPI_Buffer_flush` and its kind; without a buffer, the wait ends at once.
+/// Implements `MPI_Buffer_flush` and its variants; returns at once without a buffer.
 pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<Owner>) -> c_int {
     let owner = owner.into();
     outcome!(wait(rt, owner));
     end(rt, procedure, owner, attached(rt, owner).map(drop))
 }
 
-/// Serves `MPI_Buffer_iflush` and its kind.
+/// Implements `MPI_Buffer_iflush` and its variants.
 ///
-/// What is sent are copies, but the request ends when all of them have been, as the buffer has room
-/// for others then.
+/// Messages are sent from copies. The request completes when all have been sent, as the buffer has
+/// room for others then.
 ///
 /// # Safety
-/// The program's place for the request.
+/// `request` is the program's address for the request.
 pub(super) unsafe fn begin_flush(
     rt: &Runtime,
     procedure: Proc,
@@ -162,7 +164,7 @@ pub(super) unsafe fn begin_flush(
             State::Open,
             none,
         );
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(flush) };
     });
     end(rt, procedure, owner, outcome)

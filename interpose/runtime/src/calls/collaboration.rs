@@ -1,5 +1,4 @@
-//! What the program tells the layer, and asks of it, by `MPI_Pcontrol`: see
-//! `interpose/include/understudy.h`.
+//! Annotations of the program by `MPI_Pcontrol`: see `interpose/include/understudy.h`.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -9,7 +8,7 @@ use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
 use understudy_image::runs::AddrRange;
 
-/// Levels of `MPI_Pcontrol` that are requests.
+/// Levels of `MPI_Pcontrol` that are annotations.
 const POINT: c_int = 75001;
 const CHECKPOINT: c_int = 75002;
 const HOLD: c_int = 75003;
@@ -45,7 +44,7 @@ impl State {
     }
 }
 
-/// `MPI_Pcontrol` has been called with this level. An error: the program goes on elsewhere.
+/// Handles a call of `MPI_Pcontrol`; an error means that the program was rewound.
 pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
     if !world::is_protected() {
         return Ok(());
@@ -68,7 +67,7 @@ pub fn control(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> {
     Ok(())
 }
 
-/// The program says something of its memory.
+/// Applies an annotation of the program's memory.
 fn mark(rt: &Runtime, level: c_int, call: &Call) {
     let (memory, place) = (call.range(), call.place);
     match level {
@@ -82,18 +81,18 @@ fn mark(rt: &Runtime, level: c_int, call: &Call) {
     }
 }
 
-/// A call of the program's.
+/// Call of `MPI_Pcontrol` by the program.
 struct Call {
-    /// The arguments behind the level, which the call table does not know.
+    /// Arguments after the level, which the call table does not describe.
     arguments: [u64; 4],
-    /// Its return address.
+    /// Return address of the call.
     place: u64,
 }
 
 impl Call {
-    /// Inside of a callback there is none, and nothing is answered or marked.
+    /// Returns the present call; `None` inside of a callback, where annotations are ignored.
     fn of_now() -> Option<Call> {
-        // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
+        // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
         let frame: Frame = arch::top_frame().map(|frame| unsafe { *frame })?;
         let [_, a, b, c, d, _] = frame.arguments;
         Some(Call {
@@ -102,13 +101,13 @@ impl Call {
         })
     }
 
-    /// An address and a length.
+    /// Returns the memory that the first two arguments describe: address and length.
     fn range(&self) -> AddrRange {
         let [start, length, ..] = self.arguments;
         AddrRange::new(start, start.saturating_add(length))
     }
 
-    /// Behind those a function and its argument.
+    /// Returns the region: memory, and the function and its argument that follow.
     fn region(&self) -> Region {
         let [.., function, argument] = self.arguments;
         Region {
@@ -120,15 +119,15 @@ impl Call {
     }
 }
 
-/// Answers into the program's memory; a caller with a shorter structure gets the beginning.
+/// Writes the state to the program's memory; a shorter structure gets the beginning.
 fn ask(rt: &Runtime) {
-    // No two replays would be answered alike.
+    // The answers of two replays would differ.
     journal::give_up(rt);
     let Some(call) = Call::of_now() else { return };
     let [to, length, ..] = call.arguments;
     let length = (length as u32 as usize).min(size_of::<State>());
     let state = State::now(rt);
-    // SAFETY: the header's promise: memory of the program of that length.
+    // SAFETY: the header requires memory of the program of this length.
     unsafe { (to as *mut u8).copy_from_nonoverlapping((&raw const state).cast(), length) };
 }
 

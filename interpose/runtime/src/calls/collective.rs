@@ -1,5 +1,6 @@
-//! The collectives that need more than the call table's template: those with arrays of datatypes
-//! (MPI 4.1, chapter 6).
+//! Collectives with arrays of datatypes (MPI 4.1, chapter 6).
+//!
+//! The template of the call table cannot handle these arrays.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -19,26 +20,28 @@ use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
-/// Real datatypes of an array of `count`; empty for a null pointer (MPI_IN_PLACE ignores the
-/// array).
+/// Returns the real datatypes of an array; empty for a null pointer.
+///
+/// MPI_IN_PLACE ignores the array.
 unsafe fn real_types(rt: &Runtime, types: *const VirtDatatype, count: c_int) -> Vec<RealDatatype> {
     if types.is_null() {
         return Vec::new();
     }
-    // SAFETY: the program's array of that length.
+    // SAFETY: the program's array of this length.
     unsafe { std::slice::from_raw_parts(types, count.max(0) as usize) }
         .iter()
         .map(|&kind| real_datatype(rt, kind))
         .collect()
 }
 
-/// The first of them; null if there are none.
+/// Returns a pointer to the first datatype; null if the list is empty.
 fn first(types: &[RealDatatype]) -> *const RealDatatype {
     types.first().map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Of how many a block is received, and to how many one is sent: the remote group's for an
-/// intercommunicator.
+/// Returns the numbers of processes that send to this one, and that receive from it.
+///
+/// For an intercommunicator they are the size of the remote group.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: local queries.
@@ -53,25 +56,29 @@ fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     (size, size)
 }
 
-/// Real datatypes of what is sent and received. With MPI_IN_PLACE the send array is not read.
+/// Returns the real datatypes of sent and received blocks.
+///
+/// With MPI_IN_PLACE the send array is not read.
 ///
 /// # Safety
-/// The program's arrays, with as many elements as there are blocks to receive and to send.
+/// The arrays have as many elements as blocks are received and sent.
 unsafe fn both_types(
     rt: &Runtime,
     (receives, sends): (c_int, c_int),
     send: Option<*const VirtDatatype>,
     receive: *const VirtDatatype,
 ) -> [Vec<RealDatatype>; 2] {
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let sent = send.map_or(Vec::new(), |types| real_types(rt, types, sends));
         [sent, real_types(rt, receive, receives)]
     }
 }
 
-/// The procedure, the real one, its types of counts and displacements, and what tells numbers of
-/// blocks.
+/// Defines handlers of blocking collectives.
+///
+/// Arguments: the procedure, the real one, its types of counts and displacements, and the function
+/// that returns the numbers of blocks.
 macro_rules! blocking {
     ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
         pub unsafe extern "C" fn $name(
@@ -90,14 +97,17 @@ macro_rules! blocking {
                 return 0;
             }
             let given = (sendbuf != IN_PLACE).then_some(sendtypes);
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe {
                 let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let [send, receive] = types.each_ref().map(|types| first(types));
                 let real_comm = real_comm(rt, comm);
                 let rc = attempt!(
                     rt,
-                    real::$real(sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm)
+                    real::$real(
+                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive,
+                        real_comm
+                    )
                 );
                 if rc != SUCCESS {
                     cut::withdraw(rt, comm, rc);
@@ -115,8 +125,9 @@ blocking! {
     MPI_Neighbor_alltoallw_c, PMPI_Neighbor_alltoallw_c, i64, isize, degrees;
 }
 
-/// The same of those that do not block; the real library keeps the addresses of the arrays of
-/// datatypes until the end.
+/// Defines handlers of non-blocking collectives.
+///
+/// The real library uses the arrays of datatypes until the request completes.
 macro_rules! nonblocking {
     ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
         pub unsafe extern "C" fn $name(
@@ -133,13 +144,14 @@ macro_rules! nonblocking {
         ) -> c_int {
             let rt = runtime();
             let given = (sendbuf != IN_PLACE).then_some(sendtypes);
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe {
                 let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let real_comm = real_comm(rt, comm);
                 begin(rt, Proc::$name, types, comm, request, |[send, receive], new| {
                     real::$real(
-                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, new,
+                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive,
+                        real_comm, new,
                     )
                 })
             }
@@ -154,10 +166,10 @@ nonblocking! {
     MPI_Ineighbor_alltoallw_c, PMPI_Ineighbor_alltoallw_c, i64, isize, degrees;
 }
 
-/// Starts a non-blocking collective with these datatypes, which are kept until it has ended.
+/// Starts a non-blocking collective, and keeps its datatypes until it completes.
 ///
 /// # Safety
-/// The program's place for the handle.
+/// `request` is the program's address for the handle.
 unsafe fn begin(
     rt: &Runtime,
     procedure: Proc,
@@ -171,7 +183,7 @@ unsafe fn begin(
     if rc == SUCCESS {
         let handle = requests::add_collective(rt, comm, None, new);
         requests::keep(rt, handle, Box::new(types));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))

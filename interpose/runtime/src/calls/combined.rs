@@ -1,5 +1,7 @@
-//! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which
-//! the program has one. And the blocking one that is made of them.
+//! Combined sends and receives (MPI 4.1, section 3.10).
+//!
+//! A non-blocking one consists of two requests, of which the program has one. The blocking
+//! `MPI_Sendrecv_replace` is implemented by them.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -24,10 +26,10 @@ use understudy_mpi::bytes::Bytes;
 use understudy_mpi::real_types::{PROC_NULL, RealDatatype, RealRequest, Status};
 use understudy_mpi::{self as mpi, check};
 
-/// Starts both halves; `kept` stays until the send has ended.
+/// Starts both halves; `kept` is dropped when the send has completed.
 ///
 /// # Safety
-/// The program's arguments, or what is kept.
+/// The arguments are the program's, or the memory in `kept`.
 unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
@@ -39,7 +41,7 @@ unsafe fn start(
 ) -> c_int {
     let comm = received.comm();
     let mut send = RealRequest(std::ptr::null_mut());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let rc = attempt!(rt, unsafe {
         real::PMPI_Isend(
             sendbuf,
@@ -67,7 +69,7 @@ unsafe fn start(
     }
     let receive = requests::add_receive(rt, received, state, receive);
     requests::join(rt, receive, send);
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     unsafe { request.write(receive) };
     SUCCESS
 }
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     let rt = runtime();
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
     let sent = (sendbuf, sendcount, real_datatype(rt, sendtype));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         start(
             rt,
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     }
 }
 
-/// `MPI_Isendrecv_replace`: through a packed copy of what is sent.
+/// `MPI_Isendrecv_replace`: sends a packed copy of the buffer.
 pub unsafe extern "C" fn MPI_Isendrecv_replace(
     buf: *mut c_void,
     count: c_int,
@@ -117,7 +119,7 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 ) -> c_int {
     let rt = runtime();
     let received = envelope(buf, count, datatype, source, recvtag, comm);
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         isendrecv_replace(
             rt,
@@ -129,11 +131,12 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
     }
 }
 
-/// Sends what is in the buffer to a rank with a tag, and receives into it. If the program is
-/// rewound meanwhile there is no request.
+/// Sends the contents of a buffer, and receives into this buffer.
+///
+/// `to` is rank and tag. If the program is rewound meanwhile, no request is written.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 unsafe fn isendrecv_replace(
     rt: &Runtime,
     procedure: Proc,
@@ -141,7 +144,7 @@ unsafe fn isendrecv_replace(
     received: Envelope,
     request: *mut VirtRequest,
 ) -> c_int {
-    // SAFETY: the program's arguments are handed on; the packed copy is kept.
+    // SAFETY: the program's arguments are passed on; the packed copy is kept.
     unsafe {
         let (packed, bytes) = match pack(rt, &received, to.0) {
             Ok(packed) => packed,
@@ -160,10 +163,10 @@ unsafe fn isendrecv_replace(
     }
 }
 
-/// What a buffer holds, packed; nothing for MPI_PROC_NULL.
+/// Returns the packed contents of a buffer; empty for MPI_PROC_NULL.
 ///
 /// # Safety
-/// The program's buffer.
+/// The buffer is the program's.
 pub(super) unsafe fn pack(
     rt: &Runtime,
     from: &Envelope,
@@ -175,7 +178,7 @@ pub(super) unsafe fn pack(
         return Ok((Vec::new(), Bytes::new(0).map_err(code)?));
     }
     let (own, buffer, mut size) = (world::own_comm(rt), from.buffer as *const c_void, 0);
-    // SAFETY: the caller's promise; the packed copy has as many bytes as there are data.
+    // SAFETY: the caller guarantees the arguments; the packed copy has as many bytes as the data.
     unsafe {
         check(real::PMPI_Type_size_x(real_type, &mut size)).map_err(code)?;
         let length = usize::try_from(size).unwrap_or(0) * from.count.max(0) as usize;
@@ -183,7 +186,7 @@ pub(super) unsafe fn pack(
         let to = packed.as_mut_ptr().cast();
         let rc = match c_int::try_from(length) {
             Ok(length) => real::PMPI_Pack(buffer, from.count, real_type, to, length, &mut 0, own),
-            // A message of this process to itself has any length.
+            // A message of this process to itself may have any length.
             Err(_) => {
                 let (mut request, status) =
                     (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());
@@ -207,7 +210,7 @@ pub(super) unsafe fn pack(
     }
 }
 
-/// `MPI_Sendrecv_replace`: through a packed copy of what is sent.
+/// `MPI_Sendrecv_replace`: sends a packed copy of the buffer.
 pub unsafe extern "C" fn MPI_Sendrecv_replace(
     buf: *mut c_void,
     count: c_int,
@@ -222,7 +225,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     let rt = runtime();
     let procedure = Proc::MPI_Sendrecv_replace;
     let mut request = requests::null_handle(rt);
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         match requests::resume(rt) {
             Some([Some(begun), _]) => request = begun,
@@ -242,7 +245,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         requests::has_ended(rt);
         put_status(status, ended.status);
         if is_foreign() && !status.is_null() {
-            // MPICH hands out the status of a request of its own.
+            // MPICH returns the status of a request of its own.
             (*status).error = ended.rc;
         }
         finish(rt, procedure, ended.rc, Some(comm))

@@ -17,10 +17,12 @@ use std::ffi::c_int;
 use understudy_mpi::call;
 use understudy_mpi::real_types::RealComm;
 
-/// `MPI_Comm_rank`: known here, but for what is no communicator, of which the library says so.
+/// `MPI_Comm_rank`: answered from the handle table.
+///
+/// Invalid handles are passed to the library, which reports the error.
 pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match comm::rank_and_size(rt, comm) {
             Some((own, _)) if !rank.is_null() => rank.write(own),
@@ -35,7 +37,7 @@ pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_in
 
 pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match comm::rank_and_size(rt, comm) {
             Some((_, all)) if !size.is_null() => size.write(all),
@@ -48,8 +50,9 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_in
     errors::SUCCESS
 }
 
-/// Runs a constructor that all members of `parent` call in a handler, and enters the result. A
-/// macro because [`attempt!`] leaves the handler.
+/// Runs a constructor that all members of `parent` call, and registers the result.
+///
+/// It is a macro because [`attempt!`] returns from the handler.
 macro_rules! construct_by_all {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if $crate::cut::together($rt, $parent).is_err() {
@@ -59,8 +62,9 @@ macro_rules! construct_by_all {
     }};
 }
 
-/// The same where not all members of `parent` need to call it: that must be a communicator,
-/// `newcomm` a place for the handle.
+/// Runs a constructor that only some members of `parent` call, and registers the result.
+///
+/// `parent` must be a communicator, and `newcomm` an address for the handle.
 macro_rules! construct_by_some {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if let Err(rc) = $crate::calls::comm::may_construct($rt, $parent, $newcomm) {
@@ -82,14 +86,14 @@ macro_rules! construct_by_some {
 }
 pub(super) use {construct_by_all, construct_by_some};
 
-/// Serves `MPI_Comm_split` and its kind.
+/// Implements `MPI_Comm_split` and its variants.
 ///
-/// After a failure the members stay together, even if a spare on another node has replaced one:
-/// a communicator of `MPI_COMM_TYPE_SHARED` need not share memory then.
-/// Topologies are read back from the library's communicator, with the library's order of ranks.
+/// After a failure the members stay together, even if a replacement is on another node: a
+/// communicator of `MPI_COMM_TYPE_SHARED` may not share memory then. Topologies are read from the
+/// library's communicator, with the library's order of ranks.
 ///
 /// # Safety
-/// `newcomm` is the program's place for the handle, or null.
+/// `newcomm` is the program's address for the handle, or null.
 pub(super) unsafe fn construct(
     rt: &Runtime,
     procedure: Proc,
@@ -100,7 +104,7 @@ pub(super) unsafe fn construct(
     construct_by_all!(rt, procedure, parent, newcomm, constructor)
 }
 
-/// Checks a constructor's arguments that the layer itself uses.
+/// Checks those arguments of a constructor that the runtime itself uses.
 pub(super) fn may_construct(
     rt: &Runtime,
     parent: VirtComm,
@@ -115,10 +119,10 @@ pub(super) fn may_construct(
     }
 }
 
-/// Ends a constructor whose outcome is `rc`.
+/// Completes a constructor whose return code is `rc`.
 ///
 /// # Safety
-/// `newcomm` is the program's place for the new handle.
+/// `newcomm` is the program's address for the new handle.
 pub(super) unsafe fn constructed(
     rt: &Runtime,
     procedure: Proc,
@@ -130,14 +134,14 @@ pub(super) unsafe fn constructed(
     let new = made
         .filter(|_| rc == errors::SUCCESS)
         .map(|made| enter(rt, made, parent));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
     finish(rt, procedure, rc, Some(parent))
 }
 
 fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
     let new = create::register(rt, made, parent);
-    // Of one that had this handle before.
+    // Messages of a former communicator with this handle.
     early::drop_on(rt, new);
     new
 }
@@ -185,8 +189,8 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
         Proc::MPI_Intercomm_create,
         local_comm,
         newintercomm,
-        // SAFETY: a communicator; the real library checks the rest. The bridge is significant at
-        // the leader only; its value at other ranks is ignored.
+        // SAFETY: a communicator; the real library checks the rest. Only the leader uses the
+        // bridge; other ranks may pass any value.
         |new| unsafe {
             let local = real_comm(rt, local_comm);
             let mut rank = 0;
@@ -204,12 +208,14 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     )
 }
 
-/// The index of a communicator that may be freed: a created one, which has not been.
+/// Returns handle and index of a communicator that may be freed.
+///
+/// It must have been created, and not been freed.
 unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     if comm.is_null() {
         return Err(errors::ERR_ARG);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let handle = unsafe { *comm };
     match comm::index(rt, handle) {
         Some(index)
@@ -221,17 +227,20 @@ unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), 
     }
 }
 
-/// Local, as in the libraries; what stays until all members have called it is in [`freed`].
+/// `MPI_Comm_free`: local, as in the libraries.
+///
+/// Entries that stay until all members have called it are in [`freed`].
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_free;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
         Err(rc) => return raise(rt, procedure, rc, None),
     };
     let mut rc = attribute::delete_comm(rt, handle);
-    // The library's end may wait for processes that communicators lead to which are still there.
+    // A communicator with spawned processes is freed in any case: the library's finalisation may
+    // wait for these processes while it exists.
     let has_requests = requests::are_on(rt, handle) && !comm::has_spawned(rt, handle);
     if rc == errors::SUCCESS {
         rc = freed::free(rt, index, has_requests);
@@ -243,22 +252,22 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         early::drop_on(rt, handle);
     }
     requests::detach(rt, handle.into());
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
 
-/// Pending communication on the communicator is waited for by the real procedure.
+/// `MPI_Comm_disconnect`: the real procedure waits for pending communication.
 pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_disconnect;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let (handle, index) = match unsafe { to_free(rt, comm) } {
         Ok(found) => found,
         Err(rc) => return raise(rt, procedure, rc, None),
     };
     let mut rc = errors::SUCCESS;
-    // The processes without the layer do not meet twice.
+    // Processes without the runtime do not take part in a second barrier.
     if !comm::has_spawned(rt, handle) {
         outcome!(cut::together(rt, handle));
         // SAFETY: a communicator.
@@ -270,9 +279,9 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     }
     if rc == errors::SUCCESS {
         let mut real = real_comm(rt, handle);
-        // SAFETY: a communicator; it is gone after a success.
+        // SAFETY: a communicator; after a success it is not used any longer.
         rc = unsafe { real::PMPI_Comm_disconnect(&mut real) };
-        // Whatever the server's end at a failure makes of this, Open MPI returns MPI_ERR_COMM.
+        // Open MPI returns MPI_ERR_COMM if its server ends because of a failure.
         if rc != errors::SUCCESS && comm::has_spawned(rt, handle) && call::is_over_soon() {
             rc = call::ABANDONED;
         }
@@ -284,24 +293,25 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     freed::part(rt, index);
     early::drop_on(rt, handle);
     requests::detach(rt, handle.into());
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
 }
 
-/// No process that the layer protects was spawned.
+/// `MPI_Comm_get_parent`: protected processes were never spawned.
 pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
     let rt = runtime();
     if parent.is_null() {
         return raise(rt, Proc::MPI_Comm_get_parent, errors::ERR_ARG, None);
     }
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     unsafe { *parent = comm::null_handle(rt) };
     errors::SUCCESS
 }
 
-/// Fortran's number of the first created communicator; those of the predefined ones are the real
-/// library's.
+/// Fortran handle of the first created communicator.
+///
+/// Fortran handles of predefined communicators are the real library's.
 const FORTRAN_BASE: c_int = 1_000_000;
 const FORTRAN_NULL: c_int = 2;
 
@@ -311,7 +321,7 @@ pub unsafe extern "C" fn MPI_Comm_c2f(comm: VirtComm) -> c_int {
         Some(index @ (comm::WORLD | comm::SELF)) => index as c_int,
         Some(index) => FORTRAN_BASE + index as c_int,
         None if comm == comm::null_handle(rt) => FORTRAN_NULL,
-        // As the real library does.
+        // The value that the real library returns.
         None => -1,
     }
 }

@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
-/// Ends a duplicate: the attributes' copy functions run (7.7.2).
+/// Completes a duplicate: runs the copy functions of attributes (7.7.2).
 unsafe fn duplicated(
     rt: &Runtime,
     procedure: Proc,
@@ -26,14 +26,14 @@ unsafe fn duplicated(
     if rc != errors::SUCCESS {
         return rc;
     }
-    // SAFETY: the program's place for the handle, just written.
+    // SAFETY: the program's address for the handle, just written.
     let new = unsafe { *newcomm };
     let rc = attribute::copy_comm(rt, old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(rt, new) {
             freed::free(rt, index, false);
         }
-        // SAFETY: as above.
+        // SAFETY: the program's address for the handle, just written.
         unsafe { *newcomm = comm::null_handle(rt) };
         return raise(rt, procedure, rc, Some(old));
     }
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) ->
     let rc = construct_by_all!(rt, Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_dup(real_comm(rt, comm), new)
     });
-    // SAFETY: the constructor has succeeded or `rc` says that it has not.
+    // SAFETY: the constructor has succeeded, or `rc` is an error.
     unsafe { duplicated(rt, Proc::MPI_Comm_dup, rc, comm, newcomm) }
 }
 
@@ -61,18 +61,19 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
     let rc = construct_by_all!(rt, procedure, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new)
     });
-    // SAFETY: as in MPI_Comm_dup.
+    // SAFETY: the constructor has succeeded, or `rc` is an error.
     unsafe { duplicated(rt, procedure, rc, comm, newcomm) }
 }
 
-/// Begins a duplicate (7.4.2) without a wait for other processes.
+/// Begins a duplicate (7.4.2) without waiting for other processes.
 ///
-/// The number that all members must know comes by a broadcast beside it. Those of an
-/// intercommunicator know it, or the duplicate is made `at_once`. The attributes' copy functions
-/// run first (7.7.2): one that fails leaves nothing under way.
+/// The number of the new communicator must be equal in all members, so a broadcast sends it in
+/// parallel. The members of an intercommunicator have the number already, or the duplicate is made
+/// `at_once`. The attributes' copy functions run first (7.7.2): if one fails, no operation is under
+/// way.
 ///
 /// # Safety
-/// The program's places for the handles.
+/// `newcomm` and `request` are the program's addresses for the handles.
 unsafe fn begin_duplicate(
     rt: &Runtime,
     procedure: Proc,
@@ -86,7 +87,7 @@ unsafe fn begin_duplicate(
         return raise(rt, procedure, rc, Some(comm));
     }
     let Some(mut begun) = Begun::new(rt, comm) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(rt, begun.index);
@@ -106,18 +107,18 @@ unsafe fn begin_duplicate(
     if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
         let number = (&raw mut begun.uid).cast();
         let request = told.insert(RealRequest(std::ptr::null_mut()));
-        // SAFETY: eight bytes that stay where they are until the request has ended.
+        // SAFETY: eight bytes that do not move until the request has completed.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
         });
         if rc != errors::SUCCESS {
             freed::forget(rt, &[begun.index]);
-            // The library writes there when the duplicate is made.
+            // The library writes to this memory when the duplicate is complete.
             Box::leak(begun);
             return raise(rt, procedure, rc, Some(comm));
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         newcomm.write(new);
         request.write(requests::add_duplicate(rt, comm, begun, made, told));
@@ -125,12 +126,12 @@ unsafe fn begin_duplicate(
     errors::SUCCESS
 }
 
-/// Makes a duplicate at once, for members that no process could tell the number.
+/// Makes a duplicate at once, for members that no process could send the number.
 ///
-/// The other members are waited for, which the standard does not say.
+/// The call waits for the other members, which the standard does not require.
 ///
 /// # Safety
-/// The program's places for the handles.
+/// `newcomm` and `request` are the program's addresses for the handles.
 unsafe fn duplicate_at_once(
     rt: &Runtime,
     procedure: Proc,
@@ -140,7 +141,7 @@ unsafe fn duplicate_at_once(
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
     let rc = construct_by_all!(rt, procedure, comm, newcomm, constructor);
-    // SAFETY: as in MPI_Comm_dup; the caller's promise.
+    // SAFETY: the constructor has succeeded, or `rc` is an error; valid addresses.
     unsafe {
         let rc = duplicated(rt, procedure, rc, comm, newcomm);
         if rc == errors::SUCCESS {
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn MPI_Comm_idup(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_idup;
-    // SAFETY: a communicator; the program's arguments.
+    // SAFETY: a communicator; MPI requires the program's arguments to be valid.
     unsafe {
         let start = |new: &mut RealComm, made: &mut RealRequest| {
             real::PMPI_Comm_idup(real_comm(rt, comm), new, made)
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_idup_with_info;
-    // SAFETY: as above; the real library checks the info object.
+    // SAFETY: a communicator; the real library checks the info object.
     unsafe {
         let start = |new: &mut RealComm, made: &mut RealRequest| {
             real::PMPI_Comm_idup_with_info(real_comm(rt, comm), real_info(rt, info), new, made)

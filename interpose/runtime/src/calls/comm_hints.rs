@@ -48,10 +48,10 @@ pub unsafe extern "C" fn MPI_Comm_get_info(comm: VirtComm, info_used: *mut VirtI
         return raise(rt, procedure, errors::ERR_ARG, Some(comm));
     }
     let mut real = hints::null_info(rt);
-    // SAFETY: a communicator; the info object is ours then.
+    // SAFETY: a communicator; the new info object belongs to the runtime.
     let rc = unsafe { real::PMPI_Comm_get_info(real_comm(rt, comm), &mut real) };
     if rc == errors::SUCCESS {
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the program's address for the handle.
         unsafe { *info_used = info::adopt(rt, real) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -21,7 +21,7 @@ use understudy_mpi::real_types::{Status, UNDEFINED};
 
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
         let ended = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn MPI_Test(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
         let ended = outcome!(completion::poll(rt, &mut *request));
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn MPI_Request_get_status(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
         let ended = outcome!(completion::peek(rt, request));
@@ -67,15 +67,16 @@ pub unsafe extern "C" fn MPI_Request_get_status(
     SUCCESS
 }
 
-/// The first request of many that has failed: its error goes to the error handler of its
-/// communicator.
+/// First request of many that has failed, as its error code and its communicator.
+///
+/// The communicator's error handler gets the error.
 type Failure = Option<(c_int, Option<VirtComm>)>;
 
 fn failure(ended: &Outcome) -> Failure {
     (ended.rc != SUCCESS).then_some((ended.rc, ended.comm))
 }
 
-/// Ends a procedure with many statuses.
+/// Completes a procedure with many statuses.
 fn finish_many(rt: &Runtime, procedure: Proc, failed: Failure) -> c_int {
     match failed {
         None => SUCCESS,
@@ -93,7 +94,7 @@ fn is_pending(rt: &Runtime, handle: VirtRequest) -> bool {
     requests::index(rt, handle).is_some_and(|index| !requests::is_inactive(rt, index))
 }
 
-/// Waits for these requests one by one; the first that has failed.
+/// Waits for these requests one by one; returns the first failure.
 ///
 /// # Safety
 /// As [`Arrays::request`].
@@ -105,7 +106,7 @@ unsafe fn wait_for_each(
 ) -> Result<Failure, Rewound> {
     let mut failed = None;
     for index in which {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let ended = completion::wait(rt, arrays.request(index))?;
             failed = failed.or(failure(&ended));
@@ -115,8 +116,9 @@ unsafe fn wait_for_each(
     Ok(failed)
 }
 
-/// Waits until all of these have ended, and takes none: a cut that is taken meanwhile finds the
-/// arrays as they were.
+/// Waits until all these requests have completed, without releasing any of them.
+///
+/// A cut that is taken meanwhile finds the arrays unchanged.
 ///
 /// # Safety
 /// As [`Arrays::request`].
@@ -125,7 +127,7 @@ unsafe fn wait_for_each(
 unsafe fn watch_all(rt: &Runtime, arrays: &Arrays) -> Result<(), Rewound> {
     cut::here(rt)?;
     for index in 0..arrays.count {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         while !completion::has_come(rt, unsafe { *arrays.request(index) })? {
             cut::meanwhile(rt)?;
         }
@@ -157,7 +159,7 @@ pub unsafe extern "C" fn MPI_Waitall(
     finish_many(rt, Proc::MPI_Waitall, failed)
 }
 
-/// `MPI_Testall`: nothing is completed unless all can be.
+/// `MPI_Testall`: completes no request unless all can be completed.
 pub unsafe extern "C" fn MPI_Testall(
     count: c_int,
     array_of_requests: *mut VirtRequest,
@@ -226,7 +228,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(count, array_of_requests.cast_mut(), std::ptr::null_mut());
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let (found, pending) = outcome!(any(rt, &arrays));
         flag.write(c_int::from(found.is_some() || !pending));
@@ -245,7 +247,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
     SUCCESS
 }
 
-/// Tests each pending request once; the first that has ended.
+/// Tests each pending request once; returns the first that has completed.
 unsafe fn any(rt: &Runtime, arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
     for index in 0..arrays.count {
@@ -271,7 +273,7 @@ pub unsafe extern "C" fn MPI_Waitany(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         loop {
             match outcome!(any(rt, &arrays)) {
@@ -299,7 +301,7 @@ pub unsafe extern "C" fn MPI_Testany(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(count, array_of_requests, std::ptr::null_mut());
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let (found, pending) = outcome!(any(rt, &arrays));
         flag.write(c_int::from(found.is_some() || !pending));
@@ -324,7 +326,7 @@ unsafe fn complete(
     index: *mut c_int,
     status: *mut Status,
 ) -> c_int {
-    // SAFETY: the program's arguments; `found` is an index of the array.
+    // SAFETY: MPI requires the arguments to be valid; `found` is an index of the array.
     unsafe {
         let ended = outcome!(completion::wait(rt, arrays.request(found)));
         index.write(found as c_int);
@@ -333,14 +335,14 @@ unsafe fn complete(
     }
 }
 
-/// Whether requests that have ended stay as they are.
+/// Treatment of completed requests: release or keep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Completed,
     Kept,
 }
 
-/// Completes all that have ended, or tells of them; `None`: nothing is pending.
+/// Completes or reports all requests that have completed; `None` if none is pending.
 unsafe fn some(
     rt: &Runtime,
     arrays: &Arrays,
@@ -372,7 +374,7 @@ unsafe fn some(
             }
         }
     }
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         if failed.is_none() && how == Ended::Completed {
             arrays.put_errors(&errors, ended);
@@ -394,7 +396,7 @@ pub unsafe extern "C" fn MPI_Waitsome(
     outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     loop {
-        // SAFETY: the program's arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         match outcome!(unsafe { some(rt, &arrays, Ended::Completed, outcount, array_of_indices) }) {
             Some((0, _)) => outcome!(cut::meanwhile(rt)),
             Some((_, failed)) => return finish_many(rt, Proc::MPI_Waitsome, failed),
@@ -413,7 +415,7 @@ pub unsafe extern "C" fn MPI_Testsome(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     match outcome!(unsafe { some(rt, &arrays, Ended::Completed, outcount, array_of_indices) }) {
         Some((_, failed)) => finish_many(rt, Proc::MPI_Testsome, failed),
         None => SUCCESS,
@@ -430,15 +432,15 @@ pub unsafe extern "C" fn MPI_Request_get_status_some(
     let rt = runtime();
     outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests.cast_mut(), array_of_statuses);
-    // SAFETY: the program's arguments. Errors are in the statuses; who completes the requests is
-    // told of them.
+    // SAFETY: MPI requires the arguments to be valid. The errors are in the statuses. The call that
+    // completes a request reports its error.
     outcome!(unsafe { some(rt, &arrays, Ended::Kept, outcount, array_of_indices) });
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let Some(index) = requests::index(rt, unsafe { *request }) else {
         return finish(rt, Proc::MPI_Cancel, ERR_REQUEST, None);
     };

@@ -1,10 +1,10 @@
 //! Connections between processes of the job (MPI 4.1, 11.8).
 //!
-//! Roots find each other by [`crate::rendezvous`], those of `MPI_Comm_join` by the addresses of
-//! their socket, to which nothing is written; then both sides are the two groups of an
-//! `MPI_Intercomm_create`. A cut may fall, and other threads may call MPI, as long as a process
-//! waits: what the call has found is noted for its thread, and found again when it is made once
-//! more from its entry.
+//! Roots find each other by [`crate::rendezvous`]. Those of `MPI_Comm_join` use the addresses of
+//! their socket, to which no data are written. Then both sides are the two groups of an
+//! `MPI_Intercomm_create`. While a process waits, cuts may be taken and other threads may call MPI.
+//! The call's intermediate results are recorded for its thread, and used if the call is repeated
+//! from its entry.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
@@ -29,23 +29,23 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
-/// What it means if processes that connect cannot tell each other.
+/// Message for a failed exchange between processes that connect.
 const NO_WORD: &str = "processes that connect cannot tell each other";
 /// Tag of the leaders' messages; see [`comm::bridge`].
 const TAG: c_int = 19;
-/// So many looks follow each other without a pause; then there is one between two.
+/// Number of polls without a pause; later polls are separated by `PAUSE`.
 const QUICK_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(50);
-/// After this time a process that waits for the other end of a socket says so.
+/// Time after which a wait for the other end of a socket is reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// What a call waits for.
+/// Wait of a call.
 struct Waiting {
     looks: u32,
 }
 
 impl Waiting {
-    /// Between two looks at what has come: a cut may be taken, and others may call.
+    /// Pauses between two polls; a cut may be taken, and other threads may call MPI.
     fn pause(&mut self, rt: &Runtime) -> Result<(), Rewound> {
         cut::meanwhile(rt)?;
         self.looks = self.looks.saturating_add(1);
@@ -55,23 +55,25 @@ impl Waiting {
         Ok(())
     }
 
-    /// Until such a word is there. It stays there: set back to a cut in here, the call begins anew.
+    /// Waits for a control message that matches, and leaves it in the queue.
+    ///
+    /// If the program is rolled back to a cut in this wait, the call starts from its entry.
     fn for_word(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<(), Rewound> {
         let mut waiting = Waiting { looks: 0 };
         while !hears(rt, &is_it)? {
             waiting.pause(rt)?;
         }
-        // From here on nothing can be left half-way.
+        // From here on the call cannot be left before it completes.
         cut::hold(rt)
     }
 }
 
-/// Hears what has come; the library gets on with messages.
+/// Receives control messages; the library makes progress.
 fn hear(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)
 }
 
-/// Whether such a word has come.
+/// Returns true if a control message matches.
 fn hears(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<bool, Rewound> {
     hear(rt)?;
     Ok(dynamic::get(rt).has(is_it))
@@ -81,14 +83,14 @@ fn say(rt: &Runtime, to: Worker, word: Word) -> Result<(), Rewound> {
     recovery::check_own(rt, rendezvous::tell(rt, to, word), NO_WORD)
 }
 
-/// One side of a connection.
+/// Side of a connection.
 struct Side {
     comm: VirtComm,
     uid: u64,
     members: Vec<Worker>,
     rank: c_int,
     root: c_int,
-    /// The thread that calls.
+    /// The calling thread.
     thread: usize,
 }
 
@@ -115,7 +117,7 @@ impl Side {
         }
     }
 
-    /// Tells the other members, by the root.
+    /// Sends the root's result to the other members.
     fn go(&self, rt: &Runtime, found: Found) -> Result<(), Rewound> {
         let others = self.members.iter().enumerate();
         for (_, &member) in others.filter(|(rank, _)| *rank != self.root as usize) {
@@ -125,7 +127,7 @@ impl Side {
         Ok(())
     }
 
-    /// The other side: what this side's root has found.
+    /// Returns the other side, which this side's root has found.
     fn find(
         &self,
         rt: &Runtime,
@@ -141,7 +143,7 @@ impl Side {
             self.go(rt, found)?;
             found
         } else {
-            // Another root may be in the next call already.
+            // Another root may have entered the next call already.
             let root = self.members[self.root as usize];
             let is_it = |from: Worker, word: &Word| {
                 from == root && matches!(word, Word::Go { comm, .. } if *comm == self.uid)
@@ -157,12 +159,12 @@ impl Side {
     }
 }
 
-/// What both roots call it.
+/// Returns the name of a connection, which is equal at both roots.
 fn connection(owner: Worker, from: Worker, attempt: u64) -> u64 {
     sides::name(format_args!("{owner:?} {from:?} {attempt}"))
 }
 
-/// Accepts the first that knocks.
+/// Accepts the first connection request.
 fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     let me = world::worker(rt);
     let Some((owner, number)) = port else {
@@ -196,7 +198,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     Ok(Ok((from, connection(me, from, attempt))))
 }
 
-/// Knocks, and waits for the welcome as long as the port is open.
+/// Requests a connection, and waits for the answer while the port is open.
 fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
     let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len())
@@ -209,7 +211,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
         }
         return Ok(Err(ERR_PORT));
     }
-    // Whether the port is open, or has answered this attempt.
+    // True if the port is open, or has accepted this attempt.
     let is_open = |attempt: Option<u64>| {
         let board = seen(rendezvous::look(rt, owner))?;
         let is_welcome = attempt.is_some_and(|attempt| board.welcomed.contains(&(me.0, attempt)));
@@ -247,7 +249,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     };
     let is_it = |_: Worker, word: &Word| *word == Word::Welcome { attempt };
     let interval = rendezvous::interval(rt, [owner]);
-    // A call that gives way to other threads again and again looks each time.
+    // A call that yields to other threads repeatedly polls each time.
     let first = if begun.is_some() {
         Duration::ZERO
     } else {
@@ -270,8 +272,9 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     Ok(Ok((owner, connection(owner, me, attempt))))
 }
 
-/// The only worker besides this one that has opened this port: the process at the other end of a
-/// socket.
+/// Finds the only other worker that has opened this port.
+///
+/// It is the process at the other end of a socket.
 fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
@@ -311,8 +314,10 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
     })
 }
 
-/// Both ends of a socket open the same port for the time of the call; then the lower worker accepts
-/// the other one.
+/// Connects the two ends of a socket.
+///
+/// Both open a common port for the duration of the call; then the lower worker accepts the
+/// connection of the other.
 fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
     let known = dynamic::get_mut(rt).begun(thread).joins;
@@ -329,19 +334,19 @@ fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
         Ok(other) => connect(rt, Some((other, port)))?,
         Err(rc) => Err(rc),
     };
-    // Neither end leaves the call before the other one has come here: so the next call with this
+    // Neither end returns before the other has reached this point. So the next call with this
     // socket finds no old port.
     dynamic::get_mut(rt).close(port);
     let shown = change(rt, |_| {});
     Ok(found.and_then(|found| shown.map(|()| found)))
 }
 
-/// The number of the port that both ends of a connected socket open.
+/// Returns the number of the port that both ends of a connected socket open.
 fn port_of_socket(fd: c_int) -> Outcome<u64> {
     if fd < 0 {
         return Err(ERR_ARG);
     }
-    // SAFETY: a descriptor of the program, which stays open and the program's.
+    // SAFETY: a descriptor of the program, which is not closed here.
     let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
     let ends = socket
         .local_addr()
@@ -350,15 +355,15 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
         log::error!("{}", message::join_descriptor(fd, why));
         ERR_ARG
     })?;
-    // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of
-    // version 6.
+    // A socket for both versions of the Internet Protocol represents addresses of version 4 as
+    // addresses of version 6.
     ends.iter_mut()
         .for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();
     Ok(sides::name(format_args!("{} {ends:?}", told::job())))
 }
 
-/// Makes the communicator of one side, whose root finds the other one by `find`.
+/// Makes the communicator of one side, whose root finds the other side by `find`.
 unsafe fn construct(
     rt: &Runtime,
     procedure: Proc,
@@ -382,7 +387,7 @@ unsafe fn construct(
     };
     let local = real_comm(rt, side.comm);
     let bridge = comm::bridge(rt).unwrap_or(local);
-    // SAFETY: communicators of ours, and the rank of the other side's root in the bridge.
+    // SAFETY: communicators of the runtime, and the rank of the other side's root in the bridge.
     construct_by_some!(rt, procedure, comm, newcomm, |new| unsafe {
         real::PMPI_Intercomm_create(local, root, bridge, other.0 as c_int, TAG, new)
     })
@@ -397,7 +402,7 @@ pub unsafe extern "C" fn MPI_Comm_accept(
 ) -> c_int {
     let rt = runtime();
     let find = || accept(rt, port_of(port_name));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe { construct(rt, Proc::MPI_Comm_accept, root, (comm, newcomm), find) }
 }
 
@@ -410,7 +415,7 @@ pub unsafe extern "C" fn MPI_Comm_connect(
 ) -> c_int {
     let rt = runtime();
     let find = || connect(rt, port_of(port_name));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe { construct(rt, Proc::MPI_Comm_connect, root, (comm, newcomm), find) }
 }
 
@@ -421,6 +426,6 @@ pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut VirtComm) -> c
         Err(rc) => Ok(Err(rc)),
     };
     let own = comm::self_handle(rt);
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe { construct(rt, Proc::MPI_Comm_join, 0, (own, intercomm), find) }
 }

@@ -1,6 +1,7 @@
-//! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4); those of
-//! other kinds are with their objects. What the library knows of Fortran's types (MPI 5.0, chapter
-//! 20).
+//! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4).
+//!
+//! Conversions of other handles are with their objects. This file also has the queries about
+//! Fortran's types (MPI 5.0, chapter 20).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;
@@ -32,7 +33,7 @@ pub(super) fn exists(rt: &Runtime, kind: HandleKind, index: u32) -> bool {
     }
 }
 
-/// Fortran handles of created objects start here; below are the real library's predefined ones.
+/// First Fortran handle of created objects; lower ones are the library's predefined ones.
 const CREATED: c_int = 1_000_000;
 
 /// `MPI_Request_c2f`: MPI_REQUEST_NULL is 0 in Open MPI.
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     }
 }
 
-/// `MPI_File_c2f`: MPI_FILE_NULL is 0 in Open MPI, what is no file -1.
+/// `MPI_File_c2f`: in Open MPI MPI_FILE_NULL is 0, and an invalid handle is -1.
 pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
     let rt = runtime();
     to_fortran(HandleKind::File, fh.0, || {
@@ -78,12 +79,12 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
     }
 }
 
-/// Whether the library has the procedures of MPI 5.0 about Fortran's types.
+/// True if the library has the procedures of MPI 5.0 about Fortran's types.
 fn knows_fortran() -> bool {
     !library::symbol(c"PMPI_Abi_get_fortran_info").is_null()
 }
 
-/// `MPI_Abi_get_fortran_info`: the null handle if the library knows nothing of Fortran.
+/// `MPI_Abi_get_fortran_info`: the null handle if the library has no Fortran types.
 pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int {
     let (rt, procedure) = (runtime(), Proc::MPI_Abi_get_fortran_info);
     if info.is_null() {
@@ -92,12 +93,12 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int 
     let null = hints::null_info(rt);
     let (mut known, mut rc) = (null, SUCCESS);
     if knows_fortran() {
-        // SAFETY: a place for a handle, which is ours then.
+        // SAFETY: an address for a handle, which belongs to the runtime then.
         rc = unsafe { real::PMPI_Abi_get_fortran_info(&mut known) };
     }
     if rc == SUCCESS {
         let found = (known != null).then(|| info::adopt(rt, known));
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the program's address for the handle.
         unsafe { info.write(found.unwrap_or_else(|| info::null_handle(rt))) };
     }
     finish(rt, procedure, rc, None)
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     if is_set.is_null() {
         return finish(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's places are handed on, or hold a truth value.
+    // SAFETY: the program's addresses are passed on, or get a truth value.
     let rc = unsafe {
         if knows_fortran() {
             real::PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set)
@@ -125,13 +126,15 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     finish(rt, procedure, rc, None)
 }
 
-/// A library that knows Fortran's types from its installation is not told them; to others it would
-/// have to be told again after each failure.
+/// Refuses to set Fortran's types.
+///
+/// A library that has them from its installation needs no setting. In other libraries they would
+/// have to be set again after each failure.
 fn set_fortran(procedure: Proc) -> c_int {
     let rt = runtime();
     let mut known = hints::null_info(rt);
     let null = known;
-    // SAFETY: a place for a handle, which is freed.
+    // SAFETY: an address for a handle, which is freed.
     unsafe {
         if knows_fortran()
             && real::PMPI_Abi_get_fortran_info(&mut known) == SUCCESS

@@ -1,4 +1,4 @@
-//! Datatypes (MPI 4.1, chapter 5). Most inquiries are generated.
+//! Datatypes (MPI 4.1, chapter 5). Most query procedures are generated.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -19,10 +19,10 @@ use crate::raise::{finish, raise};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::RealDatatype;
 
-/// `MPI_Type_size`: asked once for the datatype that was used last.
+/// `MPI_Type_size`: the size of the datatype that was used last is cached.
 pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match handles::note(rt, HandleKind::Datatype, datatype.0) {
             known if known > 0 && !size.is_null() => size.write(known),
@@ -38,10 +38,10 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int)
     SUCCESS
 }
 
-/// Calls a real constructor and enters what it has made.
+/// Calls a real constructor and registers the new datatype.
 ///
 /// # Safety
-/// `newtype` is the program's place for the handle, or null.
+/// `newtype` is the program's address for the handle, or null.
 unsafe fn construct(
     rt: &Runtime,
     (procedure, counts): (Proc, Counts),
@@ -66,7 +66,7 @@ unsafe fn construct(
     }
     match datatype::create(rt, new, contained, counts) {
         Ok(handle) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { *newtype = handle };
             SUCCESS
         }
@@ -74,10 +74,10 @@ unsafe fn construct(
     }
 }
 
-/// Serves `MPI_Type_contiguous` and its kind, which make a datatype of another one.
+/// Implements `MPI_Type_contiguous` and its variants, which make a datatype of another one.
 ///
 /// # Safety
-/// `newtype` is the program's place for the handle, or null.
+/// `newtype` is the program's address for the handle, or null.
 pub(super) unsafe fn derive(
     rt: &Runtime,
     procedure: (Proc, Counts),
@@ -85,7 +85,7 @@ pub(super) unsafe fn derive(
     newtype: *mut VirtDatatype,
     real: impl FnOnce(RealDatatype, *mut RealDatatype) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         construct(rt, procedure, &[oldtype], newtype, |old, new| {
             real(old[0], new)
@@ -93,17 +93,17 @@ pub(super) unsafe fn derive(
     }
 }
 
-/// Serves `MPI_Type_create_f90_real` and its kind, which use no other datatype.
+/// Implements `MPI_Type_create_f90_real` and its variants, which use no other datatype.
 ///
 /// # Safety
-/// `newtype` is the program's place for the handle, or null.
+/// `newtype` is the program's address for the handle, or null.
 pub(super) unsafe fn make(
     rt: &Runtime,
     procedure: Proc,
     newtype: *mut VirtDatatype,
     real: impl FnOnce(*mut RealDatatype) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         construct(rt, (procedure, Counts::Int), &[], newtype, |_, new| {
             real(new)
@@ -111,10 +111,10 @@ pub(super) unsafe fn make(
     }
 }
 
-/// The program's array of as many datatypes.
+/// Returns the program's array of `count` datatypes.
 ///
 /// # Safety
-/// It must have that length, unless it is null.
+/// The array must have this length, unless it is null.
 unsafe fn array<'a>(
     types: *const VirtDatatype,
     count: impl TryInto<usize>,
@@ -123,15 +123,15 @@ unsafe fn array<'a>(
         Err(_) => Err(ERR_COUNT),
         Ok(0) => Ok(&[]),
         Ok(_) if types.is_null() => Err(ERR_ARG),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         Ok(count) => Ok(unsafe { std::slice::from_raw_parts(types, count) }),
     }
 }
 
-/// Serves `MPI_Type_create_struct`, also by its name in MPI-1.
+/// Implements `MPI_Type_create_struct`, also by its name in MPI-1.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn structure(
     rt: &Runtime,
     procedure: Proc,
@@ -141,7 +141,7 @@ pub(super) unsafe fn structure(
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
-    // SAFETY: the program's arguments are handed on; the datatypes are real.
+    // SAFETY: the program's arguments are passed on; the datatypes are real.
     unsafe {
         match array(types, count) {
             Ok(types) => construct(
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
     newtype: *mut VirtDatatype,
 ) -> c_int {
     let (rt, procedure) = (runtime(), Proc::MPI_Type_create_struct_c);
-    // SAFETY: the program's arguments are handed on; the datatypes are real.
+    // SAFETY: the program's arguments are passed on; the datatypes are real.
     unsafe {
         match array(types, count) {
             Ok(types) => construct(
@@ -195,14 +195,16 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
     }
 }
 
-/// The copy functions of attributes run too (7.7.4); if one fails there is no new datatype.
+/// `MPI_Type_dup`: runs the copy functions of attributes (7.7.4).
+///
+/// If one of them fails, no datatype is made.
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_dup;
     if Object::Datatype(oldtype).is_for_later(rt) {
         return 0;
     }
-    // SAFETY: the program's arguments are handed on; the datatype is real.
+    // SAFETY: the program's arguments are passed on; the datatype is real.
     let rc = unsafe {
         construct(
             rt,
@@ -215,11 +217,11 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     if rc != SUCCESS {
         return rc;
     }
-    // SAFETY: the program's place for the handle, just written.
+    // SAFETY: the program's address for the handle, just written.
     let new = unsafe { *newtype };
     if let Err(rc) = attribute::copy_type(rt, oldtype, new) {
         datatype::free(rt, new);
-        // SAFETY: as above.
+        // SAFETY: the program's address for the handle, just written.
         unsafe { *newtype = datatype::null_handle(rt) };
         return raise(rt, procedure, rc, None);
     }
@@ -232,7 +234,7 @@ pub unsafe extern "C" fn MPI_Type_commit(datatype: *mut VirtDatatype) -> c_int {
     if datatype.is_null() {
         return raise(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let handle = unsafe { *datatype };
     let mut real = real_datatype(rt, handle);
     if real.0.is_null() {
@@ -252,7 +254,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
     if datatype.is_null() {
         return raise(rt, procedure, ERR_TYPE, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let handle = unsafe { *datatype };
     if !datatype::may_free(rt, handle) {
         return raise(rt, procedure, ERR_TYPE, None);
@@ -265,7 +267,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
         rc => rc,
     };
     if rc == SUCCESS {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { *datatype = datatype::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -274,7 +276,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
 /// Copies a recipe's arguments to the program's array.
 ///
 /// # Safety
-/// The program's array of `max` elements.
+/// `to` is the program's array of `max` elements.
 unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
     if usize::try_from(max).map_or(true, |max| max < from.len())
         || (to.is_null() && !from.is_empty())
@@ -282,27 +284,28 @@ unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
         return Err(ERR_ARG);
     }
     if !from.is_empty() {
-        // SAFETY: the caller's promise; it is long enough.
+        // SAFETY: the caller guarantees the array, which is long enough.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
     }
     Ok(())
 }
 
-/// An array of the program's, and how many elements it has.
+/// Array of the program, and the number of its elements.
 type Room<T> = (*mut T, i64);
 
-/// What `MPI_Type_get_contents` gives; derived datatypes are returned as new ones, which the
-/// program has to free (5.1.13).
+/// Writes the results of `MPI_Type_get_contents`.
+///
+/// Derived datatypes are returned as new ones, which the program must free (5.1.13).
 ///
 /// # Safety
-/// The program's arrays.
+/// The arrays are the program's.
 unsafe fn contents(
     rt: &Runtime,
     recipe: &Recipe,
     (integers, addresses, counts): (Room<c_int>, Room<i64>, Room<i64>),
     (datatypes, max_datatypes): Room<VirtDatatype>,
 ) -> Result<(), c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         copy(&recipe.integers, integers.0, integers.1)?;
         copy(&recipe.addresses, addresses.0, addresses.1)?;
@@ -320,8 +323,9 @@ unsafe fn contents(
     Ok(())
 }
 
-/// A datatype made by a procedure for large counts has contents for the other one only, as in
-/// MPICH.
+/// `MPI_Type_get_contents`: fails for datatypes from constructors with large counts.
+///
+/// Only `MPI_Type_get_contents_c` returns their contents, as in MPICH.
 pub unsafe extern "C" fn MPI_Type_get_contents(
     datatype: VirtDatatype,
     max_integers: c_int,
@@ -393,7 +397,7 @@ pub unsafe extern "C" fn MPI_Type_match_size(
         if handle == datatype::null_handle(rt) {
             return raise(rt, procedure, ERR_ARG, None);
         }
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the program's address for the handle.
         unsafe { *datatype = handle };
     }
     finish(rt, procedure, rc, None)

@@ -1,6 +1,6 @@
-//! Accumulates that a process makes by itself in shared memory of a window.
+//! Accumulate operations that this process applies to shared memory of a window.
 //!
-//! The library makes the others.
+//! The library applies the other ones.
 #![allow(unsafe_code)]
 
 use super::one_sided::start;
@@ -60,16 +60,16 @@ pub(super) fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -
 /// Change of the target's elements.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
-    /// They are combined with the origin's.
+    /// The target's elements are combined with the origin's.
     Combine(VirtOp),
-    /// Elements that equal this one become the origin's.
+    /// A target element that equals this one is replaced by the origin's.
     Swap(*const c_void),
 }
 
-/// Operands of an accumulate.
+/// Operands of an accumulate operation.
 ///
 /// The old elements of the target become the result. The target gets the outcome of the operation
-/// on them and the origin's elements.
+/// on its old elements and the origin's elements.
 #[derive(Clone, Copy)]
 pub(super) struct Operation {
     pub(super) origin: Operand,
@@ -94,10 +94,12 @@ impl Operation {
     }
 }
 
-/// Adds a single number where numbers have been added before; whether that was all.
+/// Adds a single number, if numbers have been added to this memory before.
+///
+/// Returns true if the operation is complete.
 ///
 /// # Safety
-/// As of `MPI_Fetch_and_op`.
+/// As for `MPI_Fetch_and_op`.
 #[inline(always)]
 pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
     let Operation {
@@ -117,23 +119,23 @@ pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation)
         return false;
     }
     let (place, before) = ((target.rank, target.disp), result.map(|result| result.at));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { window::recent::add(rt, win, place, target.datatype, origin.at, before) }
 }
 
-/// Makes an accumulate without the library and returns its outcome.
+/// Applies an accumulate operation without the library, and returns its return code.
 ///
-/// `None` if the library has to make it.
+/// `None` if the library must apply it.
 #[inline(always)]
 pub(super) fn by_itself(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
-    // SAFETY: the program's numbers.
+    // SAFETY: the program passes valid buffers.
     if unsafe { add_again(rt, win, operation) } {
         return Some(SUCCESS);
     }
     under_lock(rt, win, operation)
 }
 
-/// [`by_itself`] for elements of any kind and number.
+/// Implements [`by_itself`] for elements of any kind and number.
 #[inline(never)]
 pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
     let Operation {
@@ -157,7 +159,7 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
         return Some(ABANDONED);
     };
     fault::point("accumulate.half", copies::epoch(rt));
-    // SAFETY: the program's buffers; memory of the window, inside of it.
+    // SAFETY: the program's buffers, and memory inside of the window.
     let done = unsafe {
         let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
         first.and_then(|()| match way {
@@ -171,12 +173,12 @@ pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Op
     Some(done.err().unwrap_or(SUCCESS))
 }
 
-/// True for an operation of the program's own, which the library has to refuse.
+/// True for an operation of the program's own, which the library must refuse.
 fn is_own(rt: &Runtime, way: Way) -> bool {
     matches!(way, Way::Combine(op) if op::index(rt, op).is_some())
 }
 
-/// [`reach`] for the part of a window that was reached last.
+/// Implements [`reach`] for the part of a window that was used last.
 fn reach_again(
     rt: &Runtime,
     win: VirtWin,
@@ -196,7 +198,7 @@ fn reach_again(
 
 /// Returns the target's memory and its elements.
 ///
-/// `None` for an error or for no operation at all, which the library has to report.
+/// `None` for an error or for an empty operation, which the library must report.
 fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elements, Operand)> {
     if is_own(rt, way) {
         return None;
@@ -210,10 +212,10 @@ fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elemen
     Some((elements, target.at(at)))
 }
 
-/// [`start`] for an accumulate: what the process has done itself has ended.
+/// Implements [`start`] for an accumulate; a completed one gets a completed request.
 ///
 /// # Safety
-/// As of [`start`].
+/// As for [`start`].
 pub(super) unsafe fn start_or_ended(
     rt: &Runtime,
     procedure: Proc,
@@ -222,7 +224,7 @@ pub(super) unsafe fn start_or_ended(
     done: Option<c_int>,
     library: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe {
         start(rt, procedure, win, request, |real, new| match done {
             Some(SUCCESS) => ended(real, new),
@@ -232,9 +234,9 @@ pub(super) unsafe fn start_or_ended(
     }
 }
 
-/// The request of an operation that has ended.
+/// Writes the request of a completed operation.
 fn ended(win: RealWin, request: &mut RealRequest) -> c_int {
-    // SAFETY: no bytes, to nobody.
+    // SAFETY: a put of zero bytes to MPI_PROC_NULL.
     unsafe {
         real::PMPI_Rput(
             ptr::null(),

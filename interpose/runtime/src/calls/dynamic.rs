@@ -17,7 +17,7 @@ use understudy_mpi::call;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What the names of ports begin with.
+/// Prefix of the names of ports.
 const PREFIX: &str = "understudy:";
 
 pub(super) type Outcome<T> = Result<T, c_int>;
@@ -27,14 +27,14 @@ fn unreadable(why: &io::Error) -> c_int {
     ERR_INTERN
 }
 
-/// What has been seen of other workers, unless a process has failed meanwhile.
+/// Returns the boards of other workers, or the code for a failed process.
 pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> Outcome<T> {
     looked
         .map_err(|why| unreadable(&why))?
         .ok_or(call::ABANDONED)
 }
 
-/// The owner of a port, and its number.
+/// Returns the owner of a port, and its number.
 pub(super) fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
     if name.is_null() {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
     ))
 }
 
-/// Changes the board, and undoes that if it cannot be shown.
+/// Changes the board; reverts the change if the board cannot be published.
 pub(super) fn change(rt: &Runtime, change: impl FnOnce(&mut Board)) -> Outcome<()> {
     let before = dynamic::get(rt).board.clone();
     change(&mut dynamic::get_mut(rt).board);
@@ -71,14 +71,14 @@ pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) 
     if port_name.is_null() {
         return finish(rt, procedure, Err(ERR_ARG));
     }
-    // Ports of another job are other numbers.
+    // Ports of another job have other numbers.
     let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
     let opened = change(rt, |board| {
         board.ports.insert(number);
     });
     if opened.is_ok() {
         let name = format!("{PREFIX}{}:{number:x}", world::worker(rt).0);
-        // SAFETY: the program's place for it, of MPI_MAX_PORT_NAME characters.
+        // SAFETY: the program's address for the name, with MPI_MAX_PORT_NAME characters.
         unsafe { put_text(port_name, name.as_bytes()) };
     }
     finish(rt, procedure, opened)
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int {
     finish(rt, Proc::MPI_Close_port, closed)
 }
 
-/// The name of a service.
+/// Returns the name of a service.
 fn service(name: *const c_char) -> Outcome<Vec<u8>> {
     if name.is_null() {
         return Err(ERR_ARG);
@@ -105,7 +105,7 @@ fn service(name: *const c_char) -> Outcome<Vec<u8>> {
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
 }
 
-/// The port of a service that any worker of the job has published.
+/// Returns the port of a service that a worker of the job has published.
 fn find(rt: &Runtime, service: &[u8]) -> Outcome<Option<Vec<u8>>> {
     let boards = seen(rendezvous::look_at(
         rt,
@@ -163,8 +163,8 @@ pub unsafe extern "C" fn MPI_Lookup_name(
             return Err(ERR_ARG);
         }
         let port = find(rt, &name)?.ok_or(ERR_NAME)?;
-        // SAFETY: the program's place for it; the name of a port that fits there has been
-        // published.
+        // SAFETY: the program's address for the name. The published name fits, since it is that of
+        // a port.
         unsafe { put_text(port_name, &port) };
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! Start and end (MPI 4.1, chapter 11) and what belongs to neither.
+//! Initialisation and finalisation (MPI 4.1, chapter 11), and environmental queries.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put_text};
@@ -25,11 +25,13 @@ const THREAD_FUNNELED: c_int = 1;
 const THREAD_SERIALIZED: c_int = 2;
 const THREAD_MULTIPLE: c_int = 3;
 
-/// What any thread may ask for at any time (MPI 4.1, 11.6.1).
+/// Values that any thread may query at any time (MPI 4.1, 11.6.1).
 struct Told {
-    /// The thread level that the program was given.
+    /// Thread level that the program was given.
     level: AtomicI32,
-    /// Of the standard, where any thread may ask while another one is in the library; 0: not known.
+    /// Version of the standard; 0 if unknown.
+    ///
+    /// Any thread may query it while another thread is in the library.
     version: [AtomicI32; 2],
 }
 
@@ -38,7 +40,7 @@ static TOLD: Told = Told {
     version: [const { AtomicI32::new(0) }; 2],
 };
 
-/// Thread levels by their names.
+/// Names of the thread levels.
 const LEVELS: [&[u8]; 4] = [
     b"MPI_THREAD_SINGLE",
     b"MPI_THREAD_FUNNELED",
@@ -46,7 +48,7 @@ const LEVELS: [&[u8]; 4] = [
     b"MPI_THREAD_MULTIPLE",
 ];
 
-/// The thread level that the program was given, by its name.
+/// Returns the name of the thread level that the program was given.
 pub(super) fn level_name() -> &'static [u8] {
     LEVELS[TOLD
         .level
@@ -54,7 +56,7 @@ pub(super) fn level_name() -> &'static [u8] {
         .clamp(THREAD_SINGLE, THREAD_MULTIPLE) as usize]
 }
 
-/// The thread level of a name.
+/// Returns the thread level with this name.
 pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
     LEVELS
         .iter()
@@ -62,9 +64,10 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
         .map(|level| level as c_int)
 }
 
-/// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part
-/// of the image. When the program is rewound to that checkpoint, it comes here again, and its
-/// initialisation phase begins anew. Nothing is done, and returned, where it has been done before.
+/// Initialises MPI once; returns `None` if that was done before.
+///
+/// `written` runs before the first checkpoint, so its changes are part of the image. If the program
+/// is rolled back to this checkpoint, the call is repeated, and the set-up phase starts again.
 pub(super) fn initialise(
     rt: &Runtime,
     required: c_int,
@@ -76,8 +79,8 @@ pub(super) fn initialise(
     if !crate::recovery::resumed_in_init(rt) {
         return None;
     }
-    // Once more: where arguments are translated, the program's memory is written when this handler
-    // returns.
+    // The call is repeated: with translated arguments, the program's memory is written when this
+    // handler returns.
     written(TOLD.level.load(Ordering::Relaxed));
     crate::rehearsal::start(rt);
     Some(SUCCESS)
@@ -130,7 +133,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     SUCCESS
 }
 
-/// Begins the World Model, which sessions may have preceded.
+/// Initialises the World Model, which sessions may have preceded.
 fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl Fn(c_int)) -> c_int {
     let opened = |level| {
         session::set_world_model(rt, WorldModel::Open);
@@ -158,14 +161,15 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     init(rt, Proc::MPI_Init_thread, required, |level| unsafe {
         provided.write(level)
     })
 }
 
-/// Whether the program may open a session after `MPI_Finalize`: its code names the procedure.
-/// Spawned processes wait for the end.
+/// True if the program may open a session after `MPI_Finalize`: its code names the procedure.
+///
+/// False with connected spawned processes, which wait for the end.
 fn may_open_sessions(rt: &Runtime) -> bool {
     !comm::is_any_connected(rt) && crate::user::names("mpi_session_init")
 }
@@ -176,24 +180,24 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
         return ERR_OTHER;
     }
     if session::are_any() || may_open_sessions(rt) {
-        // What they have may still be used, so this is not the end.
+        // Sessions may still be used, so this is not the end of MPI.
         attribute::delete_comm(rt, comm::self_handle(rt));
     } else {
         outcome!(job::finalize(rt));
     }
-    // Not before the delete functions of MPI_COMM_SELF's attributes have run (11.2.4).
+    // The delete functions of MPI_COMM_SELF's attributes must run before (11.2.4).
     session::set_world_model(rt, WorldModel::Over);
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int {
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { flag.write(c_int::from(session::world_model() != WorldModel::NotYet)) };
     SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { flag.write(c_int::from(session::world_model() == WorldModel::Over)) };
     SUCCESS
 }
@@ -207,19 +211,19 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
 }
 
 pub unsafe extern "C" fn MPI_Wtime() -> f64 {
-    // SAFETY: the library answers before it is initialised, too.
+    // SAFETY: the library allows the call also before it is initialised.
     clock::wtime().unwrap_or_else(|| unsafe { real::PMPI_Wtime() })
 }
 
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { provided.write(TOLD.level.load(Ordering::Relaxed)) };
     SUCCESS
 }
 
-/// `MPI_Is_thread_main`: other threads without a turn come to [`from_another_thread`].
+/// `MPI_Is_thread_main`: other threads are handled by [`from_another_thread`].
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { flag.write(c_int::from(!turn::is_foreign())) };
     SUCCESS
 }
@@ -229,8 +233,8 @@ pub unsafe extern "C" fn MPI_Get_library_version(
     resultlen: *mut c_int,
 ) -> c_int {
     let (text, length) = library::version();
-    // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters,
-    // which this text fits.
+    // SAFETY: MPI requires the arguments to be valid, with room for MPI_MAX_LIBRARY_VERSION_STRING
+    // characters, which are enough for this text.
     unsafe {
         put_text(version, text.as_bytes());
         resultlen.write(length);
@@ -238,9 +242,12 @@ pub unsafe extern "C" fn MPI_Get_library_version(
     SUCCESS
 }
 
-/// A call from a thread other than the one that initialised MPI, or one while another thread may be
-/// in MPI, on the caller's stack, with its first two arguments. What any thread may ask for is
-/// answered from atomics and constants (MPI 4.1, 11.6.1); everything else is refused.
+/// Handles a call from a thread that may not enter the runtime.
+///
+/// It is a call by another thread than the one that initialised MPI, or while another thread may be
+/// in MPI. It runs on the caller's stack, with its first two arguments. Queries that any thread may
+/// make are answered from atomics and constants (MPI 4.1, 11.6.1). All other procedures are
+/// refused.
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.
@@ -250,7 +257,7 @@ pub unsafe extern "C" fn from_another_thread(
     slot: u32,
 ) -> c_int {
     let procedure = Proc::ALL.get(slot as usize);
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe {
         match procedure {
             Some(Proc::MPI_Initialized) => MPI_Initialized(first),
@@ -278,13 +285,12 @@ pub unsafe extern "C" fn from_another_thread(
     }
 }
 
-/// Whether MPI has not been initialised. Safe in any thread.
+/// True if MPI has not been initialised; can be called in any thread.
 fn is_before_all() -> bool {
     session::world_model() == WorldModel::NotYet && !session::are_any()
 }
 
-/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or
-/// be a request.
+/// `MPI_Pcontrol` (MPI 4.1, 15.2.4): may end or begin a set-up phase, or be an annotation.
 pub unsafe extern "C" fn MPI_Pcontrol(level: c_int) -> c_int {
     let rt = runtime();
     crate::rehearsal::again::control(rt, level);

@@ -1,9 +1,12 @@
-//! Epochs of windows (MPI 4.1, 12.5): fences are the library's; post, start, complete and wait are
-//! the layer's ([`crate::exposure`]), but where spawned processes, which know nothing of that, have
-//! the window, too; `passive` has locks and flushes.
+//! Access and exposure epochs of windows (MPI 4.1, 12.5).
 //!
-//! Each is where a cut may be taken, before it begins. What waits for others' programs either looks
-//! for cuts meanwhile or is entered like a collective over some workers.
+//! Fences are the library's. Post, start, complete and wait are the runtime's
+//! ([`crate::exposure`]), except for windows with spawned processes, which have no runtime.
+//! `passive` has locks and flushes.
+//!
+//! A cut may be taken at the entry of each procedure. A procedure that waits for the programs of
+//! other processes either polls for cuts while it waits, or is entered like a collective over some
+//! workers.
 
 mod active_target;
 mod epoch_ends;

@@ -21,7 +21,7 @@ pub(super) trait Guarded: Copy {
     /// Kind of the error handlers.
     const KIND: Kind;
 
-    /// Acts on an object that exists; an error goes to the object's error handler.
+    /// Acts on an existing object; an error is passed to the object's error handler.
     fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int;
 }
 
@@ -76,10 +76,10 @@ impl Guarded for VirtSession {
     }
 }
 
-/// Serves `MPI_Comm_create_errhandler` and its kind, whose callbacks have types of one form.
+/// Implements `MPI_Comm_create_errhandler` and its variants, with callbacks of one form.
 ///
 /// # Safety
-/// `errhandler` is the program's place for the handle, or null.
+/// `errhandler` is the program's address for the handle, or null.
 pub(super) unsafe fn create<H: Guarded>(
     rt: &Runtime,
     procedure: Proc,
@@ -90,12 +90,12 @@ pub(super) unsafe fn create<H: Guarded>(
         return raise(rt, procedure, ERR_ARG, None);
     };
     let function = function as usize as u64;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { *errhandler = errhandler::create(rt, H::KIND, function) };
     SUCCESS
 }
 
-/// Serves `MPI_Comm_set_errhandler` and its kind.
+/// Implements `MPI_Comm_set_errhandler` and its variants.
 pub(super) fn set(
     rt: &Runtime,
     procedure: Proc,
@@ -105,10 +105,10 @@ pub(super) fn set(
     handle.finish(rt, procedure, |object| object.set(rt, errhandler))
 }
 
-/// Serves `MPI_Comm_get_errhandler` and its kind.
+/// Implements `MPI_Comm_get_errhandler` and its variants.
 ///
 /// # Safety
-/// `errhandler` is the program's place for the handle, or null.
+/// `errhandler` is the program's address for the handle, or null.
 pub(super) unsafe fn get(
     rt: &Runtime,
     procedure: Proc,
@@ -119,13 +119,13 @@ pub(super) unsafe fn get(
         if errhandler.is_null() {
             return ERR_ARG;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })
 }
 
-/// Serves `MPI_Comm_call_errhandler` and its kind.
+/// Implements `MPI_Comm_call_errhandler` and its variants.
 pub(super) fn call(rt: &Runtime, procedure: Proc, handle: impl Guarded, errorcode: c_int) -> c_int {
     handle.finish(rt, procedure, |object| {
         raise_on(rt, procedure, errorcode, object);
@@ -139,10 +139,10 @@ pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) ->
     if errhandler.is_null() {
         return raise(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let rc = errhandler::free(rt, unsafe { *errhandler });
     if rc == SUCCESS {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { *errhandler = errhandler::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
     if errorclass.is_null() {
         return raise(rt, Proc::MPI_Add_error_class, ERR_ARG, None);
     }
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { *errorclass = objects_mut(rt).error_codes.add_class() };
     SUCCESS
 }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn MPI_Add_error_code(errorclass: c_int, errorcode: *mut c
     let Some(code) = added else {
         return raise(rt, Proc::MPI_Add_error_code, ERR_ARG, None);
     };
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { *errorcode = code };
     SUCCESS
 }
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     let mut text = unsafe { CStr::from_ptr(string) }.to_bytes();
     let most = limit("MPI_MAX_ERROR_STRING") - 1;
     if is_foreign() {
-        // MPICH cuts those that are too long; Open MPI refuses them.
+        // MPICH truncates a text that is too long; Open MPI refuses it.
         text = &text[..text.len().min(most)];
     }
     if text.len() <= most && objects_mut(rt).error_codes.set_text(errorcode, text) {
@@ -192,14 +192,14 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     raise(rt, procedure, ERR_ARG, None)
 }
 
-/// Serves `MPI_Remove_error_class` and its kind (MPI 4.1, 9.5).
+/// Implements `MPI_Remove_error_class` and its variants (MPI 4.1, 9.5).
 pub(super) fn remove(
     rt: &Runtime,
     procedure: Proc,
     remove: fn(&mut ErrorCodes, c_int) -> bool,
     number: c_int,
 ) -> c_int {
-    // The error handler of the program may call MPI, so that the objects must be free then.
+    // The program's error handler may call MPI, so the objects must not be borrowed then.
     let is_done = remove(&mut objects_mut(rt).error_codes, number);
     match is_done {
         true => SUCCESS,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
     if let Some(class) = objects(rt).error_codes.class(errorcode)
         && !errorclass.is_null()
     {
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { *errorclass = class };
         return SUCCESS;
     }
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
     finish(rt, Proc::MPI_Error_class, rc, None)
 }
 
-/// An added code without a text has an empty one (9.5).
+/// `MPI_Error_string`: an added code without a text has an empty one (9.5).
 pub unsafe extern "C" fn MPI_Error_string(
     errorcode: c_int,
     string: *mut c_char,
@@ -233,14 +233,14 @@ pub unsafe extern "C" fn MPI_Error_string(
         if string.is_null() || resultlen.is_null() {
             return raise(rt, Proc::MPI_Error_string, ERR_ARG, None);
         }
-        // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; a text is shorter.
+        // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; the text is shorter.
         unsafe {
             put_text(string, &text);
             *resultlen = text.len() as c_int;
         }
         return SUCCESS;
     }
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let rc = unsafe { real::PMPI_Error_string(errorcode, string, resultlen) };
     finish(rt, Proc::MPI_Error_string, rc, None)
 }

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
         let mut got = requests::EMPTY;
         arch::will_block();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Sendrecv(
                 sendbuf,
@@ -56,29 +56,29 @@ pub unsafe extern "C" fn MPI_Sendrecv(
                 &mut got,
             )
         };
-        // A message that was too long has been received all the same, and the other one was sent.
+        // A message that was too long has been received, and the other message has been sent.
         if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
             requests::count_sent(rt, comm, (dest, sendtag));
         }
         if rc != SUCCESS {
-            // SAFETY: as above.
+            // SAFETY: the program's arguments are passed on.
             return unsafe { received_badly(rt, Proc::MPI_Sendrecv, rc, got, comm, status) };
         }
         completion::count_received(rt, comm, &got);
-        // SAFETY: as above.
+        // SAFETY: the program's arguments are passed on.
         unsafe { put_status(status, got) };
         return SUCCESS;
     }
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    // SAFETY: as above.
+    // SAFETY: the program's arguments are passed on.
     unsafe { exchange_on_record(rt, sent, received, status) }
 }
 
-/// Exchanges messages on record.
+/// Exchanges messages with recorded requests.
 ///
-/// Called while a checkpoint is under way, or workers agree on one, and as long as there may be a
-/// drained message.
+/// Used while a checkpoint is under way, while workers agree on one, and while a drained message
+/// may exist.
 #[inline(never)]
 unsafe fn exchange_on_record(
     rt: &Runtime,
@@ -100,7 +100,7 @@ unsafe fn exchange_on_record(
             let mut receive = requests::add_receive(rt, received, state, request);
             let mut request = RealRequest(std::ptr::null_mut());
             let real_type = real_datatype(rt, datatype);
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let rc = attempt!(rt, unsafe {
                 real::PMPI_Isend(
                     buf,
@@ -121,7 +121,7 @@ unsafe fn exchange_on_record(
         }
     };
     requests::begin(rt, [Some(receive), Some(send)]);
-    // Neither is taken before both have ended: a cut would know of one only.
+    // No request is released before both have completed: otherwise a cut would record only one.
     while !outcome!(completion::has_come(rt, send)) {
         outcome!(cut::meanwhile(rt));
     }
@@ -136,7 +136,7 @@ unsafe fn exchange_on_record(
         return finish(rt, PROCEDURE, failed, Some(comm));
     }
     let got = outcome!(completion::wait(rt, &mut receive));
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { put_status(status, got.status) };
     finish(rt, PROCEDURE, got.rc, Some(comm))
 }

@@ -1,23 +1,23 @@
-//! Files (MPI 4.1, chapter 14): the layer's alone, by pread(2) and pwrite(2).
+//! Files (MPI 4.1, chapter 14), which the runtime implements by pread(2) and pwrite(2).
 //!
 //! ```text
-//!   view            which bytes of the file a process sees
-//!   representation  registrations of data representations, which the library gets
-//!   extent          how long data are, in memory and in files
-//!   places          where the data of a view lie
+//!   view            bytes of the file that a process sees
+//!   representation  registration of data representations, which the library gets
+//!   extent          length of data, in memory and in files
+//!   places          offsets of the data of a view
 //!   memory          the program's buffers, as bytes in the order of their type map
-//!   access          reads and writes, at whatever pointer
-//!   data            the procedures that do so
+//!   access          reads and writes, at any pointer
+//!   data            procedures that read and write
 //!   shared          the shared pointer
-//!   hints           what the program says of its use of a file
+//!   hints           hints of the program for a file
 //!   names           opening, closing and deleting
 //!   whole_file      size, group, mode, atomicity, sync
-//!   file_failure    errors, and what all procedures have in common
+//!   file_failure    errors, and common functions
 //! ```
 //!
-//! Data access needs nobody else, but for the shared pointer: a collective is what each process
-//! would do alone, and whatever does not block has ended when it returns. So no file has anything
-//! under way at a cut. What is written or changed is noted in the undo log first.
+//! Apart from the shared pointer, data access needs no other process: in a collective each process
+//! acts alone. Non-blocking accesses have completed when they return. So no access is in flight at
+//! a cut. The undo log records data before they are written or changed.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 mod access;

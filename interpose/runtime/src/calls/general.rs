@@ -1,5 +1,6 @@
-//! Generalized requests (MPI 4.1, section 13.2), wholly on our side: nothing of them goes with the
-//! library.
+//! Generalized requests (MPI 4.1, section 13.2), implemented by the runtime alone.
+//!
+//! The library has no state of them that a recovery could lose.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         State::Open,
         none,
     );
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     unsafe { request.write(handle) };
     SUCCESS
 }

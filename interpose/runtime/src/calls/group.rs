@@ -14,10 +14,10 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::UNDEFINED;
 use understudy_numbers::Worker;
 
-/// Ends a constructor.
+/// Completes a constructor.
 ///
 /// # Safety
-/// `newgroup` is the program's place for the handle, or null.
+/// `newgroup` is the program's address for the handle, or null.
 unsafe fn constructed(
     rt: &Runtime,
     procedure: Proc,
@@ -30,7 +30,7 @@ unsafe fn constructed(
     }
     match members.and_then(|it| group::create(rt, it, session)) {
         Ok(handle) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { *newgroup = handle };
             SUCCESS
         }
@@ -38,14 +38,14 @@ unsafe fn constructed(
     }
 }
 
-/// An array of the program with `count` elements.
+/// Returns an array of the program with `count` elements.
 ///
 /// # Safety
-/// It must be one, or null.
+/// The array is valid, or `first` is null.
 unsafe fn array<'a, T>(first: *const T, count: c_int) -> Result<&'a [T], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         Ok(count) if !first.is_null() => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
         _ => Err(ERR_ARG),
     }
@@ -55,10 +55,10 @@ fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     group::members(rt, group).ok_or(ERR_GROUP)
 }
 
-/// Serves `MPI_Comm_group` and `MPI_Comm_remote_group`.
+/// Implements `MPI_Comm_group` and `MPI_Comm_remote_group`.
 ///
 /// # Safety
-/// `group` is the program's place for the handle, or null.
+/// `group` is the program's address for the handle, or null.
 pub(super) unsafe fn of_comm(
     rt: &Runtime,
     procedure: Proc,
@@ -68,14 +68,14 @@ pub(super) unsafe fn of_comm(
 ) -> c_int {
     let members = members(rt, comm).ok_or(ERR_COMM);
     let made = (members, comm::session(rt, comm));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { constructed(rt, procedure, group, made, Some(comm)) }
 }
 
-/// Ends an inquiry.
+/// Completes a query.
 ///
 /// # Safety
-/// `place` is the program's, or null.
+/// `place` is the program's address for the result, or null.
 unsafe fn told(
     rt: &Runtime,
     procedure: Proc,
@@ -85,7 +85,7 @@ unsafe fn told(
     match answer {
         Ok(_) if place.is_null() => raise(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             unsafe { *place = answer };
             SUCCESS
         }
@@ -96,7 +96,7 @@ unsafe fn told(
 pub unsafe extern "C" fn MPI_Group_size(group: VirtGroup, size: *mut c_int) -> c_int {
     let rt = runtime();
     let answer = known(rt, group).map(|members| members.len() as c_int);
-    // SAFETY: the program's place.
+    // SAFETY: the program's address for the result.
     unsafe { told(rt, Proc::MPI_Group_size, size, answer) }
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c
     let place = |members: Vec<Worker>| members.iter().position(|&member| member == me);
     let answer =
         known(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
-    // SAFETY: the program's place.
+    // SAFETY: the program's address for the result.
     unsafe { told(rt, Proc::MPI_Group_rank, rank, answer) }
 }
 
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn MPI_Group_compare(
     let rt = runtime();
     let answer = known(rt, group1)
         .and_then(|first| Ok(group::compare(&first, &known(rt, group2)?) as c_int));
-    // SAFETY: the program's place.
+    // SAFETY: the program's address for the result.
     unsafe { told(rt, Proc::MPI_Group_compare, result, answer) }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
             raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
         }
         Ok(ranks) => {
-            // SAFETY: the program's array of as many, which may be the first one.
+            // SAFETY: the program's array of this length, which may be the first one.
             unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
             SUCCESS
         }
@@ -150,10 +150,10 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
 
 type Selection = fn(&[Worker], &[c_int]) -> Result<Vec<Worker>, c_int>;
 
-/// Serves `MPI_Group_incl` and `MPI_Group_excl`.
+/// Implements `MPI_Group_incl` and `MPI_Group_excl`.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn select(
     rt: &Runtime,
     procedure: Proc,
@@ -163,7 +163,7 @@ pub(super) unsafe fn select(
     ranks: *const c_int,
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its place for the handle.
+    // SAFETY: the program's array and its address for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
         constructed(
@@ -176,10 +176,10 @@ pub(super) unsafe fn select(
     }
 }
 
-/// Serves `MPI_Group_range_incl` and `MPI_Group_range_excl`.
+/// Implements `MPI_Group_range_incl` and `MPI_Group_range_excl`.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn select_ranges(
     rt: &Runtime,
     procedure: Proc,
@@ -189,7 +189,7 @@ pub(super) unsafe fn select_ranges(
     ranges: *const [c_int; 3],
     newgroup: *mut VirtGroup,
 ) -> c_int {
-    // SAFETY: the program's array and its place for the handle.
+    // SAFETY: the program's array and its address for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| {
             let ranks = group::expand(array(ranges, n)?, members.len())?;
@@ -200,10 +200,10 @@ pub(super) unsafe fn select_ranges(
     }
 }
 
-/// Serves `MPI_Group_union` and its kind.
+/// Implements `MPI_Group_union` and its variants.
 ///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 pub(super) unsafe fn combine(
     rt: &Runtime,
     procedure: Proc,
@@ -213,7 +213,7 @@ pub(super) unsafe fn combine(
     newgroup: *mut VirtGroup,
 ) -> c_int {
     let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     unsafe {
         constructed(
             rt,
@@ -225,14 +225,14 @@ pub(super) unsafe fn combine(
     }
 }
 
-/// `MPI_GROUP_EMPTY`, which a constructor may have returned, may be freed too.
+/// `MPI_Group_free`: `MPI_GROUP_EMPTY`, which a constructor may return, may also be freed.
 pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Group_free;
     if group.is_null() {
         return raise(rt, procedure, ERR_ARG, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let handle = unsafe { *group };
     let rc = if handle == group::empty_handle(rt) {
         SUCCESS
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     if rc != SUCCESS {
         return raise(rt, procedure, rc, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     unsafe { *group = group::null_handle(rt) };
     SUCCESS
 }

@@ -1,4 +1,4 @@
-//! Info objects (MPI 4.1, chapter 10). Inquiries are generated.
+//! Info objects (MPI 4.1, chapter 10). Query procedures are generated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;
@@ -12,10 +12,10 @@ use crate::raise::{finish, raise};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealInfo;
 
-/// Serves `MPI_Info_create` and its kind.
+/// Implements `MPI_Info_create` and its variants.
 ///
 /// # Safety
-/// `info` is the program's place for the handle, or null.
+/// `info` is the program's address for the handle, or null.
 pub(super) unsafe fn construct(
     rt: &Runtime,
     procedure: Proc,
@@ -28,7 +28,7 @@ pub(super) unsafe fn construct(
     let mut new = hints::null_info(rt);
     let rc = real(&mut new);
     if rc == SUCCESS {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { *info = info::adopt(rt, new) };
     }
     finish(rt, procedure, rc, None)
@@ -75,10 +75,10 @@ pub unsafe extern "C" fn MPI_Info_free(info: *mut VirtInfo) -> c_int {
     if info.is_null() {
         return raise(rt, procedure, ERR_INFO, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let rc = info::free(rt, unsafe { *info });
     if rc == SUCCESS {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { *info = info::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)

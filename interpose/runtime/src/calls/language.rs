@@ -1,8 +1,7 @@
-//! What MPICH's bindings for other languages than C tell its C library, under names that are not
-//! MPI's.
+//! Calls of MPICH's bindings for other languages, by names that are not MPI's.
 //!
-//! The face stands in for these procedures; they are slots behind those of the call table, without
-//! an edge.
+//! The bindings call procedures of the C library, for which the preload library stands in. These
+//! procedures have slots after those of the call table, and no edge.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};
@@ -15,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::HandleKind;
 
-/// From now on bindings are listened to.
+/// Registers the handlers of these procedures.
 pub fn begin() {
     arch::set_handler(KEYVAL_PROXY, keyval_proxy as *const () as *mut c_void);
     arch::set_handler(

@@ -1,8 +1,8 @@
-//! Memory that MPI hands out or is handed (MPI 4.1, sections 3.6 and 9.2).
+//! Memory from `MPI_Alloc_mem`, and buffered sends (MPI 4.1, sections 3.6 and 9.2).
 //!
-//! MPI_Alloc_mem takes the program's own malloc, so that the memory is in the image. Of a buffer
-//! for buffered sends (`buffers`) nothing is used: such a send is an ordinary one from a copy of
-//! the layer's. The real library's own would wait for ever for one to a process that has failed.
+//! MPI_Alloc_mem calls the program's own malloc, so the memory is in the image. The buffer for
+//! buffered sends (`buffers`) is not used: such a send is an ordinary send from a copy of the
+//! runtime's. The real library would wait forever for a buffered send to a failed process.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::combined::pack;
@@ -19,21 +19,21 @@ use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest};
 
-/// `MPI_BSEND_OVERHEAD` as the program knows it.
+/// Returns `MPI_BSEND_OVERHEAD` with the value that the program has.
 fn overhead() -> u64 {
     understudy_mpi::abi::limit("MPI_BSEND_OVERHEAD") as u64
 }
 
-/// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
+/// Sends a copy of a buffer, which the runtime keeps until the send has completed.
 pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
     if message.peer == PROC_NULL {
-        // Nothing is buffered, nor need anything be attached.
+        // No message is buffered, and no buffer need be attached.
         let (from, datatype) = (
             message.buffer as *const c_void,
             real_datatype(rt, message.datatype()),
         );
         let (to, tag, comm) = (message.peer, message.tag, real_comm(rt, message.comm()));
-        // SAFETY: the program's buffer, of which nothing is read.
+        // SAFETY: the program's buffer, from which no data are read.
         let rc = unsafe { real::PMPI_Send(from, message.count, datatype, to, tag, comm) };
         return recovery::check(rt, rc);
     }
@@ -53,7 +53,7 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     };
     let (from, comm) = (packed.as_ptr().cast::<c_void>(), message.comm());
     let mut request = RealRequest(std::ptr::null_mut());
-    // SAFETY: the copy is kept until the send has ended.
+    // SAFETY: the copy lives until the send has completed.
     let rc = unsafe {
         real::PMPI_Isend(
             from,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn MPI_Alloc_mem(
 ) -> c_int {
     let rt = runtime();
     let block = heap::allocate(size.max(1) as u64);
-    // SAFETY: where the address goes.
+    // SAFETY: MPI requires a valid address for the result.
     unsafe { baseptr.cast::<u64>().write(block) };
     let rc = if block == 0 { ERR_NO_MEM } else { SUCCESS };
     finish(rt, Proc::MPI_Alloc_mem, rc, None)

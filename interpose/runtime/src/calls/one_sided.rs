@@ -1,5 +1,6 @@
-//! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory
-//! mapped, and those with requests.
+//! Put and Get on windows, and operations with requests (MPI 4.1, 12.3).
+//!
+//! This process executes Put and Get itself if it has the target's memory mapped.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -19,11 +20,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::{RealRequest, RealWin};
 
-/// Starts an operation and puts its request on record. Where no cut is taken before it has ended,
-/// it need not be made again.
+/// Starts an operation and records its request.
+///
+/// No cut is taken before the request completes, so it is never restored.
 ///
 /// # Safety
-/// The program's place for the request, or null.
+/// `request` is the program's address for the request, or null.
 pub(super) unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
@@ -43,14 +45,16 @@ pub(super) unsafe fn start(
         window::passive::begun(rt, win, |real| operation(real, &mut new))
     );
     if rc == SUCCESS {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
     }
     finish_win(rt, procedure, rc, win)
 }
 
-/// Ends an operation without a request: with what this process has made of it itself, or the
-/// library makes.
+/// Completes an operation without a request.
+///
+/// `done` is the return code if this process has executed the operation; otherwise the library
+/// does.
 pub(super) fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -68,7 +72,7 @@ pub(super) fn finish(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Bytes of elements that lie in memory without gaps.
+/// Returns the number of bytes of elements that have no gaps in memory.
 fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
     if !datatype::is_predefined(rt, datatype) {
         return None;
@@ -88,9 +92,9 @@ fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
         .flatten()
 }
 
-/// Where the memory of a target is for a load or store by this process itself, and its bytes. The
-/// library is asked for all else: datatypes that the program has made, targets elsewhere, and what
-/// is an error.
+/// Returns address and length of a target that this process can load or store itself.
+///
+/// The library handles everything else: derived datatypes, targets on other nodes, and errors.
 fn mapped(
     rt: &Runtime,
     win: VirtWin,
@@ -116,19 +120,23 @@ fn mapped(
     Some((at as *mut u8, bytes as usize))
 }
 
+/// Copies from the program's buffer to the target.
+///
 /// # Safety
-/// The program's buffer; memory of the window, inside of it.
+/// `origin` is the program's buffer, and `target` is memory inside of the window.
 unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { target.copy_from(origin.cast(), bytes) };
     fence(Ordering::Release);
 }
 
+/// Copies from the target to the program's buffer.
+///
 /// # Safety
-/// As of [`store`].
+/// As for [`store`].
 unsafe fn load(origin: *mut c_void, target: *mut u8, bytes: usize) {
     fence(Ordering::Acquire);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { origin.cast::<u8>().copy_from(target, bytes) };
 }
 
@@ -136,33 +144,44 @@ macro_rules! transfers {
     ($($name:ident, $real:ident, $rname:ident, $rreal:ident, $origin:ty, $copy:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype,
+            target_rank: c_int, target_disp: isize,
             target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
-            if let Some((memory, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
-                // SAFETY: the program's buffer; memory of the window, inside of it.
+            if let Some((memory, bytes)) =
+                mapped(rt, win, (target_rank, target_disp), here, there)
+            {
+                // SAFETY: the program's buffer, and memory inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             finish(rt, Proc::$name, win, None, |win| unsafe {
-                real::$real(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win)
+                real::$real(
+                    origin_addr, origin_count, here, target_rank, target_disp, target_count, there,
+                    win
+                )
             })
         }
         #[doc = concat!("`", stringify!($rname), "`")]
         pub unsafe extern "C" fn $rname(
-            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
-            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin, request: *mut VirtRequest,
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype,
+            target_rank: c_int, target_disp: isize,
+            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
+            request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             unsafe {
                 start(rt, Proc::$rname, win, request, |win, new| {
-                    real::$rreal(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win, new)
+                    real::$rreal(
+                        origin_addr, origin_count, here, target_rank, target_disp, target_count,
+                        there, win, new
+                    )
                 })
             }
         }

@@ -12,10 +12,10 @@ use crate::objects::op;
 use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
-/// Serves `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
+/// Implements `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
 ///
 /// # Safety
-/// `op` is the program's place for the handle, or null.
+/// `op` is the program's address for the handle, or null.
 pub(super) unsafe fn create(
     rt: &Runtime,
     procedure: Proc,
@@ -32,7 +32,7 @@ pub(super) unsafe fn create(
     let is_large = procedure == Proc::MPI_Op_create_c;
     match op::create(rt, function as usize as u64, commute != 0, is_large) {
         Ok(handle) => {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             unsafe { *op = handle };
             SUCCESS
         }
@@ -40,14 +40,16 @@ pub(super) unsafe fn create(
     }
 }
 
-/// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function,
-/// which is theirs, is to get that of the program, too.
+/// Sets the program's function for an operator of Open MPI 4's C++ bindings.
+///
+/// The bindings have just made this operator. Its own function belongs to the bindings, and must
+/// also get the program's function.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,
 ) {
     let rt = runtime();
-    // No replay would find this call in the record.
+    // The record has no such call, so a replay would fail.
     journal::give_up(rt);
     let inner = function.map_or(0, |function| function as usize as u64);
     if !op::set_inner(rt, op, inner) {
@@ -61,16 +63,16 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let rc = op::free(rt, unsafe { *op });
     if rc == SUCCESS {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { *op = op::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
 }
 
-/// The procedure, the real one, and its type of counts.
+/// Defines handlers; arguments: the procedure, the real one, and its type of counts.
 macro_rules! reduce_local {
     ($($name:ident, $real:ident, $count:ty;)*) => { $(
         pub unsafe extern "C" fn $name(
@@ -82,11 +84,11 @@ macro_rules! reduce_local {
         ) -> c_int {
             let rt = runtime();
             let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
-            // The real library looks into the datatype before it checks it.
+            // The real library dereferences the datatype before it checks it.
             if real_datatype.0.is_null() {
                 return raise(rt, Proc::$name, crate::errors::ERR_TYPE, None);
             }
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let rc = unsafe { real::$real(inbuf, inoutbuf, count, real_datatype, real_op) };
             finish(rt, Proc::$name, rc, None)
         }

@@ -1,5 +1,6 @@
-//! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both
-//! ends have ended.
+//! Partitioned communication (MPI 4.1, chapter 4), by requests with recipes.
+//!
+//! A cut is taken only when both ends have completed.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -21,10 +22,10 @@ use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
-/// Makes a request that is not started, and puts on record how.
+/// Makes an inactive request, and records its recipe.
 ///
 /// # Safety
-/// The program's place for the handle.
+/// `request` is the program's address for the handle.
 unsafe fn init(
     rt: &Runtime,
     procedure: Proc,
@@ -56,7 +57,7 @@ unsafe fn init(
         return finish(rt, procedure, ERR_ARG, Some(comm));
     }
     if rc == SUCCESS {
-        // Those with MPI_PROC_NULL are nobody else's, and have numbers of their own.
+        // Requests with MPI_PROC_NULL have no other end, and have numbers of their own.
         let ((pair, _), _) = partitioned(uid, ends, tag, 0);
         let number = requests::next_partitioned(rt, pair, is_send);
         let (identity, share) = partitioned(uid, ends, tag, number);
@@ -67,11 +68,11 @@ unsafe fn init(
             (Some(_), false) => share.wrapping_neg(),
         };
         recipe.forget_hints(rt);
-        // No cut before the other end has made its own: the library's word of this one has no
-        // receive there.
+        // No cut is taken before the other end has made its request, as the library's message about
+        // this request has no matching receive until then.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))
@@ -81,8 +82,8 @@ macro_rules! inits {
     ($($name:ident, $pointer:ty;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int, tag: c_int,
-            comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
+            buf: $pointer, partitions: c_int, count: i64, datatype: VirtDatatype, peer: c_int,
+            tag: c_int, comm: VirtComm, info: VirtInfo, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let arguments = vec![
@@ -95,7 +96,7 @@ macro_rules! inits {
                 Argument::Comm(comm.0 as u64),
                 Argument::Info(info.0 as u64),
             ];
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             unsafe { init(rt, Proc::$name, comm, (peer, tag), arguments, request) }
         }
     )*};
@@ -106,7 +107,7 @@ inits! {
     MPI_Precv_init, *mut c_void;
 }
 
-/// The index of a request that one of these procedures has made.
+/// Returns the index of a request that this procedure has made.
 fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
     let index = requests::index(rt, request)?;
     let Kind::Recorded(number) = requests::get(rt, index)?.kind else {
@@ -116,7 +117,7 @@ fn found(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
     (u32::from(slot) == procedure.slot()).then_some(index)
 }
 
-/// Says that partitions of a message that has been started are ready.
+/// Marks partitions of an active message as ready.
 fn ready(
     rt: &Runtime,
     procedure: Proc,
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn MPI_Pready_list(
     })
 }
 
-/// `MPI_Parrived`: all partitions of a message that has ended, or is not started, have arrived.
+/// `MPI_Parrived`: true for all partitions of a message that is complete or inactive.
 pub unsafe extern "C" fn MPI_Parrived(
     request: VirtRequest,
     partition: c_int,
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn MPI_Parrived(
         });
     }
     if rc == SUCCESS {
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { flag.write(arrived) };
     }
     finish(rt, procedure, rc, None)

@@ -21,17 +21,17 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
         let real = tool::make_session()?;
         let index = objects_mut(rt).tool.sessions.insert(());
         tool::set_real(rt, Of::Session, index, real);
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { session.write(tool::handle(Of::Session, index)) };
         Ok(())
     };
     returned(make())
 }
 
-/// `MPI_T_pvar_session_free`: handles of the session go with it.
+/// `MPI_T_pvar_session_free`: also frees the handles of the session.
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *session };
     let mut free = || {
         must_be_open(rt)?;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
             objects_mut(rt).tool.pvars.remove(index);
             tool::set_real(rt, Of::Pvar, index, null_mut());
         }
-        // SAFETY: a session of the library's.
+        // SAFETY: a session of the library.
         give_back(rt, Of::Session, number, given, |real| unsafe {
             real::PMPI_T_pvar_session_free(real)
         })
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
     returned(free())
 }
 
-/// The handles of a session, by index.
+/// Returns the indices of a session's handles.
 fn pvars_of(rt: &Runtime, session: u32) -> Vec<u32> {
     let tool = &objects(rt).tool;
     let all = tool
@@ -78,14 +78,14 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
             session: tool::index(Of::Session, session).ok_or(INVALID_SESSION)?,
             name: variable.name,
             class: variable.class,
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             object: unsafe { object_at(variable.bind, obj_handle) },
             started: false,
         };
         let (real, elements) = tool::make_pvar(rt, &pvar)?;
         let index = objects_mut(rt).tool.pvars.insert(pvar);
         tool::set_real(rt, Of::Pvar, index, real);
-        // SAFETY: the program's arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             handle.write(tool::handle(Of::Pvar, index));
             count.write(elements);
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     handle: *mut *mut c_void,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *handle };
     let mut free = || {
         let session = real_of(rt, Of::Session, session)?;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
             .pvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library's.
+        // SAFETY: a handle of the library.
         give_back(rt, Of::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)
         })
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     returned(free())
 }
 
-/// Does something with a handle of a session.
+/// Calls a procedure with a handle of a session.
 fn with_one(
     rt: &Runtime,
     session: *mut c_void,
@@ -131,8 +131,10 @@ fn with_one(
     succeeded(call(real_session, real))
 }
 
-/// The same, or with all of them, those excepted with which it cannot be done. The library is never
-/// told of all: MPICH's takes the constant of the standard ABI for an address.
+/// Calls a procedure with one handle, or with all handles of a session.
+///
+/// Handles for which the procedure is not allowed are skipped then. The library never gets the
+/// constant for all handles: MPICH's library uses that of the standard ABI as an address.
 fn with_any(
     rt: &Runtime,
     session: *mut c_void,
@@ -166,12 +168,15 @@ fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started
 }
 
 macro_rules! pvars {
-    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident $(notes $started:literal)?;)*) => {$(
+    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident
+        $(notes $started:literal)?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
-        pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
+        pub unsafe extern "C" fn $name(
+            session: *mut c_void, handle: *mut c_void $(, $argument: $type)?
+        ) -> c_int {
             let rt = $crate::calls::runtime();
             returned($with(rt, session, handle, |real_session, real| {
-                // SAFETY: handles of the library's, and the program's buffer.
+                // SAFETY: handles of the library, and the program's buffer.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
             }).inspect(|()| { $(note_started(rt, session, handle, $started);)? }))
         }

@@ -24,12 +24,14 @@ macro_rules! persistent_sends {
     ($($name:ident, $mode:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
-            request: *mut VirtRequest,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-            init_persistent(rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request)
+            init_persistent(
+                rt, Proc::$name, Kind::PersistentSend(Mode::$mode, envelope), comm, request
+            )
         }
     )*};
 }
@@ -61,8 +63,10 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     start_on_record(rt, handle)
 }
 
-/// What is not started by the library alone: a message may have come already, others are to take
-/// part, or nothing is to be started.
+/// Starts a request that the library cannot start alone.
+///
+/// A message may have been drained, other processes may have to take part, or there is no real
+/// request.
 #[inline(never)]
 fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))
@@ -84,7 +88,7 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
 
 pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     finish(
         rt,
         Proc::MPI_Start,
@@ -107,7 +111,7 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut Virt
 
 pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let handle = unsafe { &mut *request };
     let Some(index) = requests::index(rt, *handle) else {
         return finish(rt, Proc::MPI_Request_free, ERR_REQUEST, None);

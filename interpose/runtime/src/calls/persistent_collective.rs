@@ -1,4 +1,6 @@
-//! Persistent collectives (MPI 4.1, section 6.13): what their generated handlers have in common.
+//! Persistent collectives (MPI 4.1, section 6.13): common functions of their handlers.
+//!
+//! The handlers are generated.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -15,14 +17,16 @@ use std::ffi::c_int;
 
 const ROOT: c_int = -4;
 
-/// Number of blocks that a collective sends: one for each member, or for each of the other group.
+/// Returns the number of blocks that a collective sends: one per member.
+///
+/// For an intercommunicator they are the members of the remote group.
 pub fn peer_count(rt: &Runtime, comm: VirtComm) -> usize {
     comm::get(rt, comm).map_or(0, |comm| {
         comm.remote.as_ref().unwrap_or(&comm.members).len()
     })
 }
 
-/// Number of members of the local group.
+/// Returns the number of members of the local group.
 pub fn local_size(rt: &Runtime, comm: VirtComm) -> usize {
     comm::get(rt, comm).map_or(0, |comm| comm.members.len())
 }
@@ -35,10 +39,10 @@ pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
     })
 }
 
-/// Makes a request that is not started, and puts on record how.
+/// Makes an inactive request, and records its recipe.
 ///
 /// # Safety
-/// The arguments must be those of the procedure, and the program's place for the handle.
+/// The arguments must be those of the procedure; `request` is the program's address for the handle.
 pub unsafe fn init_collective(
     rt: &Runtime,
     procedure: Proc,
@@ -46,7 +50,7 @@ pub unsafe fn init_collective(
     arguments: Vec<Argument>,
     request: *mut VirtRequest,
 ) -> c_int {
-    // Numbers of non-blocking ones are 0.
+    // The numbers of non-blocking collectives are 0.
     let Some(identity) = comm::get(rt, comm).map(|comm| (comm.uid, comm.inits + 1)) else {
         return finish(rt, procedure, ERR_COMM, None);
     };
@@ -65,10 +69,10 @@ pub unsafe fn init_collective(
             comm.inits = identity.1;
         }
         recipe.forget_hints(rt);
-        // No cut before all members have made theirs.
+        // No cut is taken before all members have made their requests.
         requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(handle) };
     }
     finish(rt, procedure, rc, Some(comm))

@@ -1,9 +1,9 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
 //! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on
-//! one, they run as their non-blocking twins on record (see `requests`), so that each look at the
-//! message helps the checkpoint along. A cut may be taken between two looks: the call that is made
-//! again then finds what it has begun.
+//! one, they are replaced by their non-blocking variants with recorded requests (see `requests`),
+//! so that each poll of the message also advances the checkpoint. A cut may be taken between two
+//! polls: the repeated call then finds the requests that it has started.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -36,10 +36,10 @@ type RealIsend = unsafe extern "C" fn(
     RealComm,
     *mut RealRequest,
 ) -> c_int;
-/// The arguments of a send.
+/// Arguments of a send.
 pub(super) type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
-/// What the request of a send is.
+/// Returns the kind of a send's request.
 #[inline(always)]
 fn kind(procedure: Proc) -> Kind {
     match procedure {
@@ -48,7 +48,7 @@ fn kind(procedure: Proc) -> Kind {
     }
 }
 
-/// The way of most messages, and nothing else, so that it stays short.
+/// Sends a message on the fast path, which is kept short.
 #[inline(always)]
 unsafe fn send(
     rt: &Runtime,
@@ -61,7 +61,7 @@ unsafe fn send(
     if !attention::is_on() {
         let real_type = real_datatype(rt, datatype);
         arch::will_block();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
             requests::count_sent(rt, comm, (dest, tag));
@@ -69,18 +69,20 @@ unsafe fn send(
         }
         return failed(rt, procedure, rc, comm);
     }
-    // SAFETY: as above.
+    // SAFETY: the program's arguments are passed on.
     unsafe { send_on_record(rt, procedure, nonblocking, message) }
 }
 
-/// The end of a procedure that has not succeeded.
+/// Completes a procedure that has failed.
 #[cold]
 #[inline(never)]
 pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
     finish(rt, procedure, attempt!(rt, rc), Some(comm))
 }
 
-/// While a checkpoint is under way, or workers agree on one.
+/// Sends a message with a recorded request.
+///
+/// Used while a checkpoint is under way, or workers agree on one.
 #[inline(never)]
 unsafe fn send_on_record(
     rt: &Runtime,
@@ -90,13 +92,13 @@ unsafe fn send_on_record(
 ) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let mut handle = match requests::resume(rt) {
         Some([Some(send), _]) => send,
         _ => {
             outcome!(cut::here(rt));
             let mut request = RealRequest(std::ptr::null_mut());
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let rc = attempt!(rt, unsafe {
                 nonblocking(buf, count, real_type, dest, tag, real_comm, &mut request)
             });
@@ -123,7 +125,7 @@ unsafe fn isend(
     handle: *mut VirtRequest,
 ) -> c_int {
     let mut request = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         let real_type = real_datatype(rt, datatype);
         let rc = nonblocking(
@@ -148,20 +150,30 @@ macro_rules! sends {
     ($($name:ident, $real:ident, $iname:ident, $ireal:ident;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on.
-            unsafe { send(rt, Proc::$name, real::$real, real::$ireal, (buf, count, datatype, dest, tag, comm)) }
+            // SAFETY: the program's arguments are passed on.
+            unsafe {
+                send(
+                    rt, Proc::$name, real::$real, real::$ireal,
+                    (buf, count, datatype, dest, tag, comm)
+                )
+            }
         }
         #[doc = concat!("`", stringify!($iname), "`")]
         pub unsafe extern "C" fn $iname(
-            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int, comm: VirtComm,
-            request: *mut VirtRequest,
+            buf: *const c_void, count: c_int, datatype: VirtDatatype, dest: c_int, tag: c_int,
+            comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on.
-            unsafe { isend(rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request) }
+            // SAFETY: the program's arguments are passed on.
+            unsafe {
+                isend(
+                    rt, Proc::$iname, real::$ireal, (buf, count, datatype, dest, tag, comm), request
+                )
+            }
         }
     )*};
 }
@@ -190,7 +202,7 @@ pub unsafe extern "C" fn MPI_Bsend(
     )
 }
 
-/// `MPI_Ibsend`: it has ended when the copy is made.
+/// `MPI_Ibsend`: the request is complete when the copy is made.
 pub unsafe extern "C" fn MPI_Ibsend(
     buf: *const c_void,
     count: c_int,
@@ -204,7 +216,7 @@ pub unsafe extern "C" fn MPI_Ibsend(
     let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
     let rc = outcome!(buffered_send(rt, &message));
     if rc == SUCCESS {
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe {
             request.write(requests::add_done(
                 rt,
@@ -231,7 +243,7 @@ pub(super) fn init_persistent(
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };
     SUCCESS
 }

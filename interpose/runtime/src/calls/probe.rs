@@ -1,4 +1,4 @@
-//! Probing (MPI 4.1, section 3.8): messages that the last drain took come first.
+//! Probes (MPI 4.1, section 3.8): drained messages of the last cut have precedence.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{envelope, outcome, put_status};
@@ -28,7 +28,7 @@ fn iprobe(
         return Ok((Some(status), SUCCESS));
     }
     let (mut flag, mut status) = (0, EMPTY);
-    // SAFETY: plain arguments.
+    // SAFETY: plain arguments and local variables.
     let rc = recovery::check(rt, unsafe {
         real::PMPI_Iprobe(source, tag, real_comm(rt, comm), &mut flag, &mut status)
     })?;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn MPI_Iprobe(
     let rt = runtime();
     outcome!(cut::here(rt));
     let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         flag.write(c_int::from(found.is_some()));
         if let Some(found) = found {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn MPI_Probe(
     loop {
         let (found, rc) = outcome!(iprobe(rt, source, tag, comm));
         if let Some(found) = found {
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             unsafe { put_status(status, found) };
             return SUCCESS;
         }
@@ -85,7 +85,7 @@ fn no_process(rt: &Runtime) -> VirtMessage {
     VirtMessage(handles::predefined_handle(rt, "ompi_message_no_proc"))
 }
 
-/// A matched message; the error otherwise, or nothing.
+/// Matched message with its status, if there is one, and the return code.
 type Matched = (Option<(VirtMessage, Status)>, c_int);
 
 fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Matched, Rewound> {
@@ -93,7 +93,7 @@ fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Ma
         return Ok((Some(early), SUCCESS));
     }
     let (mut flag, mut status, mut message) = (0, EMPTY, real_message(rt, no_message(rt)));
-    // SAFETY: plain arguments.
+    // SAFETY: plain arguments and local variables.
     let rc = unsafe {
         real::PMPI_Improbe(
             source,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn MPI_Improbe(
     let rt = runtime();
     outcome!(cut::here(rt));
     let (found, rc) = outcome!(improbe(rt, source, tag, comm));
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         flag.write(c_int::from(found.is_some()));
         if let Some((handle, found)) = found {
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn MPI_Mprobe(
     loop {
         let (found, rc) = outcome!(improbe(rt, source, tag, comm));
         if let Some((handle, found)) = found {
-            // SAFETY: the program's arguments.
+            // SAFETY: MPI requires the program's arguments to be valid.
             unsafe {
                 message.write(handle);
                 put_status(status, found);
@@ -164,7 +164,9 @@ pub unsafe extern "C" fn MPI_Mprobe(
     }
 }
 
-/// Starts to receive a matched message. The request, or an error and whose it is.
+/// Starts to receive a matched message.
+///
+/// Returns the request, or an error code and the communicator.
 fn imrecv(
     rt: &Runtime,
     (buf, count, datatype): (*mut c_void, c_int, VirtDatatype),
@@ -238,7 +240,7 @@ fn imrecv(
     }
 }
 
-/// `MPI_Imrecv`: its message is on the way, so it ends before the next cut.
+/// `MPI_Imrecv`: the message is being received, so it completes before the next cut.
 pub unsafe extern "C" fn MPI_Imrecv(
     buf: *mut c_void,
     count: c_int,
@@ -247,7 +249,7 @@ pub unsafe extern "C" fn MPI_Imrecv(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => request.write(handle),
@@ -266,7 +268,7 @@ pub unsafe extern "C" fn MPI_Mrecv(
     status: *mut Status,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         let mut handle = match outcome!(imrecv(rt, (buf, count, datatype), *message)) {
             Ok(handle) => handle,

@@ -1,11 +1,11 @@
-//! The runtime of this process.
+//! Instance of the runtime in this process.
 
 use crate::Runtime;
 use crate::cell::Entered;
 
 static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
 
-/// The runtime, for handlers and what else is entered from outside.
+/// Returns the runtime, for handlers and other entries from outside.
 #[inline]
 #[track_caller]
 pub fn runtime() -> &'static Runtime {

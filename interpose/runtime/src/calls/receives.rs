@@ -19,7 +19,7 @@ use crate::{arch, attempt, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
 
-/// `MPI_Recv`: as in `send`, most messages go the short way.
+/// `MPI_Recv`: most messages take the fast path, as in `send`.
 pub unsafe extern "C" fn MPI_Recv(
     buf: *mut c_void,
     count: c_int,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn MPI_Recv(
         let real_type = real_datatype(rt, datatype);
         let mut got = requests::EMPTY;
         arch::will_block();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
             real::PMPI_Recv(
                 buf,
@@ -48,14 +48,14 @@ pub unsafe extern "C" fn MPI_Recv(
         };
         if rc == SUCCESS {
             completion::count_received(rt, comm, &got);
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             unsafe { put_status(status, got) };
             return SUCCESS;
         }
-        // SAFETY: as above.
+        // SAFETY: the program's arguments are passed on.
         return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
     }
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         receive_on_record(
             rt,
@@ -65,9 +65,9 @@ pub unsafe extern "C" fn MPI_Recv(
     }
 }
 
-/// Ends a blocking receive that has not succeeded.
+/// Completes a blocking receive that has failed.
 ///
-/// A message that was too long has been received all the same.
+/// A message that was too long has been received nevertheless.
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn received_badly(
@@ -82,14 +82,14 @@ pub(super) unsafe fn received_badly(
     if got.source != understudy_mpi::real_types::ANY_SOURCE {
         completion::count_received(rt, comm, &got);
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { put_status(status, got) };
     finish(rt, procedure, rc, Some(comm))
 }
 
-/// Receives on record.
+/// Receives a message with a recorded request.
 ///
-/// Called while a checkpoint is under way, and as long as there may be a drained message.
+/// Used while a checkpoint is under way, and while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
     let comm = envelope.comm();
@@ -110,7 +110,7 @@ unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Statu
         rt
     )));
     requests::has_ended(rt);
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { put_status(status, ended.status) };
     finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
 }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn MPI_Irecv(
 ) -> c_int {
     let rt = runtime();
     if early::has_any() {
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         return unsafe {
             receive_from_early(
                 rt,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn MPI_Irecv(
         };
     }
     let mut new = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         let real_type = real_datatype(rt, datatype);
         let rc = real::PMPI_Irecv(
@@ -157,13 +157,13 @@ pub unsafe extern "C" fn MPI_Irecv(
     SUCCESS
 }
 
-/// [`MPI_Irecv`] as long as there may be an early message.
+/// [`MPI_Irecv`] while a drained message may exist.
 #[inline(never)]
 unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
     let (state, real_request, rc) = posting::receive(rt, envelope);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe { request.write(requests::add_receive(rt, envelope, state, real_request)) };
     }
     finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))

@@ -1,5 +1,6 @@
-//! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2,
-//! 7.6.2).
+//! Sessions (MPI 4.1, 11.3), and communicators from groups (7.4.2, 7.6.2).
+//!
+//! Sessions can be used with `MPI_Init` or without.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put, put_text};
@@ -25,8 +26,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a procedure on a session returns: an error goes to the session's error handler, or to that
-/// of the world.
+/// Completes a procedure on a session.
+///
+/// An error is passed to the session's error handler, or to that of the world.
 fn finish(
     rt: &Runtime,
     procedure: Proc,
@@ -46,17 +48,19 @@ fn known(rt: &Runtime, session: VirtSession) -> Result<u32, c_int> {
     session::index(rt, session).ok_or(ERR_SESSION)
 }
 
+/// Returns a C string of the program.
+///
 /// # Safety
-/// A C string of the program, or null.
+/// `string` is a C string, or null.
 unsafe fn text<'a>(string: *const c_char) -> Result<&'a CStr, c_int> {
     if string.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
-/// The first one of a program that has not called `MPI_Init` does what that does.
+/// `MPI_Session_init`: the first call initialises MPI if `MPI_Init` has not.
 pub unsafe extern "C" fn MPI_Session_init(
     info: VirtInfo,
     errhandler: VirtErrhandler,
@@ -81,10 +85,10 @@ pub unsafe extern "C" fn MPI_Session_init(
     let level = level
         .and_then(|(_, name)| environment::level_of(name))
         .unwrap_or(0);
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     let put = |handle| unsafe { session.write(handle) };
     let make = || session::create(rt, errhandler);
-    // Set back to the first checkpoint, the program has one.
+    // After a rollback to the first checkpoint, the program has a session already.
     match environment::initialise(rt, level, |_| put(session::first(rt).unwrap_or_else(make))) {
         Some(rc) => rc,
         None => {
@@ -97,33 +101,35 @@ pub unsafe extern "C" fn MPI_Session_init(
 pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_finalize;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
     let outcome = known(rt, handle).map(|it| session::remove(rt, it));
     requests::detach(rt, handle.into());
     if outcome.is_ok() {
-        // SAFETY: the program's handle.
+        // SAFETY: the program's address of a handle.
         unsafe { session.write(session::null_handle(rt)) };
     }
     finish(rt, procedure, handle, outcome)
 }
 
-/// The hints that are used: the thread level (11.3.1).
+/// `MPI_Session_get_info`: the only hint is the thread level (11.3.1).
 pub unsafe extern "C" fn MPI_Session_get_info(
     session: VirtSession,
     info_used: *mut VirtInfo,
 ) -> c_int {
     let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
-    // SAFETY: the program's argument is handed on.
+    // SAFETY: the program's argument is passed on.
     let outcome = known(rt, session).and_then(|_| unsafe { put_info(rt, info_used, level) });
     finish(rt, Proc::MPI_Session_get_info, session, outcome)
 }
 
+/// Writes a new info object with one pair.
+///
 /// # Safety
-/// The program's place for the handle, or null.
+/// `place` is the program's address for the handle, or null.
 unsafe fn put_info(
     rt: &Runtime,
     place: *mut VirtInfo,
@@ -132,11 +138,11 @@ unsafe fn put_info(
     if place.is_null() {
         return Err(ERR_ARG);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { put(place, info::create(rt, &[pair])?) }
 }
 
-/// A hint may be ignored.
+/// `MPI_Session_set_info`: hints may be ignored.
 pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
     let rt = runtime();
     let outcome =
@@ -150,12 +156,14 @@ pub unsafe extern "C" fn MPI_Session_get_num_psets(
     npset_names: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument is handed on.
+    // SAFETY: the program's argument is passed on.
     let outcome = known(rt, session).and_then(|_| unsafe { put(npset_names, SETS.len() as c_int) });
     finish(rt, Proc::MPI_Session_get_num_psets, session, outcome)
 }
 
-/// The name is cut to the room there is; its length, with the zero, is told in any case.
+/// `MPI_Session_get_nth_pset`: truncates the name to the given length.
+///
+/// The length of the whole name, with the NUL, is always returned.
 pub unsafe extern "C" fn MPI_Session_get_nth_pset(
     session: VirtSession,
     _info: VirtInfo,
@@ -170,7 +178,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
         .ok_or(ERR_ARG);
     let outcome = known(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
-        // SAFETY: the program's place for the length, and so much room.
+        // SAFETY: the program's address for the length, and memory of this length.
         unsafe {
             let room = usize::try_from(*len.as_ref().ok_or(ERR_ARG)?).unwrap_or(0);
             if room > 0 && pset_name.is_null() {
@@ -191,7 +199,7 @@ pub unsafe extern "C" fn MPI_Session_get_pset_info(
     info_used: *mut VirtInfo,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let outcome = known(rt, session).and_then(|_| unsafe {
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
         put_info(
@@ -209,7 +217,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     newgroup: *mut VirtGroup,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let outcome = known(rt, session).and_then(|_| unsafe {
         put(newgroup, group::null_handle(rt))?;
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
@@ -237,7 +245,7 @@ pub unsafe extern "C" fn MPI_Session_f2c(session: c_int) -> VirtSession {
     }
 }
 
-/// The members of a group, to which this process must belong.
+/// Returns the members of a group, to which this process must belong.
 fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     let members = group::members(rt, group).ok_or(ERR_GROUP)?;
     let me = comm::members(rt, comm::self_handle(rt)).unwrap_or_default();
@@ -247,25 +255,25 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
     }
 }
 
-/// What tells a constructor from others of the same group at the same time.
+/// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
 struct Tag {
-    /// For the library; other tags may have the same.
+    /// Number for the library; other tags may have an equal one.
     number: c_int,
     name: u64,
 }
 
-/// Checks what all constructors of this kind have.
+/// Checks the common arguments of these constructors.
 ///
 /// # Safety
-/// A C string of the program, or null.
+/// `tag` is a C string of the program, or null.
 unsafe fn checked(
     rt: &Runtime,
     tag: *const c_char,
     errhandler: VirtErrhandler,
     new: *mut VirtComm,
 ) -> Result<Tag, c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
     if new.is_null() || !errhandler::is_of(rt, errhandler, Kind::Comm) {
         return Err(ERR_ARG);
@@ -276,10 +284,12 @@ unsafe fn checked(
     })
 }
 
-/// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the
-/// handler.
+/// Runs a constructor in a handler, and registers the communicator.
+///
+/// It is a macro because [`attempt!`] returns from the handler.
 macro_rules! construct {
-    ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
+    ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr,
+        $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);
         let with_hints = |new: &mut RealComm| match constructor(new) {
             SUCCESS => {
@@ -305,7 +315,7 @@ macro_rules! construct {
         if let Some(mut comm) = comm::get_mut($rt, new) {
             comm.session = session;
         }
-        // SAFETY: the program's place for the handle, which was checked.
+        // SAFETY: the program's address for the handle, which was checked.
         unsafe { $newcomm.write(new) };
         SUCCESS
     }};
@@ -320,10 +330,10 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_create_from_group;
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let tag = match unsafe { checked(rt, tag, errhandler, newcomm) } {
         Ok(_) if group == group::empty_handle(rt) => {
-            // SAFETY: the program's place for the handle, which was checked.
+            // SAFETY: the program's address for the handle, which was checked.
             unsafe { newcomm.write(comm::null_handle(rt)) };
             return SUCCESS;
         }
@@ -354,7 +364,7 @@ fn member_at(members: &[Worker], rank: c_int) -> Result<Worker, c_int> {
     members.get(rank).copied().ok_or(ERR_RANK)
 }
 
-/// The leader in the remote group, which is only looked at by that in the local one.
+/// Returns the leader in the remote group, which only the local leader reads.
 fn other_leader(
     rt: &Runtime,
     (local, leader): (&[Worker], Worker),
@@ -384,7 +394,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     let procedure = Proc::MPI_Intercomm_create_from_groups;
     let local = members_with_me(rt, local_group)
         .and_then(|members| member_at(&members, local_leader).map(|leader| (members, leader)));
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match local.and_then(|local| Ok((local, tag?))) {
         Ok(((members, leader), tag)) => {

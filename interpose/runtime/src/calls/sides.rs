@@ -1,8 +1,7 @@
-//! Which processes call a constructor that no communicator of all of them is for (MPI 4.1, 7.4.2,
-//! 7.6.2 and 11.8).
+//! Participants of constructors without a common communicator (MPI 4.1, 7.4.2, 7.6.2 and 11.8).
 //!
-//! Both sides of an intercommunicator, and all members of a group, find the same names, however
-//! many threads make such calls.
+//! Both sides of an intercommunicator, and all members of a group, derive equal names, for any
+//! number of threads that make such calls.
 
 use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};
@@ -14,12 +13,12 @@ use std::fmt::Arguments;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A name that others find, too.
+/// Returns a name that is equal in all participants.
 pub(super) fn name(of: Arguments<'_>) -> u64 {
     xxh3_64(of.to_string().as_bytes())
 }
 
-/// What two leaders call their assembly.
+/// Returns the name for the assembly of two leaders.
 fn of_both(rt: &Runtime, what: Arguments<'_>, leader: Worker) -> Option<Other> {
     let me = world::worker(rt);
     let both = [me.min(leader), me.max(leader)];
@@ -33,7 +32,7 @@ fn at(members: &[Worker], rank: c_int) -> Option<Worker> {
     members.get(usize::try_from(rank).ok()?).copied()
 }
 
-/// Of `MPI_Comm_create_group`, and of one that comes from a group alone.
+/// Returns the side of `MPI_Comm_create_group`, or of a constructor from a group alone.
 pub(super) fn of_group(
     rt: &Runtime,
     parent: Option<VirtComm>,
@@ -54,7 +53,9 @@ pub(super) fn of_group(
     })
 }
 
-/// One of `MPI_Intercomm_create_from_groups`; the other leader is known to the leader.
+/// Returns the side of `MPI_Intercomm_create_from_groups`.
+///
+/// Only the leader has the other leader.
 pub(super) fn of_groups(
     rt: &Runtime,
     (group, leader): (VirtGroup, c_int),
@@ -70,8 +71,9 @@ pub(super) fn of_groups(
     })
 }
 
-/// Of all members of a communicator; where some are spawned processes, which say nothing, of its
-/// leader alone.
+/// Returns the side with all members of a communicator.
+///
+/// If some members are spawned processes, which cannot take part, the side has only its leader.
 fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let comm = comm::get(rt, comm)?;
     let leader = at(&comm.members, leader)?;
@@ -87,8 +89,9 @@ fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     })
 }
 
-/// One of `MPI_Intercomm_create`. The leader alone knows the bridge; whoever waits there without
-/// the layer is not waited for here.
+/// Returns the side of `MPI_Intercomm_create`.
+///
+/// Only the leader has the bridge. Processes without the runtime are not waited for here.
 pub(super) fn of_intercomm(
     rt: &Runtime,
     (local, leader): (VirtComm, c_int),
@@ -108,7 +111,9 @@ pub(super) fn of_intercomm(
     Some(Side { other, ..side })
 }
 
-/// One of a connection; its root knows the other one, and the connection.
+/// Returns the side of a connection.
+///
+/// Only its root has the other root and the connection.
 pub(super) fn of_connection(
     rt: &Runtime,
     comm: VirtComm,

@@ -1,10 +1,10 @@
 //! Processes that the program spawns (MPI 4.1, 11.8).
 //!
-//! They run without the layer, in namespaces of their own beside the generation's, and are
-//! connected by the library. Nothing can be saved of them: as long as a communicator leads to them
-//! there is no cut. So a failure sets the program back to before the call; the process manager
-//! kills them, and the program spawns them again. When they have been disconnected, and an epoch is
-//! committed, they go on whatever happens.
+//! They run without the runtime, in PMIx namespaces of their own beside the generation's, and are
+//! connected by the library. Their state cannot be saved: no cut is taken while a communicator
+//! leads to them. So a failure rolls the program back to a time before the call, the process
+//! manager kills the spawned processes, and the program spawns them again. When they have been
+//! disconnected and an epoch is committed, they are independent of failures.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;
@@ -17,7 +17,7 @@ use crate::{cut, journal, renewal, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
-/// Runs a constructor whose root has processes spawned, and enters the intercommunicator.
+/// Runs a constructor whose root spawns processes, and registers the intercommunicator.
 unsafe fn spawn(
     rt: &Runtime,
     procedure: Proc,
@@ -28,7 +28,7 @@ unsafe fn spawn(
     if cut::together(rt, comm).is_err() {
         return 0;
     }
-    // A replay would have nobody to talk to.
+    // A replay would have no spawned processes.
     journal::give_up(rt);
     let number = {
         let mut dynamic = dynamic::get_mut(rt);
@@ -82,10 +82,10 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
     array_of_errcodes: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // Only the root's arguments say anything.
+    // Only the root's arguments are significant.
     let is_root = comm::rank_and_size(rt, comm).is_some_and(|(rank, _)| rank == root);
     let infos: Vec<RealInfo> = match is_root && !array_of_info.is_null() && count > 0 {
-        // SAFETY: the program's array of so many handles.
+        // SAFETY: the program's array of this number of handles.
         true => unsafe { std::slice::from_raw_parts(array_of_info, count as usize) }
             .iter()
             .map(|&info| real_info(rt, info))

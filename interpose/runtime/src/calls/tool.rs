@@ -1,4 +1,6 @@
-//! The tool interface (MPI 4.1, section 15.3). Its errors are returned, and go to no error handler.
+//! Tool interface (MPI 4.1, section 15.3), whose errors are only returned.
+//!
+//! No error handler gets them.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -20,7 +22,7 @@ use understudy_catalogue::message;
 use understudy_mpi::call::Apart;
 use understudy_mpi::real_types::RealDatatype;
 
-/// The outcome of a handler in which `?` ends it.
+/// Returns the return code for the result of a closure.
 pub(super) fn returned(outcome: Result<(), c_int>) -> c_int {
     outcome.err().unwrap_or(SUCCESS)
 }
@@ -33,7 +35,7 @@ pub(super) fn must_be_open(rt: &Runtime) -> Result<(), c_int> {
     }
 }
 
-/// Serves `MPI_T_cvar_get_num` and its kind, which report what the library has registered.
+/// Implements `MPI_T_cvar_get_num` and its variants, which report what the library has registered.
 pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
@@ -48,7 +50,7 @@ pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int
     let rc = tool::open(rt, required, &mut level, !world::is_initialised());
     if rc == SUCCESS {
         objects_mut(rt).tool.users += 1;
-        // SAFETY: the program's argument.
+        // SAFETY: MPI requires the program's argument to be valid.
         unsafe { provided.write(level) };
     }
     rc
@@ -65,19 +67,17 @@ pub unsafe extern "C" fn MPI_T_finalize() -> c_int {
     SUCCESS
 }
 
-/// What is given out instead of the library's datatype and enumeration, where the program wants
-/// them.
+/// Datatype and enumeration of a variable, which are translated for the program.
 struct Types {
     datatype: RealDatatype,
     enumtype: *mut c_void,
 }
 
 impl Types {
-    /// Asks the library for a variable, with places for its types, and gives the program what
-    /// stands for those.
+    /// Queries a variable from the library, and translates its types for the program.
     ///
     /// # Safety
-    /// The program's places, or null.
+    /// `datatype` and `enumtype` are the program's addresses, or null.
     unsafe fn ask(
         rt: &Runtime,
         (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
@@ -99,7 +99,7 @@ impl Types {
         if rc != SUCCESS {
             return rc;
         }
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             if !datatype.is_null() {
                 datatype.write(VirtDatatype(
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     scope: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         Types::ask(
             rt,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     atomic: *mut c_int,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
+    // SAFETY: the program's arguments are passed on.
     unsafe {
         Types::ask(
             rt,
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     }
 }
 
-/// The library's enumeration behind the program's.
+/// Returns the library's enumeration for the program's.
 fn real_enum(rt: &Runtime, given: *mut c_void) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
     let enumtype = if let Some(index) = tool::index(Of::CvarEnum, given) {
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         succeeded(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
 }
@@ -221,20 +221,20 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
         let _apart = Apart::new();
-        // SAFETY: the program's arguments are handed on.
+        // SAFETY: the program's arguments are passed on.
         succeeded(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
 }
 
-/// The program's handle of the object that a variable is bound to.
+/// Returns the program's handle of the object to which a variable is bound.
 ///
 /// # Safety
-/// `object` must be where it is, if the variable is bound.
+/// If the variable is bound, `object` must be the address of the handle.
 pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
     if bind == 0 || object.is_null() || crate::abi::is_foreign() {
         return 0;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { object.cast::<u64>().read_unaligned() }
 }
 
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
         let variable = tool::describe_cvar(rt, cvar_index)?;
         let mut cvar = Cvar {
             name: variable.name,
-            // SAFETY: the program's argument.
+            // SAFETY: MPI requires the program's argument to be valid.
             object: unsafe { object_at(variable.bind, obj_handle) },
             count: 0,
         };
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
         cvar.count = elements;
         let index = objects_mut(rt).tool.cvars.insert(cvar);
         tool::set_real(rt, Of::Cvar, index, real);
-        // SAFETY: the program's arguments.
+        // SAFETY: MPI requires the program's arguments to be valid.
         unsafe {
             handle.write(tool::handle(Of::Cvar, index));
             count.write(elements);
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
     returned(make())
 }
 
-/// The library's handle behind the program's.
+/// Returns the library's handle for the program's.
 pub(super) fn real_of(rt: &Runtime, of: Of, handle: *mut c_void) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
     let real = tool::real_of(rt, of, handle);
@@ -279,7 +279,7 @@ pub(super) fn real_of(rt: &Runtime, of: Of, handle: *mut c_void) -> Result<*mut 
     }
 }
 
-/// The program's handle is void from now on, and the library gets its own back, if there is one.
+/// Invalidates the program's handle, and frees the library's, if there is one.
 pub(super) fn give_back(
     rt: &Runtime,
     of: Of,
@@ -299,7 +299,7 @@ pub(super) fn give_back(
 
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's argument.
+    // SAFETY: MPI requires the program's argument to be valid.
     let given = unsafe { &mut *handle };
     let mut free = || {
         must_be_open(rt)?;
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
             .cvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
-        // SAFETY: a handle of the library's.
+        // SAFETY: a handle of the library.
         give_back(rt, Of::Cvar, index, given, |real| unsafe {
             real::PMPI_T_cvar_handle_free(real)
         })
@@ -326,10 +326,10 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
     }))
 }
 
-/// Bytes of a value of a variable: those of its elements, or the text.
+/// Returns the bytes of a variable's value: those of its elements, or the text.
 ///
 /// # Safety
-/// The value must be one of this type.
+/// The value must be of this type.
 unsafe fn value_of(
     rt: &Runtime,
     datatype: *mut c_void,
@@ -338,7 +338,7 @@ unsafe fn value_of(
 ) -> Option<Vec<u8>> {
     let of = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
     if of("ompi_mpi_char") {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         return Some(
             unsafe { CStr::from_ptr(value.cast()) }
                 .to_bytes_with_nul()
@@ -360,7 +360,7 @@ unsafe fn value_of(
         ("ompi_mpi_double", 8),
     ];
     let (_, size) = size.into_iter().find(|(name, _)| of(name))?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             succeeded(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }
         let variable = tool::find_cvar(rt, &cvar.name)?;
-        // SAFETY: the library has just read a value there.
+        // SAFETY: the library has just read a value at this address.
         match unsafe { value_of(rt, variable.datatype.0, cvar.count, buf) } {
             Some(value) => tool::written::note(rt, &cvar, value),
             None => log::warn!(

@@ -1,7 +1,7 @@
-//! Windows (MPI 4.1, 12.2): their making and end, and what is asked about them.
+//! Windows (MPI 4.1, 12.2): creation, release and queries.
 //!
-//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles
-//! translated. What differs where spawned processes are members is in `with_spawned`.
+//! Operations on windows (12.3) are in `one_sided`, or generated, as most need only translated
+//! handles. Windows with spawned processes as members are in `with_spawned`.
 
 mod new_window;
 mod part;

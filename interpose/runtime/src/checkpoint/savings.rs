@@ -1,4 +1,4 @@
-//! What a capture is without, by the marks of the program.
+//! Pages that a capture omits because of annotations of the program.
 
 use crate::Runtime;
 use crate::events;
@@ -9,10 +9,10 @@ use understudy_image::capture::LeftOut;
 use understudy_image::runs::{self, PageRun};
 use understudy_numbers::Epoch;
 
-/// Marks that are listed for a capture; those with the most pages.
+/// Largest number of listed annotations of a capture.
 const ROWS: usize = 64;
 
-/// Records it, if the program has marked anything.
+/// Records the omitted pages, if the program has annotated memory.
 pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spared: &[PageRun]) {
     let (counting, forgotten) = marks::at_cut(rt, at_point);
     if counting.is_empty() && forgotten.is_empty() || !events::are_kept() {
@@ -37,7 +37,7 @@ pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spare
     });
 }
 
-/// What a mark has left out.
+/// Pages that an annotation has left out of a capture.
 struct Share {
     mark: Mark,
     counts: bool,
@@ -61,8 +61,10 @@ impl Share {
     }
 }
 
-/// The share of each; pages that several have marked are the first one's. What functions undo the
-/// changes of is captured, but copies in this process are without `spared` pages.
+/// Returns the pages that each annotation saves.
+///
+/// Pages with several annotations count for the first one. Pages whose changes functions undo are
+/// captured, but the own replica omits those in `spared`.
 fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Share> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
         let taken = runs::total(&runs::intersect(from, pages));

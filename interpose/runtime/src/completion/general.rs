@@ -1,4 +1,4 @@
-//! Generalized requests end: the program's functions are called (MPI 4.1, section 13.2).
+//! Completion of generalized requests by the program's functions (MPI 4.1, section 13.2).
 #![allow(unsafe_code)]
 
 use crate::abi;
@@ -9,7 +9,7 @@ use crate::requests::{EMPTY, General, Outcome};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// A call of a subroutine of Fortran.
+/// Call of a Fortran subroutine.
 struct Subroutine {
     function: u64,
     extra: u64,
@@ -19,7 +19,7 @@ struct Subroutine {
 
 extern "C" fn call_subroutine(it: &mut Subroutine) -> u64 {
     let rc = &raw mut it.rc;
-    // SAFETY: a subroutine of the program with two arguments or three (MPI 4.1, 13.2).
+    // SAFETY: a subroutine of the program with two or three arguments (MPI 4.1, 13.2).
     unsafe {
         match it.second {
             Some(second) => std::mem::transmute::<usize, extern "C" fn(u64, u64, *mut c_int)>(
@@ -33,14 +33,14 @@ extern "C" fn call_subroutine(it: &mut Subroutine) -> u64 {
     0
 }
 
-/// What a function of the program has returned.
+/// Calls a function of the program, and returns its return code.
 fn call(general: General, function: u64, second: Option<u64>) -> c_int {
     if function == 0 {
         return SUCCESS;
     }
     let extra = general.extra;
-    // SAFETY: a function of this request, with the arguments that the standard says; a handler
-    // runs, called by the program.
+    // SAFETY: a function of this request, with the arguments that the standard defines. The program
+    // has called the handler that runs.
     let rc = unsafe {
         if general.in_fortran {
             let rc = SUCCESS;
@@ -62,7 +62,7 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
     abi::integer_of_program(Domain::ErrorCode, rc)
 }
 
-/// The outcome of one that has been completed.
+/// Returns the outcome of a completed request.
 pub fn query(general: General, comm: VirtComm) -> Outcome {
     let (mut status, mut rc) = (EMPTY, SUCCESS);
     abi::with_status_for_program(&mut status, |status| {
@@ -75,13 +75,13 @@ pub fn query(general: General, comm: VirtComm) -> Outcome {
     }
 }
 
-/// The program frees what belongs to it; with the first error code.
+/// Lets the program free its data; returns the first error code.
 pub fn free(general: General, rc: c_int) -> c_int {
     let freed = call(general, general.free, None);
     if rc == SUCCESS { freed } else { rc }
 }
 
-/// The program is told that it is to be cancelled.
+/// Calls the program's cancel function.
 pub fn cancel(general: General, is_complete: bool) -> c_int {
     let is_complete = c_int::from(is_complete);
     let argument = match general.in_fortran {

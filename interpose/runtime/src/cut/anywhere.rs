@@ -1,8 +1,8 @@
-//! Cuts at any call: where candidates are missing for long, workers agree on one wherever they are.
+//! Cuts at any call, on which workers agree if candidates are rare.
 //!
-//! [`understudy_policy::agreement::Agreement`] has the rules. A worker stands still at the entry of
-//! a call about messages, which has not begun then, or in the wait of one, whose requests are on
-//! record: set back to the cut, the program makes the call again, which finds them
+//! [`understudy_policy::agreement::Agreement`] has the rules. A worker stops at the entry of a
+//! communication call, which has not begun then, or in the wait of such a call, whose requests are
+//! recorded. After a rollback to the cut, the program repeats the call, which finds the requests
 //! (`requests::resume`).
 
 use super::take::take_at;
@@ -18,38 +18,44 @@ use crate::{checkpoint, journal, overdue, recovery, world};
 use std::time::{Duration, Instant};
 use understudy_mpi as mpi;
 
-/// What it means if votes fail.
+/// Message for a failed vote.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
-/// How long entries of collectives wait for the others to look, in one vote: a part of the
-/// interval, so much at least, and at most.
+/// Time for which entries of collectives wait for the other workers in one vote.
+///
+/// The values are the divisor of the interval, the minimum and the maximum.
 const HOLD: (u32, Duration, Duration) = (16, Duration::from_millis(20), Duration::from_millis(200));
-/// So many entries may be held so long in one vote: who holds one makes others wait inside, who
-/// vote at the next.
+/// Number of entries that may wait this long in one vote.
+///
+/// While a worker waits at an entry, others wait inside of calls, and vote at their next one.
 const HOLDS: u32 = 4;
-/// So many attempts follow each other at once, if nothing stands in the way but that somebody has
-/// gone on.
+/// Number of attempts in direct succession, if the only obstacle was that a worker continued.
 const TRIES: u32 = 6;
 
-/// How long a worker stands still before all have come to a call, since some may wait for it
-/// outside of MPI: this part of the interval at least, and twice as long whenever it has given up,
-/// at most so long.
+/// Time for which a worker stops before all workers have reached a call.
+///
+/// Other workers may wait for it outside of MPI. The values are the divisor of the interval, which
+/// gives the minimum, and the maximum. The time doubles whenever the worker has given up.
 const STANDS: (u32, Duration) = (4, Duration::from_secs(64));
-/// Who has given up asks for the next attempt after so many times as long.
+/// Delay of the attempt after a worker has given up, as a multiple.
+///
+/// The unit is the time for which the worker was stopped.
 const PAUSE: u32 = 10;
 
-/// What a worker says in the second and the third vote: it has gone on, or objects for another
-/// reason.
+/// Vote of a worker that has continued, in the second and the third vote.
+///
+/// `OBJECTS` is the vote for another objection.
 const HAS_GONE_ON: i64 = 1;
 const OBJECTS: i64 = 2;
 
-/// A call at which a cut may be taken: it has not begun, or its requests are on record, and it has
-/// told the program nothing.
+/// Takes part in an agreement on a cut at a call.
+///
+/// The call has not begun, or its requests are recorded. It has returned nothing to the program.
 #[inline(always)]
 pub fn here(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() { look(rt) } else { Ok(()) }
 }
 
-/// The same between two looks at what this call waits for: it gives way to other threads.
+/// Takes part in an agreement between two polls; yields to other threads.
 #[inline(always)]
 pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() {
@@ -64,7 +70,7 @@ pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// Looks whether something is to be done; takes the cut if there is one to take.
+/// Makes progress with an agreement, and takes the cut if one is agreed.
 #[cold]
 #[inline(never)]
 pub(super) fn look(rt: &Runtime) -> Result<(), Rewound> {
@@ -75,14 +81,15 @@ pub(super) fn look(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Whether this worker is to take part.
+/// True if this worker takes part in an agreement.
 fn is_asked() -> bool {
     attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
 }
 
-/// The entry of a call that waits for what some other workers' programs do and cannot be left
-/// half-way, such as a collective over some of them or a lock. It waits for a while until all look,
-/// as it could not stand still inside.
+/// Enters a call that waits for other workers' programs and cannot be left early.
+///
+/// Such calls are collectives over some of the workers, or locks. The entry waits for a limited
+/// time until all workers poll, as this worker could not stop inside of the call.
 #[inline]
 pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_on() {
@@ -116,7 +123,7 @@ fn wait_outside(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// This is another entry than the one at which the time was over.
+/// Starts a new waiting time if the last one ended at an earlier entry.
 fn hold_again(rt: &Runtime) {
     let state = &mut *schedule::state(rt);
     let (now, hold) = (Instant::now(), hold_for(state));
@@ -127,18 +134,19 @@ fn hold_again(rt: &Runtime) {
     }
 }
 
-/// How long an entry is held.
+/// Returns the time for which an entry waits.
 fn hold_for(state: &State) -> Duration {
     (state.pace.interval() / HOLD.0).clamp(HOLD.1, HOLD.2)
 }
 
-/// This worker enters what it cannot leave half-way: nobody is to stand still before it has come
-/// out.
+/// Enters a call that cannot be left before it completes.
+///
+/// No worker may stop before this one has returned from it.
 pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, go_on(rt), NO_AGREEMENT)
 }
 
-/// The same where nothing can be done about a failure: at the end of this process.
+/// Implements [`leave`] for the end of this process, where failures are ignored.
 pub fn part(rt: &Runtime) {
     let _ = go_on(rt);
 }
@@ -151,12 +159,12 @@ fn go_on(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// [`leave`], from the entries of such calls; whether the program was rewound.
+/// Implements [`leave`] for the entries of such calls; returns true if the program was rewound.
 pub extern "C" fn leave_by_call() -> bool {
     leave(DOOR.get()).is_err()
 }
 
-/// There will be no more cuts.
+/// Ends all agreements, as no more cuts are taken.
 pub(super) fn finish(rt: &Runtime) {
     let before = std::mem::replace(&mut schedule::state(rt).anywhere, Anywhere::NONE);
     if let Some(vote) = before.vote {
@@ -170,7 +178,7 @@ fn is_over() {
     arch::undivert(&MAY_WAIT);
 }
 
-/// Goes as far as it can; takes the cut if there is one to take.
+/// Makes progress as far as possible, and takes the cut if one is agreed.
 fn step(rt: &Runtime) -> Result<May, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
@@ -192,13 +200,14 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
     Ok(May::GoOn)
 }
 
-/// How long this worker stands still: longer, if it has given up before, and for a part of the
-/// interval at least.
+/// Returns the time for which this worker stops.
+///
+/// It is at least a fraction of the interval, and longer if the worker has given up before.
 fn stands_for(state: &State) -> Duration {
     state.anywhere.stands.max(state.pace.interval() / STANDS.0)
 }
 
-/// Whether this worker gives up, as it has stood still for as long as it does.
+/// Returns true if this worker gives up, as it has been stopped for this time.
 fn has_stood_long(rt: &Runtime) -> bool {
     let state = &mut *schedule::state(rt);
     let stands = stands_for(state);
@@ -209,7 +218,7 @@ fn has_stood_long(rt: &Runtime) -> bool {
     gives_up
 }
 
-/// What this worker has against a cut outside of candidates.
+/// True if this worker objects to a cut outside of candidates.
 fn objects_now(rt: &Runtime) -> bool {
     schedule::state(rt).held > 0 || journal::is_recording(rt) || comm::is_any_connected(rt)
 }
@@ -234,7 +243,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         stands,
         has_given_up,
     } = &mut state.anywhere;
-    // Whether another attempt may follow at once.
+    // True if another attempt may follow at once.
     let mut is_near = false;
     if !agreement.is_under_way() {
         attention::clear(ASKED);
@@ -248,7 +257,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         vote.insert(first).start()?;
     }
     while let Some(under_way) = vote {
-        // Of the first vote the second number is a cost, and the fourth a rate.
+        // In the first vote the second number is a cost, and the fourth a rate.
         let Some([objections, most, least, rate]) = under_way.poll()? else {
             return Ok(());
         };
@@ -264,8 +273,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 *stood_since = Some(Instant::now());
                 (agreement.gathered(objections == 0, !objects), tag::STAND)
             }
-            // Where some have passed more candidates than others, something of a collective is on
-            // its way.
+            // If some workers have passed more candidates than others, messages of a collective are
+            // in flight.
             Vote::Stand => (
                 agreement.stood(objections == 0 && most == -least),
                 tag::CONFIRM,
@@ -277,7 +286,8 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         };
         is_near = *which != Vote::Gather && objections == HAS_GONE_ON;
         if agreement.may() == May::Cut {
-            // All have passed the same candidates, as the pace says how far apart votes are.
+            // All have passed an equal number of candidates, since the pace determines the distance
+            // of votes.
             state.pace.agree(*terms);
         }
         if let Some(agrees) = agrees {
@@ -317,8 +327,9 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Tells others that somebody goes on in the present attempt, or in the last one that is known of;
-/// they tell the rest.
+/// Sends that a worker continues in the present attempt, or in the latest known one.
+///
+/// The receivers forward the message to the other workers.
 fn tell_off(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);
@@ -333,7 +344,7 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
         .send(state.anywhere.agreement.off().to_ne_bytes(), to)
 }
 
-/// Hears of those who go on.
+/// Receives messages from workers that continue.
 fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
         schedule::state(rt).told.sweep()?;

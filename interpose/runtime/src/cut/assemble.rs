@@ -1,8 +1,7 @@
-//! The entry of a constructor that no communicator of all its processes is for, and of a collective
-//! of two groups.
+//! Entry of constructors without a common communicator, and of collectives of two groups.
 //!
-//! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling
-//! thread waits outside, and gives way to others.
+//! As in [`super::together`], the calling thread waits outside, and yields to other threads. The
+//! rules are those of [`Assemblies`](crate::schedule::Assemblies).
 
 use super::anywhere::{leave, look};
 use crate::Runtime;
@@ -14,11 +13,13 @@ use bincode::config::standard;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// What it means if the callers of a constructor cannot tell each other.
+/// Message for a failed exchange between the callers of a constructor.
 const NO_WORD: &str = "the processes of a constructor cannot agree on when to enter";
 
-/// Returns when all processes of both sides have come and enter next what follows this, which
-/// cannot be left half-way. `side` is asked for once; where there is none, nobody is waited for.
+/// Returns when all processes of both sides have arrived and enter this call next.
+///
+/// The call cannot be left before it is complete. `side` is called once; if it returns `None`, the
+/// call is entered at once.
 pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     if !attention::is_multiple() {
         return Ok(());
@@ -27,7 +28,7 @@ pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(),
     leave(rt)
 }
 
-/// The same where they may still wait for a cut.
+/// Implements [`assemble`] for a call that may still wait for a cut.
 pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
     let has_come = schedule::state(rt).assemblies.has(thread);
@@ -45,7 +46,7 @@ pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<
     }
 }
 
-/// Hears, goes as far as it can, and tells. Whether this thread enters.
+/// Exchanges messages and makes progress; returns true if this thread may enter.
 fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
     while let Some((from, word)) = hear(rt)? {
         schedule::state(rt).assemblies.hear(from, word);
@@ -72,7 +73,7 @@ fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
     schedule::state(rt).told.send(bytes, [to])
 }
 
-/// The next word that has come.
+/// Returns the next message that has arrived.
 fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
     let Some((from, bytes)) = own_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);

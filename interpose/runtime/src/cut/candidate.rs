@@ -1,10 +1,10 @@
 //! Candidates for cuts, and the votes between them.
 //!
-//! A candidate is the entry of a collective over all workers; every worker passes the same
-//! candidates in the same order. With an interval in calls every n-th candidate is a cut. With an
-//! interval in time, a vote ([`crate::rounds`]) decides for all workers whether one is due; its
-//! result is evaluated a fixed number of candidates after it was started, so that all evaluate the
-//! same one, and no worker waits for it. With `auto` the interval itself follows from the vote.
+//! A candidate is the entry of a collective over all workers; all workers pass equal sequences of
+//! candidates. With an interval in calls every n-th candidate is a cut. With an interval in time, a
+//! vote ([`crate::rounds`]) decides for all workers whether one is due; its result is evaluated a
+//! fixed number of candidates after it was started, so that all evaluate the same one, and no
+//! worker waits for it. With `auto` the interval itself follows from the vote.
 
 use super::anywhere::{self, hold};
 use super::take::take;
@@ -25,10 +25,12 @@ use understudy_settings::Interval;
 
 /// Maximum number of candidates that are passed without a vote.
 ///
-/// After a burst of quick ones (a program's start) slow ones may follow, and the next cut should
-/// not have to wait for many of those.
+/// After a burst of quick candidates, such as at a program's start, slow ones may follow. The next
+/// cut should not wait for many of these.
 const MAX_STRIDE: u64 = 32;
-/// The maximum while any worker records a phase, which should end soon after its worker wants that.
+/// Maximum number while a worker records a phase.
+///
+/// The phase should end soon after this worker requests it.
 const PHASE_STRIDE: u64 = 2;
 
 /// Consequence of a failed vote, for the user.
@@ -40,7 +42,7 @@ const HOLDS: i64 = 4;
 
 /// Completes the vote under way, at the end of the program.
 ///
-/// All workers have passed the same candidates, so the same vote is under way everywhere.
+/// All workers have passed equal sequences of candidates, so this vote is under way in all of them.
 pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
     overdue::end();
     anywhere::finish(rt);
@@ -61,7 +63,7 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
         pass(rt)?;
     } else {
         hold(rt)?;
-        // Only an agreement on a cut at any call asks how many there were.
+        // Only an agreement on a cut at any call needs their number.
         if told::config().anywhere {
             comm::count_collective(rt, comm);
         }
@@ -72,7 +74,8 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
 
 /// Uncounts a blocking collective that has failed because of its arguments.
 ///
-/// It has met no other process: others count it when it is called rightly.
+/// The failed call has not communicated: other workers count the collective when it is called
+/// correctly.
 #[cold]
 pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
     let of_arguments = |error: mpi::Error| errors::is_of_arguments(error.class());
@@ -93,7 +96,7 @@ pub fn point(rt: &Runtime) -> Result<(), Rewound> {
     pass(rt)
 }
 
-/// Passes a point where the program wants a cut.
+/// Passes a point at which the program requests a cut.
 pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
     all_together(rt)?;
@@ -107,9 +110,9 @@ pub fn wanted(rt: &Runtime) -> Result<(), Rewound> {
     pass(rt)
 }
 
-/// Passes a candidate, where this worker may wait for all others.
+/// Passes a candidate, at which this worker may wait for all others.
 ///
-/// None of them is to stand still before it.
+/// No worker may stop before this candidate.
 #[inline]
 fn pass(rt: &Runtime) -> Result<(), Rewound> {
     anywhere::leave(rt)?;
@@ -134,7 +137,7 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// Passes a candidate at which something is to be done.
+/// Passes a candidate that needs more than counting.
 #[cold]
 fn awake(rt: &Runtime) -> Result<(), Rewound> {
     let Schedule {
@@ -192,7 +195,7 @@ fn decide(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Starts the vote that the next decision takes into account.
+/// Starts the vote whose result the next decision uses.
 fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
@@ -239,10 +242,10 @@ fn help(rt: &Runtime) -> Result<Option<Numbers>, Rewound> {
     recovery::check_own(rt, polled.unwrap_or(Ok(None)), NO_VOTE)
 }
 
-/// Completes the vote; at the same candidate in every worker.
+/// Completes the vote, at one candidate in all workers.
 ///
-/// Returns true if a cut is due. Also sets the stride, from the slowest worker's time, and the
-/// pace, from the costliest one's.
+/// Returns true if a cut is due. Also sets the stride from the slowest worker's time, and the pace
+/// from the highest cost.
 fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     let [said, per_candidate, cost, rate] = loop {
         if schedule::state(rt).vote.is_none() {
@@ -254,7 +257,7 @@ fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     };
     let state = &mut *schedule::state(rt);
     state.vote = None;
-    // A vote every fiftieth of the interval is precise enough, and rare enough.
+    // One vote per fiftieth of the interval is precise and rare enough.
     let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
     let most = if said & RECORDS != 0 {

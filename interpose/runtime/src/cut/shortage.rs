@@ -1,4 +1,4 @@
-//! Cuts without a checkpoint, since its copies do not fit into memory.
+//! Cuts without a checkpoint, as its replicas do not fit into memory.
 
 use crate::Runtime;
 use crate::headroom::{self, Shortage};
@@ -15,13 +15,13 @@ const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch
                       MemoryMax=), start fewer ranks here, or keep less in copies \
                       (UNDERSTUDY_COPIES=xor:4)";
 
-/// Goes on without a checkpoint. All workers do.
+/// Continues without a checkpoint, in all workers.
 ///
-/// Without an earlier checkpoint, or where protection is required, it is given up.
+/// Without an earlier checkpoint, or if protection is required, protection ends.
 pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
     overdue::suspend();
     let earlier = copies::epoch(rt);
-    // Protected from the start, or not at all.
+    // A job is protected from the start, or not at all.
     let loss = match earlier {
         Epoch::NONE => Loss::Unsaved,
         _ => Loss::Memory,
@@ -56,7 +56,7 @@ fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
     }
 }
 
-/// Returns the reason why copies were given up between two cuts, if they were.
+/// Returns the reason if replicas were released between two cuts.
 pub(super) fn lost_copies() -> Option<String> {
     let cause = headroom::cause()?;
     Some(message::copies_given_up(cause, REMEDY).to_string())

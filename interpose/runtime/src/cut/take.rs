@@ -1,4 +1,4 @@
-//! A cut where all workers have agreed on one: the exchange, the drain and the checkpoint.
+//! Cut on which all workers have agreed: the exchange, the drain and the checkpoint.
 
 use super::shortage;
 use crate::arch::{self, Rewound, turn};
@@ -35,7 +35,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     take_at(rt, true)
 }
 
-/// Takes a cut at a candidate, or wherever the workers are.
+/// Takes a cut at a candidate, or at any call.
 pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     turn::settle();
     checkpoint::finish(rt)?;
@@ -119,7 +119,7 @@ fn refusal(rt: &Runtime, why: &user::UserError) -> (Ability, Option<String>) {
     (Ability::Never, Some(reason.to_string()))
 }
 
-/// Returns the ability of this rank to be saved here, and what stands in the way for good.
+/// Returns the ability of this rank to be saved here, and a permanent obstacle.
 ///
 /// `are_even` is true if the operations on windows are complete.
 fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Rewound> {

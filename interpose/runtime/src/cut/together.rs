@@ -1,9 +1,9 @@
-//! The entry of a blocking collective where several threads call MPI at the same time.
+//! Entry of blocking collectives if several threads call MPI simultaneously.
 //!
-//! The calling thread waits outside, and gives way to others, until all members have come and would
-//! enter ([`understudy_policy::gathering::Gatherings`] has the rules). A failure meanwhile makes
-//! all of that void: set back to a cut, they come again. So no cut is put off by those who wait
-//! here, and here they may agree on one at any call.
+//! The calling thread waits outside, and yields to other threads, until all members have arrived
+//! and would enter ([`understudy_policy::gathering::Gatherings`] has the rules). A failure voids
+//! these agreements: after a rollback to a cut, the threads repeat their calls. So threads that
+//! wait here never postpone a cut, and can agree here on a cut at any call.
 #![allow(unsafe_code)]
 
 use super::anywhere::{leave, look};
@@ -19,25 +19,26 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// What it means if the members of a collective cannot say whether they enter.
+/// Message for a failed exchange between the members of a collective.
 const NO_WORD: &str = "the members of a collective cannot agree on when to enter";
-/// Stands for a collective of the runtime itself; no communicator has it.
+/// Key of a collective of the runtime itself, which no communicator has.
 const OWN: u64 = u64::MAX;
 
-/// Returns when all members of a communicator have come and enter next what follows this, which
-/// cannot be left half-way.
+/// Returns when all members of a communicator have arrived and enter this call next.
+///
+/// The call cannot be left before it is complete.
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if attention::is_multiple() {
         come(rt, comm)?;
-        // Attempts to agree on a cut may have begun since the entry of the call.
+        // An agreement on a cut may have started since the entry of the call.
         leave(rt)
     } else {
         Ok(())
     }
 }
 
-/// The same where they may still wait for a cut.
+/// Implements [`together`] for a call that may still wait for a cut.
 #[inline]
 pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if attention::is_multiple() {
@@ -47,7 +48,7 @@ pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound>
     }
 }
 
-/// The same for all workers, where the program says that all are at the same place.
+/// Returns when all workers have arrived at a point that the program names.
 pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_multiple() {
         gather(rt, world::private(rt), OWN)
@@ -59,19 +60,19 @@ pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
 #[cold]
 #[inline(never)]
 fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
-    // If it is none, the library says so; spawned processes say nothing before they enter.
+    // The library reports an invalid handle. Spawned processes take no part in this exchange.
     let known = comm::get(rt, handle).filter(|comm| !comm.has_spawned());
     let Some((uid, is_inter)) = known.map(|comm| (comm.uid, comm.remote.is_some())) else {
         return Ok(());
     };
     match is_inter {
-        // What a reduction over two groups finds is of the other one.
+        // A reduction over two groups returns the result of the other group only.
         true => assemble::come(rt, || comm::get(rt, handle).map(|comm| both_groups(&comm))),
         false => gather(rt, real_comm(rt, handle), uid),
     }
 }
 
-/// All processes of an intercommunicator.
+/// Returns the side with all processes of an intercommunicator.
 fn both_groups(comm: &Comm) -> Side {
     let members: Vec<Worker> = comm.workers().collect();
     Side {
@@ -111,10 +112,10 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
     }
 }
 
-/// Gives this process's word on a collective.
+/// Sends this process's vote on a collective.
 fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
     let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
-    // SAFETY: the numbers stay where they are until the request has ended.
+    // SAFETY: the numbers do not move until the request has completed.
     let request = unsafe { real.start_least(&raw mut **numbers) }?;
     schedule::state(rt).words.push(Word {
         thread,
@@ -124,7 +125,7 @@ fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::R
     Ok(())
 }
 
-/// Whether all members would enter, if all have said so.
+/// Returns true if all members would enter; `None` if not all have voted.
 fn hear(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
     let state = &mut *schedule::state(rt);
     let Some(at) = state.words.iter().position(|word| word.thread == thread) else {

@@ -1,4 +1,4 @@
-//! The bookmark exchange, in which all workers agree whether a cut is taken.
+//! Bookmark exchange, in which all workers agree whether a cut is taken.
 #![allow(unsafe_code)]
 
 use super::{shared_mappings, synchronous_questions};
@@ -22,14 +22,13 @@ pub(super) const NO_BOOKMARKS: &str = "the workers cannot tell each other of the
 struct Bookmark {
     /// Number of messages sent to the receiver of this bookmark since MPI_Init.
     sent: u64,
-    /// Number of incomplete synchronous sends that the receiver of this bookmark will be asked
-    /// about.
+    /// Number of incomplete synchronous sends about which the receiver will be queried.
     synchronous: u64,
     /// The sender's [`Ability`] to be saved.
     ability: u64,
     /// Share of the started collectives ([`requests::share`]).
     ///
-    /// The sum over all workers is 0 if all members have started the same.
+    /// The sum over all workers is 0 if all members have started equal collectives.
     started: u64,
     /// Share of the freed communicators ([`freed`]).
     ///
@@ -39,30 +38,32 @@ struct Bookmark {
     shared: u64,
     /// State of the sender's disk level.
     disk: Report,
-    /// [`MAY_END`] if the sender's phase may end here, and [`MAY_BEGIN`] if a new one may begin.
+    /// Flags [`MAY_END`] and [`MAY_BEGIN`] of the sender's phase and of a new one.
     phase: u64,
-    /// Memory that the sender's next checkpoint takes.
+    /// Memory that the sender's next checkpoint needs.
     claim: Claim,
 }
 
-// SAFETY: numbers.
+// SAFETY: the structure has only integers.
 unsafe impl Plain for Bookmark {}
 
-/// Ability of a rank to be saved at this cut; the larger value is the stronger objection.
+/// Ability of a rank to be saved at this cut.
+///
+/// A larger value is a stronger objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
     Now = 0,
-    /// Not now: a non-blocking collective is under way.
+    /// Later: a non-blocking collective is under way.
     Later = 1,
-    /// Not at this interval, because of kernel state.
+    /// Impossible at this interval, because of kernel state.
     Refused = 2,
-    /// No more: its replicas were given up, as the program needed their memory.
+    /// Never again: its replicas were released, as the program needed their memory.
     Yielded = 3,
-    /// Never: it has state that a replacement could not have.
+    /// Never: a replacement could not have its state.
     Never = 4,
 }
 
-/// Outcome of the exchange, equal in all workers but for the numbers.
+/// Outcome of the exchange, equal in all workers except the numbers.
 pub enum Exchange {
     /// Messages in flight from each worker to this one.
     InFlight(Vec<Sent>),
@@ -72,7 +73,7 @@ pub enum Exchange {
     Refused,
     /// Replicas of a checkpoint do not fit into memory.
     NoRoom(Shortage),
-    /// End of protection; this worker speaks for those that object.
+    /// End of protection, reported by this worker.
     Unprotected(Worker, Loss),
 }
 
@@ -80,7 +81,7 @@ pub enum Exchange {
 #[derive(Clone, Copy)]
 pub struct Sent {
     pub(super) in_flight: u64,
-    /// Number of synchronous sends that the worker will ask about.
+    /// Number of synchronous sends about which the worker will query.
     pub(super) synchronous: u64,
 }
 
@@ -91,7 +92,7 @@ const MAY_BEGIN: u64 = 2;
 
 /// Exchanges the bookmarks over all workers.
 ///
-/// `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
+/// For `is_regular` see [`journal::may_end`]. No phase ends or begins outside of candidates.
 pub fn exchange(
     rt: &Runtime,
     ability: Ability,
@@ -142,7 +143,7 @@ pub fn exchange(
     let most = abilities.iter().copied().max().unwrap_or(0);
     let speaker = abilities.iter().position(|&ability| ability == most);
     let speaker = Worker::at(speaker.unwrap_or(0));
-    // A process may have ended its part in a collective that another one has not begun.
+    // A process may have completed a collective that another one has not begun.
     let is_balanced = theirs
         .iter()
         .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))

@@ -20,7 +20,7 @@ use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Sta
 /// Consequence for a cut of a message that cannot be received, for the user.
 const NOT_RECEIVED: &str = "a message cannot be received";
 
-/// Time after which a line names the messages that have not arrived.
+/// Time after which a message names the workers whose messages have not arrived.
 const SLOW: Duration = Duration::from_secs(5);
 
 fn tell_slow(rt: &Runtime, goal: &[u64]) {
@@ -45,10 +45,10 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
     );
 }
 
-/// Receives until nothing is in flight; then every send of this process is complete, too.
+/// Receives until no message is in flight and every send of this process is complete.
 ///
-/// No worker returns before all have come so far: messages sent after the cut would match receives
-/// that are posted before it.
+/// No worker returns before all have reached this point: messages sent after the cut would match
+/// receives that are posted before it.
 pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
     let goal: Vec<u64> = requests::table(rt)
@@ -86,7 +86,7 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
 
 /// Returns the communicators on which unexpected messages of the program may arrive.
 ///
-/// The program may have freed them, if it has requests there.
+/// The program may have freed such a communicator, if it has requests on it.
 fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     let all = objects(rt);
     let of_windows: HashSet<u32> = all.windows.iter().map(|(_, window)| window.comm).collect();
@@ -106,7 +106,7 @@ fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
 /// Takes one message that no posted receive matches, if there is one.
 fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(), Rewound> {
     let (mut flag, mut status, mut message) = (0, EMPTY, RealMessage(std::ptr::null_mut()));
-    // SAFETY: plain arguments.
+    // SAFETY: plain arguments and local variables.
     unsafe {
         recovery::check(
             rt,
@@ -172,7 +172,7 @@ fn receive(
     match recovery::check_own(rt, understudy_mpi::check(rc), NOT_RECEIVED) {
         Ok(()) => Ok(data),
         Err(rewound) => {
-            // The transfer may be under way still.
+            // The transfer may still be under way.
             own_messages::keep(data);
             Err(rewound)
         }

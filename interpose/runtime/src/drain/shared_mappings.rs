@@ -1,4 +1,4 @@
-//! Memory that workers share with each other by other means than MPI.
+//! Memory that workers share by other means than MPI.
 
 use crate::protection::{self, Loss};
 use crate::user::{self, SharedMapping};
@@ -7,10 +7,10 @@ use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// Compares the mappings of all workers, each of which has `counts` of them; collective.
+/// Compares the mappings of all workers, which have `counts` of them; collective.
 ///
-/// `own` are this worker's. If two workers have one in common, the first of those reports it, and
-/// all of them get its number.
+/// `own` are this worker's mappings. If two workers have a common mapping, the first of them
+/// reports it. All workers get its number.
 pub fn first_sharer(
     rt: &Runtime,
     own: &[SharedMapping],

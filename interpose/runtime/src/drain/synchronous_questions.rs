@@ -1,4 +1,4 @@
-//! Synchronous sends whose messages a cut has taken before the program asked for them.
+//! Synchronous sends whose messages were drained at a cut.
 
 use crate::early;
 use crate::objects::{comm, objects};
@@ -9,14 +9,14 @@ use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_objects::Runtime;
 
-/// Question of a sender to the receiver of its message.
+/// Query of a sender to the receiver of its message.
 #[derive(Clone, Copy)]
 struct Question {
     /// Number of the send among those of the sender.
     number: u64,
     /// `uid` of the communicator.
     uid: u64,
-    /// Rank of the sender there, and the tag.
+    /// Rank of the sender in the communicator; then the tag.
     source: i32,
     tag: i32,
     /// Number of later messages with equal communicator, receiver and tag.
@@ -66,7 +66,7 @@ impl Question {
 
     /// Returns true if the message waits for a receive.
     ///
-    /// Then this process owes the sender an answer when the program receives it.
+    /// This process then owes the sender an answer when the program receives the message.
     fn answer(self, rt: &Runtime, sender: Worker) -> bool {
         let own = objects(rt)
             .comms
@@ -76,8 +76,8 @@ impl Question {
         let Some(own) = own.map(|index| comm::handle(rt, index)) else {
             return false;
         };
-        // Messages with equal envelopes are received in the order in which they were sent (3.5):
-        // those that wait are the last ones.
+        // Messages with equal envelopes are received in the order in which they were sent (3.5), so
+        // the waiting ones are the last.
         early::owe(
             rt,
             (own, self.source, self.tag),
@@ -87,7 +87,7 @@ impl Question {
     }
 }
 
-/// Returns the number of sends about which this process asks each worker.
+/// Returns the number of sends about which this process queries each worker.
 pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
     let mut counts = vec![0; workers];
     for send in synchronous::pending(rt) {
@@ -96,10 +96,10 @@ pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
     counts
 }
 
-/// Finds the messages that wait for a receive, and keeps the requests of their sends incomplete.
+/// Finds the messages that wait for a receive, and keeps their sends incomplete; collective.
 ///
-/// The requests stay so even if the library has completed them. `expected` is the number of sends
-/// about which each worker asks. Collective.
+/// The requests stay incomplete even if the library has completed them. `expected` is the number of
+/// sends about which each worker queries.
 ///
 /// # Errors
 /// The failure of a process.

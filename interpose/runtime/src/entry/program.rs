@@ -1,4 +1,4 @@
-//! The edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
+//! Edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
 
 use crate::calls::HANDLERS;
 use crate::calls::runtime;
@@ -9,10 +9,10 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 use understudy_mpi::abi::{Abi, Domain, Edge, current, degrees, members, rank, table};
 
-/// The program calls, and a handler answers.
+/// Edge on which the program calls handlers.
 struct Program;
 
-/// What a slot of the program's leads to: the handler, or the function that translates for it.
+/// Returns the function for a slot: the handler, or the function that translates for it.
 pub(super) fn handler(slot: usize) -> *const () {
     static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
     let own = HANDLERS[slot].address();
@@ -62,7 +62,7 @@ impl Edge for Program {
         Self::abi().canonical(Domain::ErrorCode, code)
     }
 
-    /// The program's memory is that of another moment: nothing may be written there.
+    /// The program's memory is that of a cut, so it must not be written.
     #[inline]
     fn is_void(_: c_int) -> bool {
         arch::is_rewound()
@@ -86,7 +86,7 @@ impl Edge for Program {
         degrees(real_comm(runtime(), VirtComm(comm as *mut c_void)))
     }
 
-    /// The face's variables hold Open MPI's values.
+    /// The variables of the preload library have Open MPI's values.
     fn variable(name: &'static CStr) -> isize {
         match name {
             name if name == c"MPI_UNWEIGHTED" => 2,

@@ -1,4 +1,4 @@
-//! x86-64: from a thunk to a handler and back. [`crate::arch`] has the picture.
+//! Path from a thunk to a handler and back on x86-64; [`crate::arch`] has the picture.
 #![allow(unsafe_code)]
 
 use crate::arch::{
@@ -14,8 +14,9 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait};
 
-/// Fills the dispatch table; `forward` gives the address for slots that are functions of the real
-/// library or of libc as they are.
+/// Fills the dispatch table.
+///
+/// `forward` returns the address for slots that are functions of the real library or of libc.
 pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     for (slot, handler) in HANDLERS.iter().enumerate() {
         let address = if handler.is_forward() {
@@ -31,8 +32,10 @@ pub fn fill_dispatch(forward: impl Fn(usize) -> *mut c_void) {
     }
 }
 
-/// Where the thunks of the face jump: slot in `eax`, everything else as at the call. What differs
-/// is how many words of stack arguments are copied. Eight bytes at a time, as a program stores
+/// Defines the entries to which the thunks of the preload library jump.
+///
+/// The slot is in `eax`; everything else is as at the call. The entries differ in the number of
+/// words of stack arguments that they copy. They copy eight bytes at a time, as a program stores
 /// them: a wider load would wait for the stores.
 ///
 /// The CFI lets a debugger walk from a handler to the application: the canonical frame address is
@@ -67,8 +70,8 @@ macro_rules! entries {
                 "push rdi",
                 "push rax",
                 "mov rbp, rsp",
-                // The handler preserves rbx: most calls need not wait for the frame to say where
-                // the program's stack is.
+                // The handler preserves rbx, so most calls need not load the program's stack
+                // pointer from the frame.
                 "mov rbx, r11",
                 // CFA = *(rbp + 104) + 8; the caller's rbp is at rbp + 88.
                 ".cfi_escape 0x0f, 0x06, 0x76, 0xe8, 0x00, 0x06, 0x23, 0x08",
@@ -118,14 +121,16 @@ entries! {
         "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
 }
 
-/// The entries, in the order of `STACK_WORDS`. Only the face's thunks may jump there.
+/// Entries in the order of `STACK_WORDS`, for the thunks of the preload library only.
 pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] =
     [enter_few, enter_some, enter_many];
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 
-/// Something is to be done when a handler has returned. If the frame at rbp holds another moment,
-/// the preserved registers and the call are taken from it.
+/// Finishes a handler after which more must be done.
+///
+/// If the frame at rbp is that of another moment, the preserved registers and the call are taken
+/// from it.
 #[unsafe(naked)]
 unsafe extern "C" fn resume() {
     naked_asm!(
@@ -153,7 +158,7 @@ unsafe extern "C" fn resume() {
         "ret",
         "3:",
         "and byte ptr [rip + {after}], {others}",
-        // The outermost frame's, if this one has left callbacks.
+        // The outermost frame, if this one has left callbacks.
         "mov rbp, qword ptr [rip + {base}]",
         "sub rbp, {frame_size}",
         "mov rsp, rbp",
@@ -210,8 +215,9 @@ unsafe extern "C" fn resume() {
     )
 }
 
-/// The slot and the registers of arguments, kept over a call: seven and the return address, which
-/// aligns the stack.
+/// Saves the slot and the argument registers across a call.
+///
+/// The seven registers and the return address keep the stack aligned.
 macro_rules! keep_arguments {
     () => {
         "push rax; push rdi; push rsi; push rdx; push rcx; push r8; push r9; \
@@ -219,15 +225,16 @@ macro_rules! keep_arguments {
     };
 }
 
-/// The same after the call.
+/// Restores the slot and the argument registers.
 macro_rules! take_arguments {
     () => {
         "pop r9; pop r8; pop rcx; pop rdx; pop rsi; pop rdi; pop rax; .cfi_adjust_cfa_offset -56"
     };
 }
 
-/// Stands in front of the handlers of calls in which this process may wait for others without
-/// looking, while workers agree on a cut at any call ([`crate::cut`]): as
+/// Precedes handlers that may wait for other workers without polling.
+///
+/// It is used while workers agree on a cut at any call ([`crate::cut`]). Registers are as for
 /// [`crate::arch::DISPATCH`], with the slot in `rax`.
 #[unsafe(naked)]
 unsafe extern "C" fn enter_apart() {
@@ -243,7 +250,7 @@ unsafe extern "C" fn enter_apart() {
         "mov r10, qword ptr [r10 + rax * 8]",
         "test r10, r10",
         "jne 8f",
-        // It has just been taken back.
+        // The diversion has just been removed.
         "lea r10, [rip + {dispatch}]",
         "mov r10, qword ptr [r10 + rax * 8]",
         "8: jmp r10",
@@ -256,9 +263,11 @@ unsafe extern "C" fn enter_apart() {
     )
 }
 
-/// What the face calls before an effect on files, with up to six register arguments: passed on to
-/// the runtime's stack, below what is in use there, and below the frame of the last call, which
-/// stays legible ([`crate::overdue`]). Does nothing if the runtime itself is at work.
+/// Receives the preload library's call before an effect on files.
+///
+/// The call has up to six register arguments. It is passed to the runtime's stack, below the part
+/// in use and below the frame of the last call, which stays readable ([`crate::overdue`]). Calls by
+/// the runtime itself are ignored.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -290,8 +299,9 @@ pub unsafe extern "C" fn file_effect() {
     )
 }
 
-/// [`enter_many`], which serves every procedure, with the call counted; at one that is due
-/// [`crate::fault::call_is_due`] is called first.
+/// Implements [`enter_many`], which serves every procedure, with calls counted.
+///
+/// At a call that is due, [`crate::fault::call_is_due`] is called first.
 ///
 /// # Safety
 /// As [`ENTRIES`].

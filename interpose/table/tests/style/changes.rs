@@ -1,4 +1,4 @@
-//! Lines that have changed since the stored counts were right.
+//! Lines that have changed since the stored counts were correct.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::process::Command;
 
 use crate::workspace::root;
 
-/// Changed lines by path; those of a new file are all.
+/// Changed lines by path; all lines of a new file have changed.
 #[derive(Debug, Default, PartialEq)]
 pub struct Changes(BTreeMap<String, Vec<Range<usize>>>);
 
 impl Changes {
-    /// Asks git for the changes since the last commit that has changed a file.
+    /// Returns the changes since the last commit that has changed a file.
     ///
-    /// Without git there are none.
+    /// Without git, the result is empty.
     pub fn since_commit_of(path: &str) -> Changes {
         let commit = git(&["log", "-1", "--format=%H", "--", path]);
         let diff = git(&["diff", "--unified=0", "--no-color", commit.trim(), "--"]);
@@ -49,7 +49,7 @@ impl Changes {
     }
 }
 
-/// Returns the output of git, which is empty after a failure.
+/// Returns the output of git, or an empty string after a failure.
 fn git(arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(arguments)
@@ -61,7 +61,7 @@ fn git(arguments: &[&str]) -> String {
     )
 }
 
-/// Reads `-a,b +c,d @@`, in which `,1` may be left out.
+/// Parses `-a,b +c,d @@`, in which `,1` may be omitted.
 fn added_lines(hunk: &str) -> Option<Range<usize>> {
     let added = hunk.split(' ').nth(1)?.strip_prefix('+')?;
     let (start, count) = added.split_once(',').unwrap_or((added, "1"));

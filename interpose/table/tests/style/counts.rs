@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Number of offences by owner (crate or document) and rule; none is zero.
+/// Number of offences by owner (crate or document) and rule; zeros are not stored.
 pub type Counts = BTreeMap<(String, String), usize>;
 
 const HEADER: &str = "\
@@ -22,7 +22,7 @@ pub struct Difference {
     pub counted: usize,
 }
 
-/// Reads a table of lines "owner rule count".
+/// Parses a table of lines "owner rule count".
 pub fn parse(text: &str) -> Counts {
     let mut counts = Counts::new();
     for line in text
@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Counts {
     counts
 }
 
-/// Writes the table that [`parse`] reads.
+/// Prints the table in the form that [`parse`] reads.
 pub fn print(counts: &Counts) -> String {
     let mut text = HEADER.to_owned();
     for ((owner, rule), count) in counts {
@@ -65,7 +65,7 @@ pub fn compare(stored: &Counts, counted: &Counts) -> Vec<Difference> {
         .collect()
 }
 
-/// Lowers stored numbers to the counted ones; raises none.
+/// Lowers stored numbers to the counted ones; never increases a number.
 pub fn lower(stored: &Counts, counted: &Counts) -> Counts {
     let lowest = stored.iter().map(|(key, count)| {
         let counted = counted.get(key).copied().unwrap_or(0);

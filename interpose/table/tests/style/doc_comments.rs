@@ -2,7 +2,9 @@
 
 use crate::workspace::Source;
 
-/// Words with which no doc comment begins: a verb or a noun is more precise.
+/// Words that must not begin a doc comment.
+///
+/// A verb or a noun is more precise.
 const OPENERS: [&str; 31] = [
     "What",
     "Whatever",
@@ -37,21 +39,21 @@ const OPENERS: [&str; 31] = [
     "But",
 ];
 
-/// Words that refer to a noun, which does not precede in a first line.
+/// Words that refer to a noun, which cannot precede a first line.
 const PRONOUNS: [&str; 10] = [
     "It", "Its", "They", "Them", "Their", "That", "Those", "These", "There", "The same",
 ];
 
-/// Words after "this" that make a pronoun of it; before a noun it is allowed.
+/// Words after "this" that make it a pronoun; before a noun it is allowed.
 const VERBS_AFTER_THIS: [&str; 16] = [
     "is", "was", "are", "were", "has", "had", "does", "can", "may", "must", "will", "would",
     "should", "needs", "makes", "takes",
 ];
 
-/// Most words of a first sentence.
+/// Maximum number of words of a first sentence.
 const MAX_WORDS: usize = 15;
 
-/// Words that end with a full stop inside a sentence.
+/// Words with a full stop that does not end the sentence.
 const ABBREVIATIONS: [&str; 6] = ["e.g.", "i.e.", "cf.", "vs.", "sec.", "p."];
 
 /// Consecutive lines of `///` or of `//!`.
@@ -114,7 +116,7 @@ fn doc_comments(source: &Source) -> Vec<DocComment<'_>> {
     found
 }
 
-/// Returns the first two words, without punctuation; code is no word.
+/// Returns the first two words without punctuation; code is not a word.
 fn first_words(comment: &DocComment) -> [String; 2] {
     let line = comment.lines.first().copied().unwrap_or_default();
     let mut words = line.split_whitespace().map(|word| {
@@ -165,7 +167,7 @@ fn ends_sentence(word: &str) -> bool {
     word.ends_with(['.', '!', '?']) && !is_abbreviation
 }
 
-/// Replaces each piece of code between backquotes by one word, targets of links included.
+/// Replaces each piece of code between backquotes by one word, including targets of links.
 fn without_code(text: &str) -> String {
     let mut words = String::new();
     for (number, piece) in text.split('`').enumerate() {

@@ -3,13 +3,15 @@
 use crate::words::{contains_any, words_of_name};
 use crate::workspace::Source;
 
-/// Beginnings of names that promise an answer.
+/// Prefixes of names that promise a result.
 const QUESTIONS: [&str; 5] = ["is_", "has_", "are_", "can_", "may_"];
 
-/// Names that other projects have given.
+/// Names that are defined outside of this project.
 const FOREIGN: [&str; 1] = ["SIG_HOLD"];
 
-/// Words that no item has in its name, plurals and third persons in "s" included.
+/// Words that must not occur in the name of an item.
+///
+/// Plurals and third persons in "s" are included.
 ///
 /// A word with a second, accepted meaning is not listed: "back" (`write_back`), "end" (of a range),
 /// "find", "early", "zone", "seed", "script", "word", "turn", "place", "part".

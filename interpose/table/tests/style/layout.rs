@@ -2,10 +2,10 @@
 
 use crate::workspace::Source;
 
-/// Longest line, in characters.
+/// Maximum length of a line in characters.
 const MAX_COLUMNS: usize = 100;
 
-/// Longest file of Rust source, in lines.
+/// Maximum length of a file of Rust source in lines.
 const MAX_LINES: usize = 500;
 
 /// Returns the lines that are too long and can be broken.
@@ -27,7 +27,7 @@ pub fn long_lines(source: &Source) -> Vec<usize> {
 
 /// Returns true if a place is inside a literal that cannot be broken.
 ///
-/// A raw literal cannot be broken, nor another one without a blank before the place.
+/// This applies to raw literals, and to other literals without a blank before the place.
 fn is_in_literal(source: &Source, line: usize, place: usize) -> bool {
     let literals = &source.parts.literals;
     let next = literals.partition_point(|literal| literal.range.start < place);
@@ -39,13 +39,13 @@ fn is_in_literal(source: &Source, line: usize, place: usize) -> bool {
     place < literal.range.end && (literal.is_raw || !can_be_broken())
 }
 
-/// Returns the first line past the limit of a file that is too long.
+/// Returns the first line beyond the limit of a file that is too long.
 pub fn long_files(source: &Source) -> Vec<usize> {
     let lines = source.text.lines().count();
     Vec::from_iter((lines > MAX_LINES).then_some(MAX_LINES + 1))
 }
 
-/// Returns the first line of a file with the name of an earlier one.
+/// Returns the first line of a file whose name an earlier file has.
 pub fn repeated_file_names(source: &Source) -> Vec<usize> {
     Vec::from_iter(source.namesake.is_some().then_some(1))
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A string literal and its place in the text, quotation marks included.
+/// A string literal and its range in the text, including quotation marks.
 pub struct Literal {
     pub range: Range<usize>,
     /// True for `r"…"`, in which a line cannot be continued by `\`.
@@ -12,7 +12,7 @@ pub struct Literal {
 /// Parts of a Rust source text.
 #[derive(Default)]
 pub struct Parts {
-    /// The text with comments, literals and lifetimes replaced by blanks, at unchanged offsets.
+    /// Text with comments, literals and lifetimes replaced by blanks, at unchanged offsets.
     pub code: String,
     /// Line comments, from `//` to the end of the line.
     pub comments: Vec<Range<usize>>,

@@ -25,14 +25,14 @@ use workspace::Source;
 /// Table of counts, from the root of the workspace.
 const TABLE: &str = "interpose/table/tests/style/counts.txt";
 
-/// Most places that a failure names.
+/// Maximum number of places that a failure lists.
 const MAX_PLACES: usize = 10;
 
 /// A rule of style.
 struct Rule {
-    /// Name in the table of counts.
+    /// Name of the rule in the table of counts.
     name: &'static str,
-    /// Advice to the author of an offence.
+    /// Advice to the author.
     advice: &'static str,
     /// Returns the lines of a file that break the rule.
     scan: fn(&Source) -> Vec<usize>,
@@ -130,7 +130,7 @@ fn count(places: &Places) -> Counts {
     counts.collect()
 }
 
-/// Describes a number that has changed, and what to do.
+/// Returns the report of a number that has changed, with advice.
 fn describe(difference: &Difference, places: &mut Places, changes: &Changes) -> String {
     let Difference {
         owner,

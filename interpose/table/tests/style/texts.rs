@@ -3,10 +3,10 @@
 use crate::words::{contains_any, words_of_text};
 use crate::workspace::Source;
 
-/// Document for maintainers, in which terms of the implementation are allowed.
+/// Document for maintainers, which may use terms of the implementation.
 const DESIGN: &str = "docs/ARCHITECTURE.md";
 
-/// Terms that neither documents nor messages have.
+/// Terms that are forbidden in documents and messages.
 const FORBIDDEN: &[&str] = &[
     "everybody",
     "heir",
@@ -24,7 +24,7 @@ const FORBIDDEN: &[&str] = &[
     "whoever",
 ];
 
-/// Terms that documents for users and messages do not have either.
+/// Terms that are also forbidden in messages and in documents for users.
 const FORBIDDEN_FOR_USERS: &[&str] = &[
     "epoch",
     "holder",
@@ -34,7 +34,7 @@ const FORBIDDEN_FOR_USERS: &[&str] = &[
     "successor",
 ];
 
-/// Terms that the document for maintainers does not have either.
+/// Terms that are also forbidden in the document for maintainers.
 const FORBIDDEN_IN_DESIGN: &[&str] = &[
     "aside",
     "estate",
@@ -53,7 +53,7 @@ const FORBIDDEN_IN_DESIGN: &[&str] = &[
 /// Terms of the MPI standard that contain a forbidden word.
 const ALLOWED: [&str; 2] = ["access epoch", "exposure epoch"];
 
-/// Returns the lines of a document with a forbidden term, code between backquotes excepted.
+/// Returns the lines of a document with a forbidden term; code between backquotes is excluded.
 pub fn document_lines(source: &Source) -> Vec<usize> {
     let special = if source.path == DESIGN {
         FORBIDDEN_IN_DESIGN
@@ -70,7 +70,7 @@ pub fn document_lines(source: &Source) -> Vec<usize> {
 
 /// Returns the lines at which messages with a forbidden term begin.
 ///
-/// A literal with a blank is a message; others are keys or file names.
+/// A literal with a blank is a message; other literals are keys or file names.
 pub fn messages(source: &Source) -> Vec<usize> {
     let literals = source.parts.literals.iter().map(|literal| &literal.range);
     let found = literals.filter(|range| {

@@ -10,7 +10,7 @@ use crate::packages::packages;
 /// File names that may occur in several directories of a crate.
 const COMMON_NAMES: [&str; 4] = ["lib.rs", "main.rs", "mod.rs", "tests.rs"];
 
-/// A file, and the crate or the document for which it counts.
+/// A file, with the crate or document to which its offences are counted.
 pub struct Source {
     /// Directory of the crate, or path of the document.
     pub owner: String,
@@ -119,7 +119,7 @@ fn open(path: &Path, prepare: impl Fn(&str, String) -> Source) -> Source {
     prepare(&name, read(path))
 }
 
-/// Finds the handwritten Rust files of a package, without build outputs and packages inside.
+/// Finds the handwritten Rust files of a package, without build outputs and nested packages.
 fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
     let entries =
         fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));

@@ -1,4 +1,4 @@
-//! Spawned processes of a node without an MPI library: what it does with them, and reports.
+//! Tests of spawned processes on a node without an MPI library.
 
 use super::*;
 use crate::manager::spawned_groups::{FOUND_DEAD, SpawnedChild};
@@ -27,8 +27,7 @@ fn pidfd(process: &Process) -> OwnedFd {
     pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap()
 }
 
-/// A group that this worker has asked for at this time, of one child that has not been started yet;
-/// its number.
+/// Adds a group with one child that was not started yet; returns the child's identifier.
 fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     let children = &mut node.children;
     children.last_id += 1;
@@ -57,7 +56,7 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     id
 }
 
-/// The same, of one that runs.
+/// Adds a group with one child that runs.
 fn spawned(node: &mut Node, worker: u32, time: u64) -> (u64, Process) {
     let id = asked_for(node, worker, time);
     let process = Command::new("sleep").arg("60").spawn().unwrap();
@@ -65,7 +64,7 @@ fn spawned(node: &mut Node, worker: u32, time: u64) -> (u64, Process) {
     (id, process)
 }
 
-/// Whether it has been ended, and that has been waited for; it ends now in any case.
+/// True if the child was ended and its status collected; ends it in any case.
 fn has_ended((_, mut process): (u64, Process)) -> bool {
     let has_ended = process.try_wait().unwrap().is_some();
     process.kill().unwrap();
@@ -73,7 +72,7 @@ fn has_ended((_, mut process): (u64, Process)) -> bool {
     has_ended
 }
 
-/// It ends so, and all have been given the time in which the death is found for which it may have.
+/// Reports a failure of the child, and waits until its cause would be detected.
 fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
     node.note_child(
         id,
@@ -90,13 +89,13 @@ fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
     }
 }
 
-/// What follows from ends.
+/// Returns the reports that follow from ended children.
 fn reports_of_children(node: &mut Node) -> Vec<Report> {
     node.end_as_children();
     node.take_reports()
 }
 
-/// A program that ends at once may have done so before anybody else hears of it.
+/// A program that exits at once may have done so before its start is reported.
 #[test]
 fn one_that_has_ended_already_was_started() {
     let (mut node, _directory) = node();
@@ -111,7 +110,7 @@ fn one_that_has_ended_already_was_started() {
     assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
 }
 
-/// Whoever has asked for it may have died long ago, and another process plays its worker.
+/// The process that has spawned the child may have been replaced by now.
 #[test]
 fn a_bad_end_of_one_that_is_settled_ends_the_job() {
     let (mut node, _directory) = node();
@@ -119,7 +118,7 @@ fn a_bad_end_of_one_that_is_settled_ends_the_job() {
     node.children.settle(Worker(0), 1);
     end_badly(&mut node, id, false);
     assert_eq!(reports_of_children(&mut node), [Report::Abort(5)]);
-    // It is over, and guardians may leave.
+    // The job is over, and guardians may exit.
     assert!(!node.children.is_any_open() && node.children.groups.is_empty());
 }
 
@@ -137,8 +136,9 @@ fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
     );
 }
 
-/// Its MPI library may have given up for a death from which the workers are still to go back; or it
-/// was killed, and they do.
+/// Two causes, after which the workers may be rolled back.
+///
+/// The child's MPI library may have aborted because of another death, or the child was killed.
 #[test]
 fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
     for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -157,14 +157,13 @@ fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
     }
 }
 
-/// Whether it has been stopped (proc(5)).
+/// True if the process was stopped (proc(5)).
 fn stands_still((_, process): &(u64, Process)) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
     stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
-/// A worker whose memory is large may have saved it, and commit that, when others that were faster
-/// are dead.
+/// A worker with much memory may commit a captured cut after faster workers have died.
 #[test]
 fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on()
 {
@@ -189,7 +188,7 @@ fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_th
     assert_eq!(all.map(has_ended), [false, false, false, true]);
 }
 
-/// It has given up for the end of the others, and nothing follows from that.
+/// The child has aborted because the other processes have ended, which has no consequence.
 #[test]
 fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
     let (mut node, _directory) = node();
@@ -208,7 +207,7 @@ fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
 }
 
-/// One that was disconnected is missed; one that has ended is not.
+/// The death of a disconnected child counts; a child that has exited does not count.
 #[test]
 fn those_of_a_guardian_that_is_killed_have_been_killed() {
     let (mut node, _directory) = node();
@@ -231,7 +230,7 @@ fn those_of_a_guardian_that_is_killed_have_been_killed() {
     );
 }
 
-/// News of its end and of MPI_Finalize come by different ways.
+/// The end of a process and its call of MPI_Finalize are reported on different paths.
 #[test]
 fn one_that_ends_badly_after_mpi_finalize_does_not_end_the_job_whatever_is_heard_first() {
     for is_late in [false, true] {

@@ -5,7 +5,7 @@ use std::io::Write;
 #[path = "../../../../sockets/src/other_user.rs"]
 mod other_user;
 
-/// What stands for libpmix, and the port at which it is found by ranks.
+/// A server in place of libpmix, and the address at which ranks find it.
 struct Server {
     listener: TcpListener,
     there: SocketAddr,
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-/// A connection of a rank's: its end, and that of what stands for libpmix.
+/// Both ends of a rank's connection through the proxy.
 struct Pair {
     owner: Owner,
     client: TcpStream,
@@ -76,7 +76,7 @@ impl Pair {
         self.server.read(&mut [0]).unwrap() == 0
     }
 
-    /// For a while nothing is heard of it.
+    /// True if nothing arrives for a while.
     fn is_open(&mut self) -> bool {
         self.server
             .set_read_timeout(Some(Duration::from_millis(100)))
@@ -93,7 +93,7 @@ fn both_are_told_everything() {
         mut server,
         ..
     } = Pair::new(&connections, 0);
-    // More than a socket takes from somebody whose other end does not read.
+    // More bytes than a socket buffers if its other end does not read.
     let sent: Vec<u8> = (0..20_000_000u32).map(|at| (at % 251) as u8).collect();
     let copy = sent.clone();
     let writing = std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn both_are_told_everything() {
     writing.join().unwrap();
 }
 
-/// libpmix would wait for a greeting that does not come.
+/// libpmix would wait for a greeting that never arrives.
 #[test]
 fn one_that_dies_before_it_says_anything_is_not_heard_of() {
     let connections = Connections::new().unwrap();
@@ -144,7 +144,7 @@ fn few_connections_that_send_nothing_are_kept() {
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
     let mut silent: Vec<TcpStream> = (0..SILENT * 3).map(|_| server.connect()).collect();
-    // What comes last is there as long as no others follow.
+    // The last connection stays open as long as no further ones follow.
     let mut last = server.connect();
     for closed in &mut silent[..SILENT] {
         closed.set_read_timeout(Some(CLOSING)).unwrap();
@@ -170,7 +170,7 @@ fn one_that_says_farewell_is_closed_at_once() {
     }
 }
 
-/// Even if libpmix has something to say to them.
+/// The order is kept even if libpmix has data for the ranks.
 #[test]
 fn lost_ones_are_closed_one_after_the_other_at_the_end() {
     let connections = Connections::new().unwrap();

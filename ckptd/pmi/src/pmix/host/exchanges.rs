@@ -1,4 +1,4 @@
-//! Fences of ranks, and bytes that one rank wants of another (PMIx_Fence, PMIx_Connect, PMIx_Get).
+//! Fences of ranks, and requests for data of a rank (PMIx_Fence, PMIx_Connect, PMIx_Get).
 #![allow(unsafe_code)]
 
 use super::host_state::{HOST, Host};
@@ -8,8 +8,9 @@ use crate::{Answer, Members, Modex, Purpose};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
-/// Connects processes when all have come that are on this node. It must be there: when a process
-/// dies that has asked for it, libpmix calls it unseen.
+/// Connects processes after all participants on this node have called.
+///
+/// The function must exist: libpmix calls it without a check when a participant dies.
 pub unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
@@ -18,7 +19,7 @@ pub unsafe extern "C" fn connect(
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos.
+    // SAFETY: libpmix passes this number of processes and infos.
     unsafe {
         let (procs, infos) = (
             std::slice::from_raw_parts(procs, count),
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn disconnect(
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos.
+    // SAFETY: libpmix passes this number of processes and infos.
     unsafe {
         let (procs, infos) = (
             std::slice::from_raw_parts(procs, count),
@@ -46,13 +47,14 @@ pub unsafe extern "C" fn disconnect(
     }
 }
 
-/// Answers in any case: of what its host refuses, libpmix releases more than once, or lets the
-/// processes wait.
+/// Replies to libpmix in any case.
+///
+/// After a refusal, libpmix releases memory more than once, or makes the processes wait.
 ///
 /// # Safety
-/// libpmix has made the infos, and waits for the call of the function.
+/// libpmix has created the infos, and waits for the call of the function.
 unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -> Status {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that libpmix has created the infos.
     match unsafe { gathered(procs, infos) } {
         None => waiting.answer(false),
         Some((members, host)) if host.are_here(&members) => waiting.answer(true),
@@ -64,17 +66,17 @@ unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -
     Status::SUCCESS
 }
 
-/// A function of libpmix that waits until processes of other nodes have come, too.
+/// Callback of libpmix that waits for processes of other nodes.
 struct Met {
     done: Option<OpDone>,
     context: *mut c_void,
 }
 
-// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+// SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
 unsafe impl Send for Met {}
 
 impl Met {
-    /// Calls it, unless libpmix has been shut down.
+    /// Calls the callback, unless libpmix was shut down.
     fn answer(self, have_come: bool) {
         let host = HOST.read();
         if let (Some(_), Some(done)) = (&*host, self.done) {
@@ -82,23 +84,24 @@ impl Met {
                 true => Status::SUCCESS,
                 false => Status::LOST_CONNECTION,
             };
-            // SAFETY: it is called once; the lock keeps libpmix up meanwhile.
+            // SAFETY: `self` is consumed, so that the callback is called once; the lock prevents a
+            // shutdown of libpmix meanwhile.
             unsafe { done(status, self.context) };
         }
     }
 }
 
-/// A function of libpmix that waits for bytes, with what it wants back.
+/// Callback of libpmix that waits for data, with its context.
 struct Waiting {
     done: ModexDone,
     context: *mut c_void,
 }
 
-// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+// SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
 unsafe impl Send for Waiting {}
 
 impl Waiting {
-    /// Calls it, unless libpmix has been shut down.
+    /// Calls the callback, unless libpmix was shut down.
     fn answer(self, reply: Option<Vec<u8>>) {
         let host = HOST.read();
         if host.is_none() {
@@ -111,45 +114,47 @@ impl Waiting {
         let bytes = Box::new(reply.unwrap_or_default());
         let (start, size) = (bytes.as_ptr().cast(), bytes.len());
         let owner = Box::into_raw(bytes).cast();
-        // SAFETY: the bytes stay until `release` is called with their owner; the lock keeps libpmix
-        // up meanwhile.
+        // SAFETY: the bytes stay valid until `release` is called with their owner; the lock
+        // prevents a shutdown of libpmix meanwhile.
         unsafe { (self.done)(status, start, size, self.context, Some(release), owner) };
     }
 }
 
 unsafe extern "C" fn release(owner: *mut c_void) {
-    // SAFETY: it is what `Waiting::answer` has made, and comes back once.
+    // SAFETY: the pointer was made by `Waiting::answer`, and libpmix passes it back once.
     drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
 }
 
-/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when
-/// those have come that are left.
+/// True if all participants of a fence on this node have entered it.
+///
+/// libpmix also calls when only the surviving participants have.
 ///
 /// # Safety
-/// libpmix has made the infos.
+/// libpmix has created the infos.
 unsafe fn is_complete(infos: &[Info]) -> bool {
     let status = infos
         .iter()
         .find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
     let is_success = |info: &Info| {
-        // SAFETY: the type tells which field is there.
+        // SAFETY: the type says which member of the union is valid.
         info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS
     };
     status.is_none_or(is_success)
 }
 
-/// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of
-/// their namespaces has ended.
+/// Returns the participants of a fence, and the host.
+///
+/// `None` if the fence is not [complete](is_complete), or a namespace has ended.
 ///
 /// # Safety
-/// libpmix has made the infos.
+/// libpmix has created the infos.
 unsafe fn gathered(procs: &[Proc], infos: &[Info]) -> Option<(Members, Arc<Host>)> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that libpmix has created the infos.
     let host = Host::current().filter(|_| unsafe { is_complete(infos) })?;
     Some((host.members(procs)?, host))
 }
 
-/// Answers as [`meet`] does.
+/// Replies to libpmix in any case, as [`meet`] does.
 pub unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
@@ -160,8 +165,8 @@ pub unsafe extern "C" fn fence(
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's
-    // from now on.
+    // SAFETY: libpmix passes this number of processes, infos and bytes; the bytes belong to the
+    // host from now on.
     let (gathered, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
@@ -192,7 +197,7 @@ pub unsafe extern "C" fn direct_modex(
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix says whose data it wants.
+    // SAFETY: libpmix passes a valid process.
     let proc = unsafe { &*proc };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;

@@ -1,4 +1,4 @@
-//! The generations of the ranks that libpmix asks about.
+//! Generations of the ranks about which libpmix calls the host.
 
 use super::lookup::Lookup;
 use crate::pmix::abi::{EVERY_RANK, Proc};
@@ -14,28 +14,28 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use understudy_numbers::Rank;
 
-/// The server of this process, while libpmix may be called.
+/// Host of this process, while callbacks of libpmix may be called.
 pub static HOST: RwLock<Option<Arc<Host>>> = RwLock::new(None);
 
-/// What is known of the ranks' generations.
+/// State of the ranks' generations.
 pub struct Host {
     events: Sender<RankEvent>,
     pub peers: Arc<dyn Peers>,
     pub connections: Arc<Connections>,
     worlds: Mutex<BTreeMap<Name, World>>,
-    /// How many fences of these members there have been.
+    /// Number of earlier fences with these members.
     fences: Mutex<HashMap<(Purpose, Members), u64>>,
     pub store: Mutex<NameStore>,
-    /// What is not published yet.
+    /// Lookups of values that are not published yet.
     pub lookups: Mutex<Vec<Lookup>>,
 }
 
 /// A generation that has begun.
 struct World {
     size: u32,
-    /// All ranks are on this node.
+    /// True if all ranks are on this node.
     is_here: bool,
-    /// What other nodes have been asked for.
+    /// Open requests to other nodes.
     asked: Vec<Recall>,
 }
 
@@ -60,12 +60,12 @@ impl Host {
         })
     }
 
-    /// From now on libpmix finds this host.
+    /// Makes this host the one that libpmix's calls use.
     pub fn open(self: &Arc<Host>) {
         *HOST.write() = Some(self.clone());
     }
 
-    /// From now on libpmix finds none, and is not called back.
+    /// Removes the host; callbacks of libpmix are not called any more.
     pub fn close() {
         *HOST.write() = None;
     }
@@ -74,7 +74,7 @@ impl Host {
         HOST.read().clone()
     }
 
-    /// False if there is one of that name.
+    /// Registers a generation; returns false if its name is used already.
     pub fn begin(&self, generation: &Namespace) -> bool {
         let mut worlds = lock(&self.worlds);
         if worlds.contains_key(&generation.name) {
@@ -89,7 +89,7 @@ impl Host {
         true
     }
 
-    /// Forgets a generation; who still waits for other nodes hears that nothing will come.
+    /// Removes a generation, and ends its open requests without data.
     pub fn end(&self, generation: &Name) {
         lock(&self.store).end(generation);
         lock(&self.fences)
@@ -103,7 +103,7 @@ impl Host {
     }
 
     pub fn tell(&self, (generation, rank): Owner, action: RankAction) {
-        // Nobody listens any more when the server's owner has gone.
+        // The receiver is gone if the server's owner is.
         let _ = self.events.send(RankEvent {
             generation,
             rank,
@@ -111,14 +111,14 @@ impl Host {
         });
     }
 
-    /// Who it is, if it belongs to a generation that has not ended.
+    /// Returns the name and rank of a process, if its generation has not ended.
     pub fn known(&self, proc: &Proc) -> Option<Owner> {
         let worlds = lock(&self.worlds);
         let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
     }
 
-    /// Who is meant, if their namespaces are known.
+    /// Returns the members, if their namespaces are registered.
     pub fn members(&self, procs: &[Proc]) -> Option<Members> {
         let worlds = lock(&self.worlds);
         let mut members: BTreeMap<&Name, BTreeSet<Rank>> = BTreeMap::new();
@@ -139,15 +139,16 @@ impl Host {
         )
     }
 
-    /// Whether these namespaces are wholly on this node.
+    /// True if all ranks of these namespaces are on this node.
     pub fn are_here(&self, members: &Members) -> bool {
         let worlds = lock(&self.worlds);
         let is_here = |name: &Name| worlds.get(name).is_some_and(|world| world.is_here);
         members.iter().all(|(name, _)| is_here(name))
     }
 
-    /// The ranks of this node have come to a fence. Completes it if all are; hands one with ranks
-    /// of other nodes to those.
+    /// Handles a fence that its participants on this node have entered.
+    ///
+    /// A fence of one node is completed at once; others are passed to the peers.
     pub fn exchange(
         &self,
         purpose: Purpose,
@@ -156,7 +157,7 @@ impl Host {
         (answer, recall): (Answer, Recall),
     ) {
         let names = members.iter().map(|(name, _)| name);
-        // Of one that has ended this moment, the answer's end says so.
+        // If a namespace has just ended, dropping the answer reports that.
         if !self.ask(names, &recall) {
             return;
         }
@@ -179,7 +180,7 @@ impl Host {
         }
     }
 
-    /// Notes that something is asked for, unless one of these namespaces has ended.
+    /// Registers an open request; returns false if one of the namespaces has ended.
     pub fn ask<'a>(&self, mut names: impl Iterator<Item = &'a Name>, recall: &Recall) -> bool {
         let mut worlds = lock(&self.worlds);
         names.all(|name| {

@@ -1,4 +1,4 @@
-//! Ranks that begin, finalise and abort.
+//! Ranks that connect, finalise and abort.
 #![allow(unsafe_code)]
 
 use super::host_state::Host;
@@ -6,12 +6,12 @@ use crate::RankAction;
 use crate::pmix::abi::{Info, OpDone, Proc, Status};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Tells of a process, if it is known.
+/// Reports an action of a process, if its generation is registered.
 ///
 /// # Safety
-/// `proc` points to a process.
+/// `proc` points to a valid process.
 unsafe fn event(proc: *const Proc, action: RankAction) -> Status {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees that `proc` is valid.
     let proc = unsafe { &*proc };
     let Some(host) = Host::current() else {
         return Status::ERROR;
@@ -28,8 +28,9 @@ unsafe fn event(proc: *const Proc, action: RankAction) -> Status {
     Status::OPERATION_SUCCEEDED
 }
 
-/// Says yes to all, also to a process of a generation that ends this moment: if it were refused,
-/// libpmix would release its connection twice.
+/// Accepts every process, also one of a generation that is just ending.
+///
+/// libpmix would release the connection of a refused process twice.
 pub unsafe extern "C" fn connected(
     proc: *const Proc,
     _: *mut c_void,
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn connected(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix says which process it is.
+    // SAFETY: libpmix passes a valid process.
     unsafe { event(proc, RankAction::Connected) };
     Status::OPERATION_SUCCEEDED
 }
@@ -49,12 +50,14 @@ pub unsafe extern "C" fn finalized(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: as above.
+    // SAFETY: libpmix passes a valid process.
     unsafe { event(proc, RankAction::Finalized) }
 }
 
-/// Never answers: the process waits in its library until it is taken out of there, or killed. It
-/// would end itself, and what it gives up for may be another's death.
+/// Reports the abort of a process, and never replies.
+///
+/// The process waits in its MPI library until it is interrupted or killed. With a reply it would
+/// exit, although the cause may be the death of another process.
 pub unsafe extern "C" fn abort(
     proc: *const Proc,
     _: *mut c_void,
@@ -67,12 +70,12 @@ pub unsafe extern "C" fn abort(
 ) -> Status {
     let message = match message.is_null() {
         true => String::new(),
-        // SAFETY: what is not null is a string.
+        // SAFETY: libpmix passes null or a valid string.
         false => unsafe { CStr::from_ptr(message) }
             .to_string_lossy()
             .into_owned(),
     };
-    // SAFETY: libpmix says which process it is.
+    // SAFETY: libpmix passes a valid process.
     match unsafe { event(proc, RankAction::Abort { status, message }) } {
         Status::OPERATION_SUCCEEDED => Status::SUCCESS,
         refused => refused,

@@ -1,4 +1,4 @@
-//! A process that waits for published values.
+//! Lookup of published values that a process waits for.
 #![allow(unsafe_code)]
 
 use crate::Name;
@@ -7,7 +7,7 @@ use crate::pmix::name_store::NameStore;
 use crate::pmix::values::fixed;
 use std::ffi::c_void;
 
-/// A process wants to know what has been published.
+/// Lookup of published values by a process.
 pub struct Lookup {
     by: Name,
     keys: Vec<String>,
@@ -15,7 +15,7 @@ pub struct Lookup {
     context: *mut c_void,
 }
 
-// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+// SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
 unsafe impl Send for Lookup {}
 
 impl Lookup {
@@ -32,7 +32,7 @@ impl Lookup {
         store.lookup(&self.keys).count() < self.keys.len()
     }
 
-    /// Tells what there is. Whether that is anything; if not, it has been told nothing.
+    /// Replies with the published values; returns false, without a reply, if there are none.
     pub fn answer(&self, store: &NameStore) -> bool {
         let published = store
             .lookup(&self.keys)
@@ -46,7 +46,8 @@ impl Lookup {
             });
         let mut published: Vec<Published> = published.collect();
         if !published.is_empty() {
-            // SAFETY: it is packed before the call returns, so what is lent by the store is there.
+            // SAFETY: libpmix packs the values before the call returns, while `store` keeps them
+            // alive.
             unsafe {
                 (self.done)(
                     Status::SUCCESS,
@@ -59,11 +60,11 @@ impl Lookup {
         !published.is_empty()
     }
 
-    /// Tells it that nothing will come if it is of this namespace. Whether it is of another one.
+    /// Ends the lookup if its process belongs to `ended`; returns true otherwise.
     pub fn is_not_of(&self, ended: &Name) -> bool {
         let is_other = self.by != *ended;
         if !is_other {
-            // SAFETY: nothing is read.
+            // SAFETY: libpmix reads no values if the count is 0.
             unsafe { (self.done)(Status::NOT_FOUND, std::ptr::null_mut(), 0, self.context) };
         }
         is_other

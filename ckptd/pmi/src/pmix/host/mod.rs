@@ -1,10 +1,10 @@
-//! What libpmix asks of its host, on its own progress thread.
+//! Functions that libpmix calls on its own progress thread.
 //!
-//! libpmix passes its functions nothing that could lead to a server, so the one of this process is
-//! found in a static. A function that can answer at once does so by its return value or by calling
-//! back before it returns, as libpmix allows on its own thread; a fence is answered from whatever
-//! thread the [`crate::Peers`] are on, which libpmix allows, too. A panic aborts the process
-//! (extern "C").
+//! libpmix passes no pointer to a server to its functions, so that they find the server of this
+//! process in a static. A function that can answer at once does so by its return value or by
+//! calling the callback before it returns, which libpmix allows on its own thread. A fence is
+//! answered from any thread of the [`crate::Peers`], which libpmix allows, too. A panic aborts the
+//! process (extern "C").
 
 mod exchanges;
 mod host_state;

@@ -1,4 +1,4 @@
-//! The functions that libpmix is given.
+//! Table of the functions that libpmix calls.
 
 use super::exchanges::{connect, direct_modex, disconnect, fence};
 use super::lifecycle::{abort, connected, finalized};
@@ -6,7 +6,7 @@ use super::published_names::{lookup, publish, unpublish};
 use super::spawn::spawn;
 use crate::pmix::abi::Module;
 
-/// What libpmix is given.
+/// Returns the table for libpmix.
 pub fn module() -> Module {
     Module {
         connected: None,

@@ -1,4 +1,4 @@
-//! What processes publish for each other (PMIx_Publish, PMIx_Lookup).
+//! Values that processes publish for each other (PMIx_Publish, PMIx_Lookup).
 #![allow(unsafe_code)]
 
 use super::host_state::{Host, lock};
@@ -14,7 +14,7 @@ pub unsafe extern "C" fn publish(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives a process and so many infos.
+    // SAFETY: libpmix passes a valid process and this number of infos.
     let (proc, infos) = unsafe { (&*proc, std::slice::from_raw_parts(infos, count)) };
     let Some(host) = Host::current() else {
         return Status::ERROR;
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn publish(
         if key.starts_with("pmix.") {
             continue;
         }
-        // SAFETY: libpmix has made the value.
+        // SAFETY: libpmix has created the value.
         let Some(value) = (unsafe { Owned::copy(&info.value) }) else {
             return Status::NOT_SUPPORTED;
         };
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn publish(
     Status::OPERATION_SUCCEEDED
 }
 
-/// Waits until all of its keys are there (PMIX_WAIT).
+/// Makes a lookup wait until all of its keys are published (PMIX_WAIT).
 const WAIT: &str = "pmix.wait";
 
 pub unsafe extern "C" fn lookup(
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn lookup(
     done: Option<LookupDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives a process, a list of keys, and so many infos.
+    // SAFETY: libpmix passes a valid process, a list of keys, and this number of infos.
     let (proc, keys, infos) = unsafe { (&*proc, texts(keys), slice(infos, info_count)) };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn unpublish(
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives a process and a list of keys.
+    // SAFETY: libpmix passes a valid process and a list of keys.
     let (proc, keys) = unsafe { (&*proc, texts(keys)) };
     let Some(host) = Host::current() else {
         return Status::ERROR;

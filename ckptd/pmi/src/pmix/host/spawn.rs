@@ -1,4 +1,4 @@
-//! Processes that a rank wants started (PMIx_Spawn; MPI 4.1, 11.8).
+//! Spawn requests of ranks (PMIx_Spawn; MPI 4.1, 11.8).
 #![allow(unsafe_code)]
 
 use super::host_state::{HOST, Host};
@@ -9,20 +9,20 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use understudy_messages::ChildProgram;
 
-/// Where the processes are to run (PMIX_WDIR).
+/// Key of the working directory of the processes (PMIX_WDIR).
 const DIRECTORY: &str = "pmix.wdir";
 
-/// A function of libpmix that waits for the name of a namespace, with what it wants back.
+/// Callback of libpmix that waits for the name of a namespace, with its context.
 struct Waiting {
     done: SpawnDone,
     context: *mut c_void,
 }
 
-// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+// SAFETY: libpmix accepts the call from any thread; the context is only passed back to it.
 unsafe impl Send for Waiting {}
 
 impl Waiting {
-    /// Calls it, unless libpmix has been shut down.
+    /// Calls the callback, unless libpmix was shut down.
     fn answer(self, name: Option<Vec<u8>>) {
         let host = HOST.read();
         if host.is_none() {
@@ -33,17 +33,18 @@ impl Waiting {
             Some(name) => (Status::SUCCESS, name.as_ptr().cast_mut()),
             None => (Status::ERROR, std::ptr::null_mut()),
         };
-        // SAFETY: libpmix copies the name; the lock keeps it up meanwhile.
+        // SAFETY: libpmix copies the name; the lock prevents a shutdown of libpmix meanwhile.
         unsafe { (self.done)(status, text, self.context) };
     }
 }
 
-/// What one of the applications is.
+/// Converts an application into a program.
 ///
 /// # Safety
-/// libpmix has made it.
+/// libpmix has created the application.
 unsafe fn program(app: &App) -> Option<ChildProgram> {
-    // SAFETY: as the caller says: texts, lists of texts, so many infos.
+    // SAFETY: the caller guarantees that strings, lists of strings and the number of infos are
+    // valid.
     unsafe {
         let infos = slice(app.infos.cast_const(), app.info_count);
         let text = |text: *mut c_char| {
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn spawn(
     done: Option<SpawnDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives a process and so many applications.
+    // SAFETY: libpmix passes a valid process and this number of applications.
     let (proc, programs) = unsafe {
         let apps = std::slice::from_raw_parts(apps, count);
         (

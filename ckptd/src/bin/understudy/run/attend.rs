@@ -1,30 +1,28 @@
 //! From the launcher's start to its end.
 
-use super::failures::cannot;
-use super::progress::{Progress, Teller, Terminal};
+use super::failures::{NOT_STARTED, cannot};
+use super::progress::{Progress, Teller};
 use super::settings::Settings;
-use super::signals::Signals;
+use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
 use crate::outcome::{Failure, Outcome, tell};
-use crossbeam_channel::{bounded, select, tick};
-use std::ffi::OsString;
+use crossbeam_channel::{Receiver, select, tick};
 use std::fs::DirEntry;
-use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
-use understudy_launch::{UNWRITTEN, end_with_parent, is_unwanted};
+use understudy_launch::UNWRITTEN;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
-use understudy_settings::SECRET;
 
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Exit status after an error inside understudy (EX_SOFTWARE of sysexits.h).
+const INTERNAL_ERROR: u8 = 70;
 
 /// Where the ranks write their event files.
 pub enum Events {
@@ -102,50 +100,42 @@ fn remove_event_files(directory: &Path) -> io::Result<()> {
 
 /// A job that can be started.
 pub struct Job {
-    /// The launcher's command line.
-    pub line: Vec<OsString>,
-    /// The value of UNDERSTUDY_SECRET.
-    pub secret: Option<OsString>,
+    pub start: Start,
     pub events: Events,
     pub workers: u32,
     pub disk: Option<PathBuf>,
 }
 
-/// Runs the launcher and tells how the job gets on.
-pub fn run(job: &Job, progress: Progress) -> Outcome {
-    let line = &job.line;
+/// Starts a job, reports its progress, and returns its exit status.
+pub fn run(job: Job, progress: Progress) -> Outcome {
     let mut record = Record::begin(&job.events);
     let mut teller = Teller::new(progress);
-    let signals = Signals::catch()?;
-    let mut command = Command::new(&line[0]);
-    command
-        .args(&line[1..])
-        .envs(job.secret.iter().map(|secret| (SECRET, secret)));
-    let terminal = teller.terminal();
-    if terminal.is_some() {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    }
-    // A job without its launcher's parent could not be ended, and would compete with a restart.
-    end_with_parent(&mut command);
-    let mut child = command.spawn().map_err(|error| {
-        cannot(format!(
-            "{} cannot be executed: {error}",
-            Path::new(&line[0]).display()
-        ))
-    })?;
-    let signalled = signals.pass_on_to(child.id())?;
-    let pumps = match terminal {
-        Some(terminal) => pumps(&mut child, &terminal)?,
-        None => Vec::new(),
-    };
+    let Running { end, signal, pumps } = job.start.run(teller.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
-    let status = attend(child, &mut live, &mut teller)?;
+    let end = attend(&end, &mut live, &mut teller)?;
     let unwritten = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
         .next();
-    let signal = signalled.load(SeqCst);
-    let status = conclude(status, &mut live, &mut teller, signal, job);
+    let launcher = end.unwrap_or_else(|why| {
+        tell(why);
+        match live.poll() {
+            Ok(Some(_)) => INTERNAL_ERROR,
+            _ => NOT_STARTED,
+        }
+    });
+    let end = End {
+        launcher,
+        signal: signal.load(SeqCst),
+        workers: job.workers,
+    };
+    let status = conclude(
+        &end,
+        &mut live,
+        &mut teller,
+        &job.events,
+        job.disk.as_deref(),
+    );
     let status = match (unwritten, status) {
         (Some(error), 0) => {
             tell(format_args!(
@@ -156,65 +146,23 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
         }
         _ => status,
     };
-    record.end(status, signal);
+    record.end(status, end.signal);
     Ok(ExitCode::from(status))
 }
 
-/// Threads that pass the job's output to the terminal.
-fn pumps(child: &mut Child, terminal: &Terminal) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let start =
-        |pump: Box<dyn FnOnce() -> io::Result<()> + Send>| std::thread::Builder::new().spawn(pump);
-    let mut pumps = Vec::new();
-    if let Some(from) = child.stdout.take() {
-        let terminal = terminal.clone();
-        pumps.push(start(Box::new(move || {
-            pump(from, io::stdout(), &terminal)
-        }))?);
-    }
-    if let Some(from) = child.stderr.take() {
-        let terminal = terminal.clone();
-        pumps.push(start(Box::new(move || {
-            pump(from, io::stderr(), &terminal)
-        }))?);
-    }
-    Ok(pumps)
-}
-
-/// What cannot be written is thrown away, so that the job goes on; that is an error unless nobody
-/// reads it.
-fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Result<()> {
-    let mut buffer = [0; 16 * 1024];
-    let mut written = Ok(());
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) if written.is_ok() => written = terminal.write(&mut to, &buffer[..read]),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    written.or_else(|error| {
-        if is_unwanted(&error) {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })
-}
-
 /// Waits for the launcher's end.
-fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<ExitStatus, Failure> {
-    let (sender, ended) = bounded(1);
-    std::thread::Builder::new().spawn(move || sender.send(child.wait()))?;
+fn attend(
+    end: &Receiver<Result<u8, String>>,
+    live: &mut Live,
+    teller: &mut Teller,
+) -> Result<Result<u8, String>, Failure> {
     let ticks = tick(PERIOD);
     loop {
         select! {
-            recv(ended) -> status => match status {
-                Ok(status) => return Ok(status?),
-                Err(_) => return Err(cannot("nobody waits for mpirun any more")),
-            },
-            // Without event files the job goes on all the same.
+            recv(end) -> end => {
+                return end.map_err(|_| cannot("the thread that waits for the launcher has ended"));
+            }
+            // Without event files the job continues.
             recv(ticks) -> _ => if let Ok(Some(standing)) = live.poll() {
                 teller.tell(standing);
             },
@@ -222,38 +170,44 @@ fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<Exit
     }
 }
 
-/// Says what came of the job. Returns the exit status.
+/// End of a job, as the launcher shows it.
+struct End {
+    /// Exit status of the launcher.
+    launcher: u8,
+    /// Number of the last signal that may have ended the job, or 0.
+    signal: i32,
+    /// Workers that the user has asked for.
+    workers: u32,
+}
+
+/// Reports the result of the job. Returns the exit status.
 fn conclude(
-    status: ExitStatus,
+    end: &End,
     live: &mut Live,
     teller: &mut Teller,
-    signal: i32,
-    job: &Job,
+    events: &Events,
+    disk: Option<&Path>,
 ) -> u8 {
     let standing = live.poll().ok().flatten();
-    let launcher = match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, signal) => 128 + signal.unwrap_or(0) as u8,
-    };
     // What is not written tells nothing.
-    let is_silent = has_torn_headers(job.events.path()) || !has_room(job.events.path());
-    let mut verdict = verdict(standing, launcher, is_silent);
+    let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
+    let mut verdict = verdict(standing, end.launcher, is_silent);
     // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
-    let was_ended = signal != 0 && (verdict.status != 0 || standing.is_none());
+    let was_ended = end.signal != 0 && (verdict.status != 0 || standing.is_none());
     if was_ended {
         verdict = Verdict {
-            status: 128 + signal as u8,
-            remark: Some(last_will(signal, job.disk.as_deref())),
+            status: 128 + end.signal as u8,
+            remark: Some(last_will(end.signal, disk)),
         };
     }
     teller.end(standing, verdict.status);
     if let Some(standing) = standing
-        && standing.workers != job.workers
+        && standing.workers != end.workers
     {
         tell(format_args!(
             "the program had {} instead of {}",
             count(standing.workers, "rank", "ranks"),
-            job.workers
+            end.workers
         ));
     }
     if let Some(remark) = &verdict.remark {

@@ -32,7 +32,7 @@ impl Signals {
         let last = Arc::clone(&self.last);
         std::thread::Builder::new().spawn(move || {
             for origin in &mut self.signals {
-                if ![SIGUSR1, SIGUSR2].contains(&origin.signal) {
+                if may_end_a_job(origin.signal) {
                     self.last.store(origin.signal, SeqCst);
                 }
                 // A key of the terminal has reached the launcher already: a second time it would
@@ -44,6 +44,11 @@ impl Signals {
         })?;
         Ok(last)
     }
+}
+
+/// True for signals other than those of the user.
+pub fn may_end_a_job(signal: i32) -> bool {
+    ![SIGUSR1, SIGUSR2].contains(&signal)
 }
 
 fn pass(child: u32, signal: i32) {

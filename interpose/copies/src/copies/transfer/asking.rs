@@ -1,4 +1,4 @@
-//! What is said before a copy is sent: which of its pages the receiver has itself.
+//! Deduplication queries of a transfer, which precede the replica.
 #![allow(unsafe_code)]
 
 use super::{QUESTION, Step, Transfer, fits, head};
@@ -15,13 +15,14 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 impl Transfer {
-    /// What is to be sent waits for an answer, or is made meanwhile: the transfer has not ended
-    /// before.
+    /// Postpones the end of the transfer.
+    ///
+    /// The data to send wait for an answer or a computation.
     pub fn withhold(&mut self) {
         self.is_withheld = true;
     }
 
-    /// Asks which of these pages the receiver has itself.
+    /// Queries which of these pages the receiver has itself.
     pub fn ask(&mut self, comm: RealComm, to: Worker, wanted: &Wanted) -> mpi::Result<()> {
         self.comm = comm;
         self.their_answer = vec![0; answer_bytes(wanted.pages())];
@@ -34,8 +35,8 @@ impl Transfer {
             rank: to,
             tag: tag::ANSWER,
         };
-        // SAFETY: a vector of the transfer that stays in place; it is looked at when the request
-        // has ended.
+        // SAFETY: a vector of the transfer that stays in place; it is read only after the request
+        // has completed.
         unsafe { own_messages::receive(into, length, answer, &mut self.awaited) }?;
         let question = wanted.encode();
         let length = question.len();
@@ -47,14 +48,14 @@ impl Transfer {
         }
     }
 
-    /// Sends bytes, which stay in place until they have gone.
+    /// Sends bytes, which stay in place until the send has completed.
     fn say(&mut self, bytes: Vec<u8>, to: Worker, tag: std::ffi::c_int) -> mpi::Result<()> {
         let (start, length) = (bytes.as_ptr().cast(), bytes.len());
         self.said.push(bytes);
         self.send(start, length, to, tag)
     }
 
-    /// A question is about to come, of so many bytes.
+    /// Receives a query of `length` bytes, which is in the head or follows.
     pub(super) fn receive_question(&mut self, rt: &Runtime, length: usize) -> mpi::Result<()> {
         if fits(length, 0) {
             self.their_header = super::after_lengths(&self.their_head, length);
@@ -66,7 +67,7 @@ impl Transfer {
         self.receive(into, length, tag::HEADER)
     }
 
-    /// A question has come.
+    /// Decodes a received query.
     pub(super) fn hear(&mut self, rt: &Runtime) -> mpi::Result<()> {
         self.step = Step::Asked;
         let question = self
@@ -79,13 +80,14 @@ impl Transfer {
         Ok(())
     }
 
-    /// What the partner wants to know, once.
+    /// Takes the received query.
     pub fn take_question(&mut self) -> Option<Wanted> {
         self.question.take()
     }
 
-    /// Answers the question, and makes ready for what follows. The slots of what was found get a
-    /// reference more each.
+    /// Sends the answer and prepares for the next head.
+    ///
+    /// The slots of the found pages get one more reference each.
     pub fn answer(
         &mut self,
         answer: Vec<u8>,
@@ -99,10 +101,10 @@ impl Transfer {
         self.say(answer, self.from, tag::ANSWER)
     }
 
-    /// What the receiver has answered, once.
+    /// Takes the receiver's answer once it has arrived.
     ///
     /// # Errors
-    /// The library's.
+    /// Errors of the MPI library.
     pub fn take_answer(&mut self) -> mpi::Result<Option<Vec<u8>>> {
         if self.awaited.is_empty() || !own_messages::test(&mut self.awaited)? {
             return Ok(None);

@@ -5,10 +5,10 @@ use super::filter_state::{Fate, Hold, STACK, make};
 use super::{files, inquire};
 use std::ffi::{c_int, c_long};
 
-/// Bytes of the kernel's `struct itimerval` and `struct itimerspec`.
+/// Length in bytes of the kernel's `struct itimerval` and `struct itimerspec`.
 const TIMER: usize = 32;
 
-/// Commands of fcntl(2) that read, or change only the descriptor.
+/// Commands of fcntl(2) that read, or that change only the descriptor.
 const OWN_COMMANDS: [c_int; 12] = [
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -24,7 +24,9 @@ const OWN_COMMANDS: [c_int; 12] = [
     F_GETSIG,
 ];
 const F_GETSIG: c_int = 11;
-/// Locks are the worker's, and a replay must neither wait for them nor take them.
+/// Commands for file locks, which belong to the worker.
+///
+/// A replay must neither wait for nor take locks.
 const LOCKS: [c_int; 4] = [
     libc::F_SETLK,
     libc::F_SETLKW,
@@ -32,7 +34,7 @@ const LOCKS: [c_int; 4] = [
     libc::F_OFD_SETLKW,
 ];
 
-/// Requests of ioctl(2) that read, or change only the descriptor.
+/// Requests of ioctl(2) that read, or that change only the descriptor.
 const OWN_REQUESTS: [u64; 7] = [
     libc::TCGETS,
     libc::TIOCGWINSZ,
@@ -43,7 +45,7 @@ const OWN_REQUESTS: [u64; 7] = [
     libc::FS_IOC_GETFLAGS,
 ];
 
-/// Options of prctl(2) that read, or change only this process.
+/// Options of prctl(2) that read, or that change only this process.
 const OWN_OPTIONS: [c_int; 12] = [
     libc::PR_GET_PDEATHSIG,
     libc::PR_GET_DUMPABLE,
@@ -58,14 +60,14 @@ const OWN_OPTIONS: [c_int; 12] = [
     libc::PR_GET_THP_DISABLE,
     libc::PR_SET_VMA,
 ];
-/// Options that would change what this child is to those who wait for it.
+/// Options of prctl(2) that are visible to the parent of this child process.
 const OTHER_OPTIONS: [c_int; 3] = [
     libc::PR_SET_PDEATHSIG,
     libc::PR_SET_DUMPABLE,
     libc::PR_SET_NO_NEW_PRIVS,
 ];
 
-/// What becomes of such a call.
+/// Returns the disposition of a call of this kind.
 pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     let at_cwd = i64::from(libc::AT_FDCWD);
     match number {
@@ -97,7 +99,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
         libc::SYS_prctl if OWN_OPTIONS.contains(&(a[0] as c_int)) => Fate::Pass,
         libc::SYS_prctl if OTHER_OPTIONS.contains(&(a[0] as c_int)) => Fate::Answer(0),
         libc::SYS_memfd_create => {
-            // SAFETY: the call that the program has made.
+            // SAFETY: this is the call that the program made, with its arguments.
             let descriptor = unsafe { make(number, a) };
             files::adopt(hold, descriptor);
             Fate::Answer(descriptor)
@@ -111,7 +113,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
         libc::SYS_sigaltstack => stack(hold, a),
         libc::SYS_setitimer => unarmed(a[2]),
         libc::SYS_timer_settime => unarmed(a[3]),
-        // By its number the process would be the worker.
+        // The thread number denotes the worker, not this child process.
         libc::SYS_sched_setaffinity if a[0] != 0 => Fate::Answer(0),
         libc::SYS_sched_setaffinity => Fate::Pass,
         libc::SYS_prlimit64 if a[2] == 0 => inquire::fate(hold, number, a),
@@ -120,12 +122,12 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     }
 }
 
-/// Bytes of a list of buffers.
+/// Returns the number of bytes in a list of buffers.
 fn total(list: i64, count: i64) -> i64 {
     if list == 0 {
         return 0;
     }
-    // SAFETY: the program's list, as long as it says.
+    // SAFETY: the program passed this list and its length.
     let list = unsafe {
         std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize)
     };
@@ -140,9 +142,11 @@ fn on_own(hold: &Hold, descriptor: i64, pretended: i64) -> Fate {
     }
 }
 
-/// What is read from a pipe, a socket or a terminal is gone for others.
+/// Disposition of a read from a descriptor.
+///
+/// Bytes that are read from a pipe, a socket or a terminal are lost for other readers.
 fn read(descriptor: i64) -> Fate {
-    // SAFETY: fstat(2), ioctl_tty(2).
+    // SAFETY: fstat(2) and ioctl_tty(2) fill the structures that are passed.
     let (kind, is_terminal) = unsafe {
         let mut about: libc::stat = std::mem::zeroed();
         if make(
@@ -174,18 +178,23 @@ fn read(descriptor: i64) -> Fate {
     }
 }
 
-/// Whether it is mmap(2) of memory that no file is behind. This library asks for such memory, too,
-/// even in the midst of its allocator, while it answers another call.
+/// True if this is mmap(2) of anonymous memory.
+///
+/// This library also allocates such memory, even inside of its allocator while it handles another
+/// call.
 pub fn is_memory(number: c_long, a: &[i64; 6]) -> bool {
     number == libc::SYS_mmap && a[3] as c_int & libc::MAP_ANONYMOUS != 0
 }
 
-/// A shared mapping of somebody else's file that can be written to would change the file.
+/// Disposition of mmap(2) of a file.
+///
+/// A shared writable mapping of a file that is not in memory would change the file.
 fn mapped(hold: &Hold, a: &[i64; 6]) -> Fate {
     let is_shared = a[3] as c_int & libc::MAP_SHARED != 0;
-    // SAFETY: fcntl(2).
+    // SAFETY: fcntl(2) with `F_GETFL` writes no memory.
     let mode =
-        || unsafe { make(libc::SYS_fcntl, &[a[4], libc::F_GETFL.into(), 0, 0, 0, 0]) } as c_int & libc::O_ACCMODE;
+        || unsafe { make(libc::SYS_fcntl, &[a[4], libc::F_GETFL.into(), 0, 0, 0, 0]) } as c_int
+            & libc::O_ACCMODE;
     if is_shared && mode() != libc::O_RDONLY && !files::is_own(hold, a[4]) {
         Fate::GiveUp
     } else {
@@ -198,17 +207,18 @@ fn control(hold: &Hold, a: &[i64; 6]) -> Fate {
         command if OWN_COMMANDS.contains(&command) => Fate::Pass,
         command if LOCKS.contains(&command) => Fate::Answer(0),
         libc::F_ADD_SEALS => Fate::Pass,
-        // Flags of an open file are those of all who have it.
+        // Status flags belong to the open file description, which other processes may share.
         libc::F_SETFL => on_own(hold, a[0], 0),
         _ => Fate::GiveUp,
     }
 }
 
-/// Writes what was there to `before` and takes what `now` points to, where these are no null
-/// pointers.
+/// Stores the value at `now` in `kept`, and writes the old value to `before`.
+///
+/// A null address is skipped.
 fn exchange<T: Copy>(kept: &mut T, now: i64, before: i64) {
     let old = *kept;
-    // SAFETY: structures of the program, as long as the kernel's.
+    // SAFETY: the program passed addresses of structures as long as the kernel's.
     unsafe {
         if now != 0 {
             *kept = (now as *const T).read_unaligned();
@@ -219,22 +229,27 @@ fn exchange<T: Copy>(kept: &mut T, now: i64, before: i64) {
     }
 }
 
-/// A trapped call while SIGSYS is blocked would end the process.
+/// Executes rt_sigprocmask(2) without SIGSYS in the set.
+///
+/// A filtered call would end the process while SIGSYS is blocked.
 fn masked(a: &[i64; 6]) -> Fate {
     let (mut arguments, mut mask) = (*a, [0u64; 1]);
     if a[1] != 0 {
-        // SAFETY: a set of the program, 8 bytes as the kernel reads it.
+        // SAFETY: the program passed a set of 8 bytes, as the kernel reads it.
         mask[0] = unsafe { *(a[1] as *const u64) } & !(1 << (libc::SIGSYS - 1));
         arguments[1] = mask.as_ptr() as i64;
     }
-    // SAFETY: the call that the program has made, with another set.
+    // SAFETY: this is the call that the program made, with another set.
     Fate::Answer(unsafe { make(libc::SYS_rt_sigprocmask, &arguments) })
 }
 
-/// Handlers of the program that are run later would find another stack.
+/// Emulates sigaltstack(2).
+///
+/// The real alternate stack is not changed, as later signal handlers of the program would run on
+/// another stack.
 fn stack(hold: &mut Hold, a: &[i64; 6]) -> Fate {
     let mut real = [0u64; STACK];
-    // SAFETY: sigaltstack(2) fills the structure.
+    // SAFETY: sigaltstack(2) fills the structure, which is long enough.
     unsafe {
         make(
             libc::SYS_sigaltstack,
@@ -245,7 +260,9 @@ fn stack(hold: &mut Hold, a: &[i64; 6]) -> Fate {
     Fate::Answer(0)
 }
 
-/// A timer that was not armed before, and will not go off.
+/// Emulates a call that arms a timer.
+///
+/// The old value is that of a timer that was not armed. The timer never expires.
 fn unarmed(before: i64) -> Fate {
     exchange(&mut [0u8; TIMER], 0, before);
     Fate::Answer(0)

@@ -1,49 +1,49 @@
-//! State of the system call filter, and system calls made from inside of the zone.
+//! State of the system call filter, and system calls from inside of the reserved range.
 #![allow(unsafe_code)]
 
 use crate::journal::inputs::Asked;
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 
-/// Bytes of the kernel's `struct sigaction`.
+/// Length in bytes of the kernel's `struct sigaction`.
 pub(super) const SIGACTION: usize = 32;
 /// Number of words of a `stack_t`.
 pub(super) const STACK: usize = 3;
 
-/// Device and inode, by which a file in memory is known, whatever descriptor it has.
+/// Device and inode, which identify a file in memory for all its descriptors.
 pub type Place = (u64, u64);
 
-/// Answers that a replay gets in place of effects and questions.
+/// Recorded and emulated answers of a replay.
 #[derive(Default)]
 pub struct Hold {
-    /// Reads of files.
+    /// Recorded reads of files.
     pub(super) asked: Asked,
-    /// Files that the program has made or changed: descriptors, by how they were opened.
+    /// Files that the program created or changed: descriptors, by the key of open(2).
     pub(super) by_path: HashMap<Vec<u8>, c_int>,
-    /// All files in memory.
+    /// All files in memory that the replay has made.
     pub(super) own: HashSet<Place>,
-    /// Results of stat(2) for the files whose contents these have.
+    /// Recorded results of stat(2) for files in memory with recorded contents.
     pub(super) stats: HashMap<Place, Vec<u8>>,
-    /// The program's handler for the signal that is used here.
+    /// The program's handler for SIGSYS, which the filter uses.
     pub(super) on_sigsys: [u8; SIGACTION],
-    /// The program's alternate stack, once it has asked for it.
+    /// The program's alternate stack, after its first sigaltstack(2).
     pub(super) stack: Option<[u64; STACK]>,
 }
 
-/// Treatment of a system call.
+/// Disposition of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Pass,
     Answer(i64),
     GiveUp,
-    /// The replay ends, since the file with this number is not what it was.
+    /// The replay ends, as the file with this number has changed.
     Changed(u32),
 }
 
-/// Makes a system call from here, that is, from inside of the zone.
+/// Makes a system call from inside of the reserved range, where no filter applies.
 pub(super) unsafe fn make(number: i64, arguments: &[i64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe {
         std::arch::asm!(
             "syscall",

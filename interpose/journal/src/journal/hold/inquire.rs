@@ -1,5 +1,7 @@
-//! Questions about files and the machine: made in the first rehearsal, and answered from its record
-//! in every other replay.
+//! Queries about files and the machine.
+//!
+//! The first trial replay executes and records them. Every other replay answers them from this
+//! record.
 #![allow(unsafe_code)]
 
 use super::files;
@@ -7,27 +9,28 @@ use super::filter_state::{Fate, Hold, make};
 use crate::journal::inputs::{Outcome, STAT};
 use std::ffi::{CStr, c_long};
 
-/// `struct statfs`, `struct statx`, `struct sysinfo` and `struct rlimit` of the kernel.
+/// Lengths in bytes of the kernel's `struct statfs`, `struct statx`, `struct sysinfo` and `struct
+/// rlimit`.
 const STATFS: usize = 120;
 const STATX: usize = 256;
 const SYSINFO: usize = 112;
 const LIMIT: usize = 16;
 
-/// How much a call writes.
+/// Number of bytes that a call writes.
 #[derive(Clone, Copy)]
 enum Size {
-    /// So many bytes.
+    /// Number of bytes.
     Fixed(usize),
-    /// As many as it returns, at most what this argument says.
+    /// The return value, limited by the argument with this index.
     Returned(usize),
 }
 
-/// The arguments of such a call, by index.
+/// Arguments of a query, by index.
 struct Question {
     texts: &'static [usize],
-    /// What else means something.
+    /// Arguments besides the texts that determine the answer.
     values: &'static [usize],
-    /// What it writes, and where.
+    /// Argument that points to the output, and the output's length.
     answer: Option<(usize, Size)>,
 }
 
@@ -64,7 +67,7 @@ fn question_of(number: c_long) -> Option<Question> {
         libc::SYS_listxattr | libc::SYS_llistxattr => question(&[0], &[2], Some((1, Returned(2)))),
         libc::SYS_flistxattr => question(&[], &[0, 2], Some((1, Returned(2)))),
         libc::SYS_sysinfo => question(&[], &[], Some((0, Fixed(SYSINFO)))),
-        // The same thread has another number in each process.
+        // The thread number is left out, since it differs between processes.
         libc::SYS_sched_getaffinity => question(&[], &[1], Some((2, Returned(1)))),
         libc::SYS_getpriority => question(&[], &[0], None),
         libc::SYS_getrlimit => question(&[], &[0], Some((1, Fixed(LIMIT)))),
@@ -73,17 +76,17 @@ fn question_of(number: c_long) -> Option<Question> {
     })
 }
 
-/// What becomes of such a call.
+/// Returns the disposition of a query.
 pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     let Some(question) = question_of(number) else {
         return Fate::GiveUp;
     };
     let is_null = |&at: &usize| a[at] == 0;
     if question.texts.iter().any(is_null) || question.answer.iter().any(|(at, _)| is_null(at)) {
-        // Programs ask in this way what the kernel can do, or how much there would be.
+        // With null pointers, programs query features of the kernel or the length of an answer.
         return Fate::Pass;
     }
-    // SAFETY: strings of the program.
+    // SAFETY: the program passed these strings.
     let texts = question
         .texts
         .iter()
@@ -91,7 +94,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     let texts: Vec<&[u8]> = texts.collect();
     let values: Vec<i64> = question.values.iter().map(|&at| a[at]).collect();
     if let Some(about) = own_stat(hold, number, a, &texts) {
-        // SAFETY: where the call writes.
+        // SAFETY: the call writes as many bytes at this address.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 about.as_ptr(),
@@ -104,12 +107,12 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     let key = files::key(number, &values, &texts);
     if let Some(Outcome::Result(result, bytes)) = hold.asked.next(&key) {
         if let Some((at, _)) = question.answer {
-            // SAFETY: the same call has written as much where this argument points to.
+            // SAFETY: the recorded call wrote as many bytes to this argument's address.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a[at] as *mut u8, bytes.len()) };
         }
         return Fate::Answer(result);
     }
-    // SAFETY: the call that the program has made.
+    // SAFETY: this is the call that the program made, with its arguments.
     let result = unsafe { make(number, a) };
     let bytes = match question.answer {
         Some((at, size)) if result >= 0 => {
@@ -117,7 +120,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
                 Size::Fixed(length) => length,
                 Size::Returned(room) => result.min(a[room]).max(0) as usize,
             };
-            // SAFETY: the call has written as much.
+            // SAFETY: the call wrote as many bytes.
             unsafe { std::slice::from_raw_parts(a[at] as *const u8, length) }.to_vec()
         }
         _ => Vec::new(),
@@ -128,7 +131,7 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
     }
 }
 
-/// What stat(2) said of the file whose contents a descriptor has.
+/// Returns the recorded stat(2) result for fstat(2) of a file with recorded contents.
 fn own_stat<'a>(hold: &'a Hold, number: c_long, a: &[i64; 6], texts: &[&[u8]]) -> Option<&'a [u8]> {
     let is_of_descriptor = match number {
         libc::SYS_fstat => true,
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn every_question_has_its_arguments() {
         for number in 0..500 {
-            // This one may also change something.
+            // prlimit(2) may also change a limit.
             let is_question =
                 dispositions::of(number) == Disposition::Inquire || number == libc::SYS_prlimit64;
             assert_eq!(question_of(number).is_some(), is_question, "{number}");

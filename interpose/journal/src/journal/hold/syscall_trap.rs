@@ -1,4 +1,4 @@
-//! The system call filter: on, off, and its signal handler.
+//! Start and end of the system call filter, and its signal handler.
 #![allow(unsafe_code)]
 
 use super::filter_state::{Fate, Hold, make};
@@ -16,16 +16,16 @@ const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const DISPATCH_OFF: libc::c_ulong = 0;
 const DISPATCH_ON: libc::c_ulong = 1;
 
-/// `SYSCALL_DISPATCH_FILTER_BLOCK`: dispatch whatever comes from outside of the given range.
+/// `SYSCALL_DISPATCH_FILTER_BLOCK`: dispatch every call from outside of the range.
 static SELECTOR: u8 = 1;
 const PAGE: usize = 4096;
 
-/// Bytes of a set of signals, as the kernel has it.
+/// Length in bytes of the kernel's set of signals.
 const SIGNAL_SET: i64 = 8;
 
-/// Starts to look at the system calls of the program side.
+/// Starts to filter the system calls of the program side.
 ///
-/// `inputs` is what they read of files. Files in memory of a phase before stay.
+/// `inputs` is the record of what they read from files. Files in memory of an earlier phase stay.
 pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
     let make_hold = || {
         let mut hold = Hold::default();
@@ -44,9 +44,9 @@ pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
         .borrow_mut()
         .get_or_insert_with(make_hold)
         .asked = Asked::new(inputs);
-    // SAFETY: a handler of the kernel's type.
-    // It may be entered while it runs, and by system calls of the stub page even inside of this
-    // library's allocator, and then does not allocate.
+    // SAFETY: `trapped` has the kernel's type of a handler. The handler may be entered while it
+    // runs. System calls of the stub page enter it even inside of this library's allocator; for
+    // those it does not allocate.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = trapped as *const () as usize;
@@ -67,15 +67,15 @@ pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
     }
 }
 
-/// Takes [`begin`] back. What was read of files.
+/// Stops the filter that [`begin`] started, and returns the record of the inputs.
 pub fn end(rt: &Runtime) -> io::Result<Inputs> {
-    // SAFETY: prctl(2).
+    // SAFETY: prctl(2) with null pointers accesses no memory.
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
     let asked = std::mem::take(&mut rt.journal.hold.borrow_mut().get_or_insert_default().asked);
     Ok(asked.into_inputs())
 }
 
-/// Gives the program a file that was open before the phase, at its old position.
+/// Replaces a file that was open before the phase, at its old position.
 pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
     files::inherit(
         rt.journal.hold.borrow_mut().get_or_insert_default(),
@@ -85,7 +85,7 @@ pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Re
     )
 }
 
-/// Returns the message about a file that a replay has found changed, by its number.
+/// Returns the message about a file that has changed, by its number.
 pub fn tell_changed(rt: &Runtime, input: u64) -> String {
     files::changed(
         &rt.journal
@@ -103,7 +103,7 @@ unsafe fn dispatch(
     length: u64,
     selector: *const u8,
 ) -> io::Result<()> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, mode, from, length, selector) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -112,7 +112,7 @@ unsafe fn dispatch(
 
 extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let rt = DOOR.get();
-    // SAFETY: the kernel hands over a context that belongs to this handler.
+    // SAFETY: the kernel passes a context that belongs to this call of the handler.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let number = registers[libc::REG_RAX as usize];
     let order = [
@@ -126,17 +126,17 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let arguments = order.map(|register| registers[register as usize]);
     let from = registers[libc::REG_RIP as usize] as usize;
     if (STUB_PAGE..STUB_PAGE + PAGE).contains(&from) {
-        // SAFETY: the call that the program, or this library's libc, has made.
+        // SAFETY: this is the call that the program, or this library's libc, made.
         registers[libc::REG_RAX as usize] = unsafe { make(number, &arguments) };
         return;
     }
     if number == libc::SYS_rt_sigreturn {
-        // With the program's stack, but from inside of the zone.
+        // The call needs the program's stack, but must come from inside of the reserved range.
         registers[libc::REG_RIP as usize] = return_from_signal as *const () as i64;
         return;
     }
     registers[libc::REG_RAX as usize] = match fate(rt, number, &arguments) {
-        // SAFETY: the call that the program has made.
+        // SAFETY: this is the call that the program made.
         Fate::Pass => unsafe { make(number, &arguments) },
         Fate::Answer(value) => value,
         Fate::GiveUp => play::leave_for(number as u64),
@@ -144,11 +144,11 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     };
 }
 
-/// Decides on a system call.
+/// Returns the disposition of a system call.
 ///
-/// The filter's state is taken out meanwhile. So another call that needs it can only come from a
-/// handler of the program that runs within this one, and ends the replay; memory for this library's
-/// own work does not need it.
+/// The filter's state is taken out meanwhile. Another call that needs it can only come from a
+/// handler of the program that interrupts this function. Such a call ends the replay. This
+/// library's own allocations do not need the state.
 fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
     let answer = match dispositions::of(number) {
         Disposition::Pass => return Fate::Pass,

@@ -1,11 +1,9 @@
 //! Attributes of one object: get, set, copy, delete.
 //!
-//! Attributes are kept in the order in which they were set.
-//! A duplicate gets its copies in that order.
-//! They are deleted in the reverse order.
-//! The standard demands that for `MPI_COMM_SELF` (11.2.4), and Open MPI does so for all.
-//! No borrow of the tables is held while a callback of the program runs, since callbacks may use
-//! attributes.
+//! Attributes are kept in the order in which they were set. A duplicate gets its copies in that
+//! order. They are deleted in the reverse order. The standard requires this order for
+//! `MPI_COMM_SELF` (11.2.4); Open MPI uses it for all objects. The tables are not borrowed while a
+//! callback of the program runs, since callbacks may use attributes.
 
 use super::callback;
 use super::keyvals::{ERR_KEYVAL, Kind};
@@ -77,10 +75,10 @@ impl Object {
             .map(|(_, value)| *value)
     }
 
-    /// True if the call is deferred; the handler is to return at once.
+    /// True if the call is deferred; the handler must return at once.
     ///
-    /// A call that may lead to callbacks is deferred while it runs in the time of another thread's
-    /// call: calls of one object run one after the other.
+    /// A call that may run callbacks is deferred while a callback of another thread runs: calls on
+    /// one object run one after the other.
     pub fn is_for_later(self, rt: &Runtime) -> bool {
         turn::is_borrowed() && self.has_callbacks(rt) && turn::make_again()
     }
@@ -95,7 +93,7 @@ impl Object {
             .any(|keyval| callback::is_any(&keyval))
     }
 
-    /// The value of an attribute; an error if there is no such key.
+    /// Returns the value of an attribute, or an error if the key does not exist.
     pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<Value>, c_int> {
         objects(rt)
             .keyvals
@@ -104,7 +102,7 @@ impl Object {
         Ok(self.value(rt, key))
     }
 
-    /// Sets an attribute; the delete function is called for a value that is there (7.7.2).
+    /// Sets an attribute, after the delete function has been called for an existing value (7.7.2).
     pub fn set(self, rt: &Runtime, key: c_int, value: u64, language: Language) -> c_int {
         if objects(rt).keyvals.get(self.kind(), key).is_none() {
             return ERR_KEYVAL;
@@ -122,7 +120,7 @@ impl Object {
     pub fn delete(self, rt: &Runtime, key: c_int) -> c_int {
         match self.get(rt, key) {
             Ok(Some(_)) => self.remove(rt, key),
-            // What has no value cannot be deleted in Open MPI either.
+            // Open MPI also reports this error for an attribute that is not set.
             _ => ERR_KEYVAL,
         }
     }
@@ -136,7 +134,7 @@ impl Object {
         objects_mut(rt).keyvals.add_use(key);
     }
 
-    /// Removes an attribute if it is there, after its delete function has agreed.
+    /// Removes an attribute, if it is set and its delete function succeeds.
     fn remove(self, rt: &Runtime, key: c_int) -> c_int {
         let (Some(value), Some(keyval)) = (
             self.value(rt, key),
@@ -160,9 +158,9 @@ impl Object {
         SUCCESS
     }
 
-    /// Runs the attributes' copy functions.
+    /// Runs the copy functions of all attributes.
     ///
-    /// If one fails, the new object loses the attributes that it has got.
+    /// If one fails, the attributes that the new object has received are removed.
     fn copy_to(self, rt: &Runtime, new: Object) -> Result<(), c_int> {
         let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {
@@ -183,7 +181,7 @@ impl Object {
 
     /// Deletes all attributes of an object that is freed.
     ///
-    /// Ends at the first delete function that fails.
+    /// Stops at the first delete function that fails.
     fn remove_all(self, rt: &Runtime) -> c_int {
         let keys: Vec<i32> = self
             .attributes(rt)
@@ -196,7 +194,7 @@ impl Object {
     }
 }
 
-/// Copies the attributes of a communicator that is duplicated (7.7.2); its callbacks run.
+/// Copies the attributes of a communicator that is duplicated (7.7.2); runs its callbacks.
 pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
     Object::Comm(old)
         .copy_to(rt, Object::Comm(new))
@@ -204,9 +202,9 @@ pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
         .unwrap_or(SUCCESS)
 }
 
-/// Deletes the attributes of a communicator that is freed; its callbacks run.
+/// Deletes the attributes of a communicator that is freed; runs its callbacks.
 ///
-/// To be called for `MPI_COMM_SELF` at the start of `MPI_Finalize` (11.2.4).
+/// Must be called for `MPI_COMM_SELF` at the start of `MPI_Finalize` (11.2.4).
 pub fn delete_comm(rt: &Runtime, comm: VirtComm) -> c_int {
     Object::Comm(comm).remove_all(rt)
 }

@@ -10,17 +10,17 @@ use crate::errors::SUCCESS;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// `MPI_COMM_DUP_FN` and its like: no address.
+/// Represents `MPI_COMM_DUP_FN` and its equivalents; not an address.
 pub const DUPLICATE: u64 = 1;
 
 /// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of the size of an address.
 const INTEGER: c_int = 1;
 
-/// MPICH's `MPII_Attr_copy_proxy`: the program's function, and what it gets.
+/// MPICH's `MPII_Attr_copy_proxy`: the program's function, and its arguments.
 type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mut c_int) -> c_int;
 type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
 
-/// A call of a proxy.
+/// Arguments and results of a call of a proxy.
 struct ByProxy {
     proxy: Proxy,
     function: u64,
@@ -33,7 +33,7 @@ struct ByProxy {
 }
 
 extern "C" fn copy_by_proxy(it: &mut ByProxy) -> u64 {
-    // SAFETY: a function of this type, by which MPICH's bindings have made themselves known.
+    // SAFETY: a function of this type, which MPICH's bindings have registered.
     let proxy: CopyProxy = unsafe { std::mem::transmute(it.proxy.copy as usize) };
     let (value_out, flag) = (&raw mut it.value_out, &raw mut it.flag);
     proxy(
@@ -61,8 +61,9 @@ extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
     ) as u64
 }
 
-/// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what
-/// the copy gets; nothing if it gets no attribute with this key.
+/// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`.
+///
+/// Returns the value for the new object, or `None` if it gets no attribute with this key.
 pub(super) fn copy(
     rt: &Runtime,
     keyval: &Keyval,
@@ -89,7 +90,7 @@ pub(super) fn copy(
     let rc = match keyval.proxy {
         Some(proxy) => {
             let mut call = by_proxy(keyval, proxy, function, object, key, value);
-            // SAFETY: functions of the program; a handler called by the program runs.
+            // SAFETY: functions of the program; the program has called the handler that runs.
             let rc = unsafe { call_program_by(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
             rc
@@ -104,8 +105,8 @@ pub(super) fn copy(
                 places[0],
                 places[1],
             ];
-            // SAFETY: a copy function of the program, and no constant; a handler called by the
-            // program runs, and the places are valid until it returns.
+            // SAFETY: a copy function of the program, not a constant. The program has called the
+            // handler that runs, and the pointers are valid until the function returns.
             unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
     };
@@ -136,7 +137,7 @@ fn by_proxy(
     }
 }
 
-/// Whether a key has functions of the program.
+/// True if a key has functions of the program.
 pub(super) fn is_any(keyval: &Keyval) -> bool {
     keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
 }
@@ -162,7 +163,7 @@ pub(super) fn delete(
         abi::for_program(rt, keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
-    // SAFETY: a delete function of the program; a handler called by the program runs.
+    // SAFETY: a delete function of the program; the program has called the handler that runs.
     let rc = unsafe {
         match keyval.proxy {
             Some(proxy) => call_program_by(

@@ -1,6 +1,6 @@
 //! Attribute keys, and the functions that copy and delete attributes.
 //!
-//! Plain data: no callback runs here.
+//! Plain data: this file calls no callback.
 
 use super::value::Language;
 use crate::generated::HandleKind;
@@ -10,7 +10,7 @@ use std::ffi::c_int;
 pub const ERR_KEYVAL: c_int = 36;
 pub const INVALID: c_int = -1;
 
-/// The first key; those of predefined attributes are smaller.
+/// First key of the program; the keys of predefined attributes are smaller.
 const FIRST: c_int = 1000;
 
 /// Kind of objects that a key is for.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind of their handles.
+    /// Returns the kind of the handles of these objects.
     pub(super) fn handles(self) -> HandleKind {
         match self {
             Kind::Comm => HandleKind::Comm,
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// Addresses of two functions of MPICH's bindings for another language that call the program's.
+/// Two functions of MPICH's bindings for another language, which call the program's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Proxy {
     /// Calls the copy function.
@@ -41,7 +41,7 @@ pub struct Proxy {
     pub delete: u64,
 }
 
-/// Key as the program has created it.
+/// Key that the program has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Keyval {
     /// Kind of objects that the key is for.
@@ -53,11 +53,11 @@ pub struct Keyval {
     pub extra_state: u64,
     /// Language of the functions' arguments and results.
     pub language: Language,
-    /// Callers of the functions, if MPICH's bindings have registered them.
+    /// Proxies that call the functions, if MPICH's bindings have registered any.
     pub proxy: Option<Proxy>,
     /// Number of attributes with this key.
     pub uses: u32,
-    /// The program has freed it; it lives on in its attributes (7.7.2).
+    /// True if the program has freed the key, which stays valid in its attributes (7.7.2).
     pub freed: bool,
 }
 
@@ -91,7 +91,7 @@ impl Keyvals {
             }) as c_int
     }
 
-    /// A key's functions are called by way of these from now on.
+    /// Registers proxies, through which the key's functions are called from now on.
     pub fn set_proxy(&mut self, key: c_int, proxy: Proxy) {
         self.change(key, |keyval| {
             keyval.proxy = Some(proxy);
@@ -105,16 +105,17 @@ impl Keyvals {
 
     /// Returns a key of this kind.
     ///
-    /// A key that the program has freed can be used as long as it is attached: to delete the
-    /// attributes one by one, for instance (7.7.2).
+    /// A key that the program has freed remains usable while attributes with the key are set, for
+    /// instance to delete them one by one (7.7.2).
     pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
         let keyval = self.entries.get(Self::index(key)?).copied();
         keyval.filter(|keyval| keyval.kind == kind)
     }
 
-    /// Frees a key; returns false if there is none.
+    /// Frees a key; returns false if the key does not exist.
     ///
-    /// As long as it is attached it may be freed again, as by a callback that deletes an attribute.
+    /// While attributes with the key are set, it may be freed several times, for instance by a
+    /// callback that deletes an attribute.
     pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
         let is_there = self.get(kind, key).is_some();
         self.change(key, |keyval| keyval.freed |= is_there);
@@ -129,7 +130,7 @@ impl Keyvals {
         self.change(key, |keyval| keyval.uses = keyval.uses.saturating_sub(1));
     }
 
-    /// Changes an entry and removes it if it is freed and not used.
+    /// Changes an entry, and removes it if the key is freed and unused.
     fn change(&mut self, key: c_int, change: impl FnOnce(&mut Keyval)) {
         let Some(index) = Self::index(key) else {
             return;

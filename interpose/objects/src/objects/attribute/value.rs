@@ -5,32 +5,33 @@ use crate::errors::ERR_NO_MEM;
 use crate::user::heap;
 use std::ffi::c_int;
 
-/// Who sets or sees a value.
+/// Language of a procedure that sets a value or of a function that reads one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Language {
-    /// Procedures and functions with values of the size of an address.
+    /// Language of procedures and functions whose values are addresses.
     C,
-    /// Those with integers of that size.
+    /// Language of procedures and functions whose values are integers of the size of an address.
     Fortran,
 }
 
-/// A value, as it has been set.
+/// Value of an attribute, together with the language that set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Value {
     Address(u64),
-    /// In Fortran: the address of a block of the program's heap with the integer. C sees that
-    /// address.
+    /// Address of a heap block of the program with an integer that Fortran has set.
+    ///
+    /// C sees the address of the block.
     Integer(u64),
 }
 
 /// Keys and values, in the order in which they were set.
 pub type Attributes = Vec<(i32, Value)>;
 
-/// Bytes of an integer.
+/// Size of an integer in bytes.
 const BYTES: u64 = size_of::<u64>() as u64;
 
 impl Value {
-    /// A value that is set in this language. To be called in a handler.
+    /// Returns a value that is set in `language`. Must be called in a handler.
     pub fn new(value: u64, language: Language) -> Result<Value, c_int> {
         if language == Language::C {
             return Ok(Value::Address(value));
@@ -45,16 +46,19 @@ impl Value {
         }
     }
 
-    /// What is seen of it in this language: an integer that C has not set is an address there.
+    /// Returns the value as `language` sees it.
+    ///
+    /// Fortran sees an address that C has set as an integer; C sees an integer that Fortran has set
+    /// as the address of the integer.
     pub fn seen(self, language: Language) -> u64 {
         match (self, language) {
             (Value::Address(value), _) | (Value::Integer(value), Language::C) => value,
-            // SAFETY: a block of `new`, which stays as long as the attribute does.
+            // SAFETY: a block of `new`, which exists as long as the attribute.
             (Value::Integer(block), Language::Fortran) => unsafe { (block as *const u64).read() },
         }
     }
 
-    /// The same value of another attribute. To be called in a handler.
+    /// Returns an equal value for another attribute. Must be called in a handler.
     pub fn duplicate(self) -> Result<Value, c_int> {
         match self {
             Value::Address(_) => Ok(self),
@@ -62,7 +66,7 @@ impl Value {
         }
     }
 
-    /// The attribute goes. To be called in a handler.
+    /// Releases the value of an attribute that is removed. Must be called in a handler.
     pub fn free(self) {
         if let Value::Integer(block) = self {
             heap::free(block);

@@ -10,14 +10,14 @@ use understudy_numbers::Worker;
 
 /// Returns the `uid` of a communicator of workers, this worker, and the next one.
 ///
-/// The next worker is the one that follows this one among the members of both groups.
+/// The next worker is the one that follows this worker among the members of both groups.
 pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.objects.comm.state.borrow().me;
     let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;
     Some((comm.uid, me, comm.after(me)))
 }
 
-/// A blocking collective over some workers is entered.
+/// Counts a blocking collective over some workers, at its entry.
 #[inline]
 pub fn count_collective(rt: &Runtime, comm: VirtComm) {
     if let Some(mut comm) = get_mut(rt, comm) {
@@ -25,7 +25,7 @@ pub fn count_collective(rt: &Runtime, comm: VirtComm) {
     }
 }
 
-/// Takes [`count_collective`] back: the collective was not carried out.
+/// Reverses [`count_collective`] for a collective that was not carried out.
 pub fn discount_collective(rt: &Runtime, comm: VirtComm) {
     if let Some(mut comm) = get_mut(rt, comm) {
         comm.collectives -= 1;

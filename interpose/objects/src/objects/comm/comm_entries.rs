@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
-/// The recipe of a communicator.
+/// Returns the recipe of a communicator.
 #[inline]
 pub fn get(rt: &Runtime, comm: VirtComm) -> Option<Ref<'_, Comm>> {
     let index = index(rt, comm)?;
@@ -28,17 +28,17 @@ pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
     RefMut::filter_map(objects_mut(rt), |all| all.comms.get_mut(index)).ok()
 }
 
-/// The worker ranks of the local group in the order of their ranks.
+/// Returns the worker ranks of the local group, in the order of their ranks.
 pub fn members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
     Some(get(rt, comm)?.members.clone())
 }
 
-/// The worker ranks of the remote group, if it is an intercommunicator.
+/// Returns the worker ranks of the remote group, or `None` for an intracommunicator.
 pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
     get(rt, comm)?.remote.clone()
 }
 
-/// Number of the members of both groups; 0 if it is no communicator.
+/// Returns the number of members of both groups, or zero for an invalid communicator.
 pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
     get(rt, comm).map_or(0, |comm| {
         comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len)
@@ -50,7 +50,9 @@ pub fn has_spawned(rt: &Runtime, comm: VirtComm) -> bool {
     get(rt, comm).is_some_and(|comm| comm.has_spawned())
 }
 
-/// The session that a communicator comes from: the program's handle; 0: the World Model.
+/// Returns the program's handle of the session that a communicator comes from.
+///
+/// Zero for the World Model.
 pub fn session(rt: &Runtime, comm: VirtComm) -> u64 {
     get(rt, comm).map_or(0, |comm| comm.session)
 }
@@ -60,10 +62,10 @@ pub fn is_any_connected(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
 
-/// Files are of workers only.
+/// Refuses communicators with spawned processes, for files, which only workers can open.
 ///
 /// # Errors
-/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are in the communicator.
+/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a log line, if spawned processes are in the communicator.
 pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
@@ -74,7 +76,7 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
 
 /// Returns the program's handle of the error handler.
 ///
-/// Zero if none was set or `comm` is no communicator.
+/// Zero if none was set or `comm` is invalid.
 pub fn errhandler(rt: &Runtime, comm: VirtComm) -> u64 {
     get(rt, comm).map_or(0, |comm| comm.errhandler)
 }
@@ -90,10 +92,10 @@ pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Attributes>
     get_mut(rt, comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
 }
 
-/// The rank of a worker in an intracommunicator.
+/// Returns the rank of a worker in an intracommunicator.
 pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
     let comm = get(rt, comm)?;
-    // In most all workers are in their order.
+    // Most intracommunicators contain all workers in their order.
     let is_in_order = comm.members.get(worker.index()) == Some(&worker);
     let search = || comm.members.iter().position(|&member| member == worker);
     let rank = if is_in_order {
@@ -104,7 +106,7 @@ pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
     rank.map(|rank| rank as i32)
 }
 
-/// In- and outdegree of a communicator with a topology.
+/// Returns in- and outdegree of a communicator with a topology.
 pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let recipe = get(rt, comm);
     match recipe.as_ref().map(|recipe| &recipe.topology) {

@@ -14,34 +14,34 @@ pub const WORLD_UID: u64 = 0;
 
 /// `uid` of `MPI_COMM_SELF`.
 ///
-/// All members of any other communicator have one number for it; each process has its own
+/// All members of any other communicator use one number for it; each process has its own
 /// `MPI_COMM_SELF`.
 pub const SELF_UID: u64 = u64::MAX;
 
 /// Recipe of a communicator, and the values that the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
-    /// Number that all members give to this communicator, and to no other that exists.
+    /// Number that all members give to this communicator, and to no other existing one.
     ///
-    /// `worker rank of the member that chose it << 40 | number` (or see
-    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid)).
+    /// `worker rank of the member that chose it << 40 | number`, or derived as in
+    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid).
     pub uid: u64,
     /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     pub members: Vec<Worker>,
-    /// The remote group of an intercommunicator.
+    /// Remote group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
     pub topology: Topology,
-    /// The name that the program has set. C strings need not be UTF-8.
+    /// Name that the program has set. C strings need not be UTF-8.
     pub name: Option<Vec<u8>>,
-    /// The error handler: the program's handle; 0: none has been set.
+    /// Program's handle of the error handler; zero if none has been set.
     pub errhandler: u64,
-    /// Attributes: key and value.
+    /// Attributes: keys and values.
     pub attributes: Attributes,
-    /// Hints (MPI 4.1, 7.4.4): key and value.
+    /// Hints (MPI 4.1, 7.4.4): keys and values.
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// True for an intracommunicator of all workers.
     pub collective_over_all: bool,
-    /// Number of persistent collectives that were made on this communicator.
+    /// Number of persistent collectives that were created on this communicator.
     ///
     /// Non-blocking duplicates of an intercommunicator count too.
     pub inits: u64,
@@ -49,18 +49,18 @@ pub struct Comm {
     ///
     /// Zero if every worker is a member.
     pub collectives: u64,
-    /// Changes of control variables before it was made; see `tool::written`.
+    /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
     /// First collectives, which MPICH counts on each communicator.
     pub firsts: Firsts,
-    /// The session that it comes from: the program's handle; 0: the World Model.
+    /// Program's handle of the communicator's session; zero for the World Model.
     pub session: u64,
     /// True if this process has freed the communicator: see [`freed`](super::freed).
     pub is_freed: bool,
 }
 
 impl Comm {
-    /// The members of both groups.
+    /// Iterates over the members of both groups.
     pub fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members
             .iter()
@@ -68,7 +68,7 @@ impl Comm {
             .copied()
     }
 
-    /// A recipe of the same members, without what is each communicator's own.
+    /// Returns a recipe with equal members, without the state that belongs to one communicator.
     pub(super) fn duplicate(self, uid: u64, variable_changes: u64) -> Comm {
         Comm {
             uid,
@@ -84,12 +84,12 @@ impl Comm {
 
     /// True if spawned processes are in the communicator.
     ///
-    /// Such a communicator never comes back: there is no cut as long as it exists.
+    /// Such a communicator is never rebuilt: no cut is taken while it exists.
     pub fn has_spawned(&self) -> bool {
         self.workers().any(is_spawned)
     }
 
-    /// The one that comes after `me` among them, and after the last the first.
+    /// Returns the member that follows `me`; the first member follows the last one.
     pub(super) fn after(&self, me: Worker) -> Worker {
         let next = self.workers().filter(|&worker| worker > me).min();
         next.or_else(|| self.workers().min()).unwrap_or(me)

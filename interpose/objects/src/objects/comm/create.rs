@@ -1,10 +1,10 @@
-//! From a real constructor to an entry in the table.
+//! Creation of communicators, from a real constructor to an entry in the table.
 //!
-//! [`make`] runs the constructor and learns everything about the new communicator that the recipe
-//! needs; nothing in the tables changes until that has succeeded, so a failure at any point leaves
-//! them as they are. [`register`] then enters it; this cannot fail.
+//! [`make`] runs the constructor and collects all that the recipe needs. The tables do not change
+//! until that has succeeded, so a failure at any point leaves them as they are. [`register`] then
+//! enters the new communicator, and cannot fail.
 //!
-//! The exchange about the new communicator takes place on it.
+//! The members exchange data about the new communicator on that communicator.
 #![allow(unsafe_code)]
 
 use super::communicator::Comm;
@@ -25,15 +25,17 @@ use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 use understudy_policy::communicator_plan::{derived_uid, next_uid};
 
-/// A new communicator that is not yet in the table.
+/// New communicator that is not yet in the table.
 pub struct Made {
     real: RealComm,
     recipe: Comm,
 }
 
-/// Runs a constructor. `made` stays empty if this process gets `MPI_COMM_NULL`. Collective in the
-/// way the constructor is. Freed communicators go on the way, of which all members are among the
-/// new one's, and on which nobody has requests.
+/// Runs a constructor.
+///
+/// `made` stays empty if this process gets `MPI_COMM_NULL`. The call is collective if the
+/// constructor is. Also removes freed communicators, if all their members are in the new
+/// communicator and have no requests on them.
 pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
@@ -52,7 +54,7 @@ pub fn make(
             errors::SUCCESS
         }
         Err(error) => {
-            // SAFETY: a communicator of ours that nobody else has.
+            // SAFETY: a communicator of the runtime, which no other code has.
             unsafe { real::PMPI_Comm_free(&mut new) };
             error.code()
         }
@@ -74,8 +76,9 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
     super::predefined_comms::handle(rt, index)
 }
 
-/// Enters who has a window with spawned processes: those of `parent`. No communicator is made of
-/// them, since they would not know of it.
+/// Enters the members of a window with spawned processes, which are those of `parent`.
+///
+/// No real communicator is created, since the spawned processes would not take part.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::comm_entries::get(rt, parent)?.clone();
     let uid = candidate(rt);
@@ -84,21 +87,24 @@ pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     Some(super::predefined_comms::handle(rt, index))
 }
 
-/// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it
-/// writes to.
+/// Duplicate that the library is creating, with the storage that the library writes to.
+///
+/// [`Comm`] is in the table already.
 pub struct Begun {
-    /// Its index in the table.
+    /// Index in the table.
     pub index: u32,
-    /// The communicator, when it is there.
+    /// New communicator, once it exists.
     pub real: RealComm,
-    /// The number that the first member has chosen, or all have derived.
+    /// Number that the first member has chosen, or that all members have derived.
     pub uid: u64,
 }
 
 impl Begun {
-    /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That
-    /// of an intercommunicator's is derived, as nobody could tell both groups at once; where it
-    /// cannot be, there is nothing to begin.
+    /// Enters the duplicate of `parent` in the table.
+    ///
+    /// Local: everything except the `uid` is known from the parent. The `uid` of an
+    /// intercommunicator's duplicate is derived, since no single member could send it to both
+    /// groups; `None` if it cannot be derived.
     pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
         let recipe = super::comm_entries::get(rt, parent)?.clone();
         let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
@@ -118,7 +124,9 @@ impl Begun {
         Some(Box::new(Begun { index, real, uid }))
     }
 
-    /// The library has made it, and all members know the number.
+    /// Completes the entry of a duplicate that the library has created.
+    ///
+    /// All members must have the duplicate's `uid`.
     pub fn finish(&self, rt: &Runtime) {
         self.real.return_errors();
         let (info, name) = (hints::of_comm(rt, self.real), hints::name(self.real));
@@ -130,7 +138,7 @@ impl Begun {
     }
 }
 
-/// The `uid` that this process gives to the next communicator whose leader it is.
+/// Returns the `uid` that this process proposes for the next communicator that it leads.
 fn candidate(rt: &Runtime) -> u64 {
     next_uid(
         rt.objects.comm.state.borrow().me,
@@ -147,7 +155,7 @@ fn describe(
     has_requests: impl Fn(VirtComm) -> bool,
 ) -> mpi::Result<Comm> {
     let mut inter = 0;
-    // SAFETY: a communicator of ours.
+    // SAFETY: a communicator of the runtime.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
     let members_of = |ask| with_group(rt, new, ask, |group| spawned::members(rt, group));
     let own = members_of(own_group)?;
@@ -161,7 +169,7 @@ fn describe(
         .copied()
         .any(is_spawned)
     {
-        // Processes without the layer take part in no exchange.
+        // Processes without the runtime take part in no exchange.
         (candidate(rt), own, others)
     } else if inter == 0 {
         let (freed, share) = match freed::within(rt, None, |_| false).0.is_empty() {
@@ -201,12 +209,14 @@ fn describe(
     })
 }
 
-/// Worker rank, `uid` and share of each process: of the remote group for an intercommunicator.
+/// Gathers worker rank, `uid` and share of each process.
+///
+/// For an intercommunicator, those of the remote group.
 fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
     let mut size = 0;
     let mut inter = 0;
     let own = [u64::from(rt.objects.comm.state.borrow().me.0), uid, share];
-    // SAFETY: a communicator of ours; the buffer has room for what each process sends.
+    // SAFETY: a communicator of the runtime; the buffer has room for the data of each process.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
         let rc = if inter == 0 {
@@ -242,8 +252,10 @@ fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
     all.iter().map(|one| Worker(one[0] as u32)).collect()
 }
 
-/// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal
-/// first, and then its own from the other group.
+/// Selects the lower one of the `uid`s that the two leaders propose.
+///
+/// Each group first receives the other group's proposal, and then its own back from the other
+/// group.
 fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<Identity> {
     let there = exchange(rt, new, candidate(rt), 0)?;
     let theirs = leader_uid(&there)?;
@@ -251,19 +263,20 @@ fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<
     Ok((ours.min(theirs), own, Some(workers(&there))))
 }
 
-/// Bounds of tags made of strings: any library has these.
+/// Upper bound of tags that are derived from strings; any library supports these tags.
 const TAGS: u32 = 1 << 15;
 
-/// A tag for what has this name.
+/// Returns the tag for an object with this name.
 pub fn tag_of(name: &CStr) -> c_int {
     let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAGS) as c_int
 }
 
-/// The constructor of a communicator of a group to which this process belongs, without a parent
-/// that the program knows.
+/// Creates a communicator of a group to which this process belongs.
+///
+/// Its parent is the world communicator, so the program needs no parent.
 pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
-    // SAFETY: the world, and a group of ours.
+    // SAFETY: the world, and a group of the runtime.
     unsafe {
         real::PMPI_Comm_create_group(
             real_comm(rt, super::predefined_comms::world_handle(rt)),
@@ -274,9 +287,10 @@ pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) 
     }
 }
 
-/// The constructor of an intercommunicator between a group to which this process belongs, with the
-/// rank of its leader in it, and another one, whose leader is known to the leader here, or has been
-/// refused there.
+/// Creates an intercommunicator between the local group and a remote one.
+///
+/// This process belongs to the local group, and `local_leader` is the rank of the leader in it.
+/// `remote_leader` is used at the leader; an error there is returned by all members.
 pub fn between_groups(
     rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
@@ -292,7 +306,8 @@ pub fn between_groups(
     let bridge = rt.objects.comm.state.borrow().bridge.unwrap_or(local);
     let mut create = |remote_leader: Option<Worker>| {
         let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
-        // SAFETY: communicators of ours; only the leader uses the bridge and the remote leader.
+        // SAFETY: communicators of the runtime; only the leader uses the bridge and the remote
+        // leader.
         unsafe {
             real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new)
         }
@@ -301,14 +316,14 @@ pub fn between_groups(
         Ok(remote_leader) => create(remote_leader),
         Err(rc) => rc,
     };
-    // SAFETY: the communicator was made above.
+    // SAFETY: the communicator was created above.
     match unsafe { real::PMPI_Comm_free(&mut local) } {
         _ if rc != errors::SUCCESS => rc,
         freed => freed,
     }
 }
 
-/// Shares the error of a member, so that no other member waits for that member.
+/// Distributes the error of a member, so that no other member waits for that member.
 fn agreed<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     let code = own.as_ref().err().map_or(0, |&code| code as u64);
     let codes = comm.extremes(Extreme::Greatest, &[code]);
@@ -318,5 +333,5 @@ fn agreed<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     }
 }
 
-/// Tag of the messages on the communicator of the layer's own.
+/// Tag of messages on the communicator of the runtime itself.
 pub(super) const BRIDGE_TAG: c_int = 17;

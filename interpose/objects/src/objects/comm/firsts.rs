@@ -1,9 +1,9 @@
-//! How MPICH adds up on a communicator, which depends on how often it has.
+//! First collectives on each communicator, on which the order of MPICH's reductions depends.
 //!
-//! On a node it reduces by messages at first, and in shared memory, in another order, from the
-//! fifth time on (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). What is not added up exactly is another
-//! number then. On a communicator that is made again the first collectives are made again, too,
-//! with numbers of the layer's.
+//! On a node MPICH first reduces by messages, and from the fifth time on in shared memory, in
+//! another order (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). A sum that is not exact then has another
+//! value. On a rebuilt communicator the first collectives are therefore repeated, with data of the
+//! runtime.
 #![allow(unsafe_code)]
 
 use super::comm_entries::{get, get_mut};
@@ -20,7 +20,7 @@ use understudy_mpi::real_types::{RealComm, RealOp};
 use understudy_mpi::{self as mpi, check};
 use understudy_policy::communicator_plan::Counted;
 
-/// So many of each count.
+/// Returns the number of first collectives of each kind that MPICH counts.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     let set = || {
@@ -32,7 +32,9 @@ fn limit() -> usize {
     *LIMIT.get_or_init(|| set().unwrap_or(5))
 }
 
-/// One has been made. Not counted are those without data, and of operators that do not commute.
+/// Records a collective.
+///
+/// MPICH does not count collectives without data and those with operators that do not commute.
 #[inline]
 pub fn note(rt: &Runtime, comm: VirtComm, made: Proc, has_data: bool, op: Option<VirtOp>) {
     if abi::is_foreign() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
@@ -59,14 +61,14 @@ fn note_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
     }
 }
 
-/// Makes them again. A collective.
+/// Repeats the recorded collectives. Collective.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub(super) fn make_again(comm: RealComm, firsts: &[Counted]) -> mpi::Result<()> {
     let (or, own, mut all) = (RealOp(object(c"ompi_mpi_op_bor")), 0_u8, 0_u8);
     let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
-    // SAFETY: a byte on either side.
+    // SAFETY: one byte in each buffer.
     firsts.iter().try_for_each(|first| unsafe {
         check(match first {
             Counted::Barrier => real::PMPI_Barrier(comm),

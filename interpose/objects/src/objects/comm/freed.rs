@@ -1,13 +1,14 @@
-//! Communicators that this process has freed, and others may not have freed yet.
+//! Communicators that this process has freed, but perhaps not all other members.
 //!
-//! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a
-//! communicator and others not, and this process may have requests on it, persistent ones that it
-//! starts later among them. Its recipe stays until all members have freed it and have no such
-//! requests: after a rollback all of them make it again. As long as there are requests the real
-//! communicator stays, too, since a message may come before the program asks for it.
+//! `MPI_Comm_free` does not wait for other members (MPI 4.1, 7.4.3). At a cut, some members may
+//! therefore have freed a communicator and others not. This process may also have requests on it,
+//! including persistent ones that it starts later. The recipe stays until all members have freed
+//! the communicator and have no such requests: after a rollback all of them rebuild it. While there
+//! are requests, the real communicator stays too, since a message may arrive before the program
+//! asks for it.
 //!
-//! Whether that is so tells a sum: each member adds a number of its own and takes that of the next
-//! member away, in a ring.
+//! A sum over all workers detects that a communicator is unused. The members form a ring. Each
+//! member adds a number of its own and subtracts the number of the next member.
 #![allow(unsafe_code)]
 
 use super::communicator::{Comm, SELF};
@@ -24,8 +25,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Frees a communicator. The real one stays if the program has requests on it; the entry does in
-/// any case.
+/// Frees a communicator.
+///
+/// The real one stays if the program has requests on it; the entry stays in any case.
 pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     if has_requests {
         if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
@@ -34,7 +36,7 @@ pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
         return errors::SUCCESS;
     }
     let mut real = real_comm(rt, handle(rt, index));
-    // SAFETY: a communicator of ours. This is local in the libraries that are known.
+    // SAFETY: a communicator of the runtime. The procedure is local in all supported libraries.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
         mark(rt, index);
@@ -42,7 +44,7 @@ pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     rc
 }
 
-/// The real communicator has gone; the entry stays.
+/// Marks a communicator whose real one has been freed; the entry stays.
 fn mark(rt: &Runtime, index: u32) {
     if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
         comm.is_freed = true;
@@ -55,8 +57,9 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// After a recovery, when requests have been posted again: frees the real ones as the program has
-/// done, if it has no requests there.
+/// Frees real communicators once more after a recovery, unless the program has requests there.
+///
+/// Must be called after requests have been reposted.
 pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
     for index in all(rt, |_| true) {
         if !has_requests(handle(rt, index)) {
@@ -65,12 +68,12 @@ pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
     }
 }
 
-/// The real communicator goes, if it is there still.
+/// Frees the real communicator, if it still exists.
 fn give_back(rt: &Runtime, index: u32) {
     let mut real: RealComm = real_comm(rt, handle(rt, index));
     disconnect(rt, index);
     if !real.0.is_null() {
-        // SAFETY: a communicator of ours.
+        // SAFETY: a communicator of the runtime.
         unsafe { real::PMPI_Comm_free(&mut real) };
     }
 }
@@ -82,8 +85,11 @@ fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
     freed.map(|(index, _)| index).collect()
 }
 
-/// Those of which all members are among these workers, all if none are given, and what this process
-/// adds to their sum: if the sum of all workers is 0, all of them may be [forgotten](forget).
+/// Returns freed communicators with all members in `workers`, and this process's share of their
+/// sum.
+///
+/// Without `workers`, returns all freed communicators. If the sum over all workers is zero, all of
+/// these communicators may be [forgotten](forget).
 pub fn within(
     rt: &Runtime,
     workers: Option<&[Worker]>,
@@ -102,7 +108,7 @@ pub fn within(
     (indices, sum)
 }
 
-/// No member has use for them any more.
+/// Removes communicators that no member needs any more.
 pub fn forget(rt: &Runtime, indices: &[u32]) {
     for &index in indices.iter().filter(|&&index| index > SELF) {
         give_back(rt, index);
@@ -110,11 +116,14 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// A communicator has been disconnected, or a window with spawned processes freed. That of workers
-/// counts as freed: one of them may keep it, whose attribute cannot be deleted. The entry of
-/// another one goes. Nothing is under way to those spawned processes that nothing else led to (MPI
-/// 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as
-/// well.
+/// Removes a communicator that was disconnected, or a window with spawned processes that was freed.
+///
+/// A communicator of workers only counts as freed, since another member may keep it: one whose
+/// attribute cannot be deleted. The entry of any other communicator is removed.
+///
+/// No message is in flight to a spawned process that no other communicator leads to (MPI 4.1,
+/// 11.10.4). Communicators that were freed before, and lead only to such processes, are therefore
+/// removed too.
 pub fn part(rt: &Runtime, index: u32) {
     if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
         return mark(rt, index);
@@ -134,8 +143,9 @@ pub fn part(rt: &Runtime, index: u32) {
     dynamic::get_mut(rt).parted = if is_any { parted } else { BTreeSet::new() };
 }
 
-/// The spawned processes of a communicator that has gone to which no other one leads that has not
-/// been freed.
+/// Returns the spawned processes of `gone` to which no other communicator leads.
+///
+/// Freed communicators do not count.
 fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
     let leads_to =
         |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
@@ -145,7 +155,7 @@ fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
         .collect()
 }
 
-/// The freed communicators all of whose spawned processes have been disconnected.
+/// Returns the freed communicators all of whose spawned processes have been disconnected.
 fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
     let is_quiet = |comm: &Comm| {
         let mut spawned = comm.workers().filter(|&one| is_spawned(one));
@@ -155,7 +165,7 @@ fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
     quiet.map(|&(index, _)| index).collect()
 }
 
-/// What a member adds. With requests it breaks the ring.
+/// Returns a member's share of the sum, which requests make nonzero.
 fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
     let of = |worker: Worker| {
         xxh3_64(
@@ -215,7 +225,7 @@ mod tests {
         assert_eq!(quiet(&left, &parted), [4], "3 was not disconnected");
         parted.extend(parted_with(&with(&[3], false), &left[1..]));
         assert_eq!(quiet(&left[1..], &parted), [5, 6]);
-        // Another one leads to 2, and has not been freed.
+        // Another communicator leads to 2, and has not been freed.
         let stays = with(&[2], false);
         let left = [(4, &freed), (7, &stays)];
         assert_eq!(parted_with(&first, &left), [Worker(SPAWNED + 1)]);

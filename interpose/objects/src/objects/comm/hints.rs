@@ -9,9 +9,9 @@ use crate::handles::{self, VirtInfo, real_info};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
-/// The greatest `MPI_MAX_INFO_KEY` of any ABI.
+/// Greatest `MPI_MAX_INFO_KEY` of any ABI.
 const MAX_KEY: usize = 256;
-/// The greatest `MPI_MAX_OBJECT_NAME` of any ABI.
+/// Greatest `MPI_MAX_OBJECT_NAME` of any ABI.
 pub const MAX_NAME: usize = 128;
 
 pub fn null_info(rt: &Runtime) -> RealInfo {
@@ -21,16 +21,16 @@ pub fn null_info(rt: &Runtime) -> RealInfo {
     )
 }
 
-/// Names a real communicator; a name that is too long is cut by the real library.
+/// Names a real communicator; the real library truncates a name that is too long.
 pub fn set_name(comm: RealComm, name: &[u8]) {
     if let Ok(name) = CString::new(name) {
-        // SAFETY: a communicator of ours and a C string. Local; a communicator without a name does
-        // no harm.
+        // SAFETY: a communicator of the runtime and a C string. The call is local; a failure has no
+        // effect except a missing name.
         unsafe { real::PMPI_Comm_set_name(comm, name.as_ptr()) };
     }
 }
 
-/// The name of a real communicator.
+/// Returns the name of a real communicator.
 pub fn name(comm: RealComm) -> Vec<u8> {
     let mut buffer = [0u8; MAX_NAME + 1];
     let mut length = 0;
@@ -44,10 +44,11 @@ pub fn name(comm: RealComm) -> Vec<u8> {
     }
 }
 
-/// What is in a real info object.
+/// Returns the keys and values of a real info object.
 pub fn pairs(info: RealInfo) -> Pairs {
     let mut count = 0;
-    // SAFETY: an info object; each buffer is as long as the real library is told or requires.
+    // SAFETY: an info object; each buffer is as long as the length passed to the library, or as the
+    // library requires.
     unsafe {
         if real::PMPI_Info_get_nkeys(info, &mut count) != errors::SUCCESS {
             return Vec::new();
@@ -83,10 +84,10 @@ pub fn pairs(info: RealInfo) -> Pairs {
     }
 }
 
-/// The hints of a real communicator. Local in Open MPI.
+/// Returns the hints of a real communicator. Local in Open MPI.
 pub fn of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
     let mut info = null_info(rt);
-    // SAFETY: a communicator of ours; the info object is ours then.
+    // SAFETY: a communicator of the runtime, which owns the returned info object.
     unsafe {
         if real::PMPI_Comm_get_info(comm, &mut info) != errors::SUCCESS {
             return Vec::new();
@@ -97,13 +98,13 @@ pub fn of_comm(rt: &Runtime, comm: RealComm) -> Pairs {
     }
 }
 
-/// Gives hints to a real communicator: to be called by all members in the same order.
+/// Sets hints of a real communicator. All members must call this in the same order.
 pub fn apply(rt: &Runtime, comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_int {
     if hints.is_empty() {
         return errors::SUCCESS;
     }
     let mut info = null_info(rt);
-    // SAFETY: the info object is ours, and keys and values are C strings.
+    // SAFETY: the info object is the runtime's, and keys and values are C strings.
     unsafe {
         let mut rc = real::PMPI_Info_create(&mut info);
         if rc != errors::SUCCESS {
@@ -113,7 +114,7 @@ pub fn apply(rt: &Runtime, comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_in
             if let (Ok(key), Ok(value)) =
                 (CString::new(key.as_slice()), CString::new(value.as_slice()))
             {
-                // A hint may be ignored (MPI 4.1, 7.4.4).
+                // The library may ignore a hint (MPI 4.1, 7.4.4).
                 real::PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
             }
         }

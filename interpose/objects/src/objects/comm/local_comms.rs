@@ -1,4 +1,4 @@
-//! Handles and answers about communicators that belong to this process and are not saved.
+//! Handles and cached properties of communicators, which belong to this process and are not saved.
 
 use crate::cell::Field;
 use crate::handles::VirtComm;
@@ -7,15 +7,15 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
-/// Communicators, but for their recipes.
+/// State of communicators other than their recipes.
 pub struct LocalComms {
     pub(super) state: Field<WorldComms>,
-    /// Always what the table would tell.
+    /// Most recent query result; always equal to the table's data.
     pub(super) recent: Cell<RecentComm>,
 }
 
 impl LocalComms {
-    /// State at the start of the process.
+    /// Returns the state at the start of the process.
     pub const fn start() -> LocalComms {
         LocalComms {
             state: Field::new(WorldComms {
@@ -32,7 +32,7 @@ impl LocalComms {
         }
     }
 
-    /// Forgets the communicator that was asked for last: communicators are removed or replaced.
+    /// Discards the most recent query result, since communicators are removed or replaced.
     pub(super) fn forget_recent(&self) {
         self.recent.set(NO_RECENT);
     }
@@ -40,34 +40,35 @@ impl LocalComms {
 
 /// Handles and real communicators of the world, which are not saved.
 pub(super) struct WorldComms {
-    /// The program's handles of the two predefined communicators, and indices of their data
-    /// symbols.
+    /// Program's handles of the two predefined communicators, and indices of their data symbols.
     pub(super) world: VirtComm,
     pub(super) world_symbol: usize,
     pub(super) self_: VirtComm,
     pub(super) self_symbol: usize,
-    /// The real library's, behind which the program's is a duplicate.
+    /// Self communicator of the real library; the program uses a duplicate of it.
     pub(super) real_self: RealComm,
-    /// Number of workers, and the rank of this one among them.
+    /// Number of workers, and the rank of this worker.
     pub(super) workers: u32,
     pub(super) me: Worker,
-    /// A communicator of all workers that the program does not know.
+    /// Communicator of all workers that the program does not see.
     pub(super) bridge: Option<RealComm>,
 }
 
-/// Answers to the frequent questions about one communicator.
+/// Cached answers to frequent queries about one communicator.
 #[derive(Clone, Copy)]
 pub(super) struct RecentComm {
     pub(super) handle: u64,
     pub(super) index: u32,
     /// True for an intracommunicator of all workers.
     pub(super) spans_all: bool,
-    /// Rank of this process in its own group, if it has one, and the group's size.
-    pub(super) own: Option<(c_int, c_int)>,
-    /// Worker behind the first rank that messages may name.
+    /// Rank of this process in the local group, and the group's size.
     ///
-    /// `in_order` is the number of ranks from that one on behind which the next workers are, in
-    /// order.
+    /// `None` if this process is not a member.
+    pub(super) own: Option<(c_int, c_int)>,
+    /// Worker at the first rank that messages may address.
+    ///
+    /// `in_order` is the number of ranks, starting with that one, whose workers have consecutive
+    /// numbers.
     pub(super) first: Worker,
     pub(super) in_order: u32,
 }

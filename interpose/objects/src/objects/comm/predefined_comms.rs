@@ -15,8 +15,8 @@ use understudy_numbers::Worker;
 
 /// Enters the two predefined communicators in the table.
 ///
-/// `world` is `MPI_COMM_WORLD` as the program sees it: a communicator of all `workers`. Collective
-/// over them, since a second one is made for the layer's own use.
+/// `world` is the program's `MPI_COMM_WORLD`: a communicator of all `workers`. The call is
+/// collective over them, since a second communicator is created for the runtime itself.
 pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(rt, world, workers, me);
     renew_self(rt)?;
@@ -64,9 +64,9 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
     state.real_self.return_errors();
 }
 
-/// Puts a new duplicate behind `MPI_COMM_SELF`.
+/// Sets a new duplicate as the real communicator of `MPI_COMM_SELF`.
 ///
-/// Messages that the program has sent itself and not received are lost with the old one.
+/// Messages that the program has sent to itself and not received are lost with the old one.
 pub(super) fn renew_self(rt: &Runtime) -> mpi::Result<()> {
     let state = rt.objects.comm.state.borrow();
     let mut new = null_real(rt);
@@ -94,14 +94,14 @@ pub(super) fn name_predefined(rt: &Runtime) {
     }
 }
 
-/// A communicator of all workers that the program does not know.
+/// Returns the communicator of all workers that the program does not see.
 pub fn bridge(rt: &Runtime) -> Option<RealComm> {
     rt.objects.comm.state.borrow().bridge
 }
 
 pub(super) fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
     let mut bridge = null_real(rt);
-    // SAFETY: a communicator of all workers, who all call this.
+    // SAFETY: a communicator of all workers, all of which make this call.
     check(unsafe { real::PMPI_Comm_dup(world, &mut bridge) })?;
     bridge.return_errors();
     rt.objects.comm.state.borrow_mut().bridge = Some(bridge);
@@ -112,22 +112,22 @@ pub(super) fn null_real(rt: &Runtime) -> RealComm {
     real_comm(rt, null_handle(rt))
 }
 
-/// `MPI_COMM_WORLD` as the program knows it.
+/// Returns the program's handle of `MPI_COMM_WORLD`.
 pub fn world_handle(rt: &Runtime) -> VirtComm {
     rt.objects.comm.state.borrow().world
 }
 
-/// `MPI_COMM_SELF` as the program knows it.
+/// Returns the program's handle of `MPI_COMM_SELF`.
 pub fn self_handle(rt: &Runtime) -> VirtComm {
     rt.objects.comm.state.borrow().self_
 }
 
-/// `MPI_COMM_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_COMM_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtComm {
     VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_null"))
 }
 
-/// The program's handle of the communicator with this index.
+/// Returns the program's handle of the communicator with this index.
 pub fn handle(rt: &Runtime, index: u32) -> VirtComm {
     match index {
         WORLD => world_handle(rt),
@@ -153,15 +153,15 @@ fn predefined_index(rt: &Runtime, symbol: usize) -> Option<u32> {
     }
 }
 
-/// Rank of this process in its own group.
+/// Returns the rank of this process in the local group.
 pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
     let me = rt.objects.comm.state.borrow().me;
     comm.members.iter().position(|&member| member == me)
 }
 
-/// Forgets the real communicators after a failure.
+/// Discards the real communicators after a failure.
 ///
-/// They are gone with the library that has made them.
+/// They do not exist any more, since the library that created them has been reset.
 pub fn drop_reals(rt: &Runtime) {
     let comms = objects(rt);
     let created = comms
@@ -172,7 +172,7 @@ pub fn drop_reals(rt: &Runtime) {
     created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
     let state = &mut *rt.objects.comm.state.borrow_mut();
     state.bridge = None;
-    // A newcomer has no objects.
+    // A replacement that is joining has no objects.
     if !state.real_self.0.is_null() {
         handles::set_predefined(rt, state.self_symbol, state.real_self.0);
     }

@@ -1,4 +1,4 @@
-//! Making all communicators again on a new world.
+//! Rebuild of all communicators on a new world.
 #![allow(unsafe_code)]
 
 use super::communicator::{SELF, WORLD};
@@ -21,19 +21,20 @@ use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
 
-/// Makes the real communicators and groups of all workers from their recipes. Collective over
-/// `new_world`, in which each worker has the rank that it has in the recipes.
+/// Creates the real communicators and groups of all workers from their recipes.
 ///
-/// The list of all communicators is put together from what their choosers (see
-/// [`super::Comm::uid`]) know; communicators without a common worker are made at the same time. The
-/// table and the handles are changed when all of them exist in all workers.
+/// Collective over `new_world`, in which each worker has the rank that the recipes use.
+///
+/// The worker that chose a communicator's `uid` contributes its recipe to a list (see
+/// [`super::Comm::uid`]). Communicators without a common worker are created at the same time. The
+/// table and the handles are changed once all communicators exist in all workers.
 ///
 /// # Errors
-/// The first error of a real procedure. If it is the failure of a process, others may have got
-/// further or even to the end; everything is to be begun again on another world, by all.
+/// The first error of a real procedure. If a process has failed, other workers may have advanced
+/// further or completed the rebuild; all workers must repeat all of it on another world.
 pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<()> {
     let (mut me, mut workers) = (0, 0);
-    // SAFETY: a communicator of ours.
+    // SAFETY: a communicator of the runtime.
     unsafe {
         check(real::PMPI_Comm_rank(new_world, &mut me))?;
         check(real::PMPI_Comm_size(new_world, &mut workers))?;
@@ -70,10 +71,10 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     Ok(())
 }
 
-/// What a rebuild has made so far.
+/// Communicators that a rebuild has created so far.
 #[derive(Default)]
 struct Made {
-    /// By index in the table.
+    /// New communicators, with their indices in the table.
     results: Vec<(u32, RealComm)>,
     parts: Vec<RealComm>,
 }
@@ -92,7 +93,7 @@ fn finish(rt: &Runtime, made: Made) {
     name_predefined(rt);
     for index in [WORLD, SELF] {
         let hints = objects(rt).comms.get(index).map(|comm| comm.info.clone());
-        // They may be ignored (MPI 4.1, 7.4.4).
+        // The library may ignore hints (MPI 4.1, 7.4.4).
         hints::apply(
             rt,
             real_comm(rt, handle(rt, index)),
@@ -100,7 +101,7 @@ fn finish(rt: &Runtime, made: Made) {
         );
     }
     for mut part in made.parts {
-        // SAFETY: a communicator of ours.
+        // SAFETY: a communicator of the runtime.
         unsafe { real::PMPI_Comm_free(&mut part) };
     }
 }
@@ -109,7 +110,7 @@ fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::communicator::Co
     all.comms.iter().filter(|&(index, _)| index > SELF)
 }
 
-/// The communicators whose `uid` this worker has chosen.
+/// Returns the communicators whose `uid` this worker has chosen.
 fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
     created(&objects(rt))
         .filter(|(_, comm)| chooser(comm.uid) == me)
@@ -134,8 +135,9 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
     uids
 }
 
-/// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever
-/// otherwise.
+/// Fails in all workers if the tables of any worker differ from the plan.
+///
+/// Otherwise the rebuild would block forever.
 fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
         log::error!("{}", message::COMMUNICATORS_DIFFER);
@@ -166,7 +168,7 @@ fn make_batch(
         None => (UNDEFINED, 0),
     };
     let mut comm = null_real(rt);
-    // SAFETY: a communicator of ours; all workers call this for each batch.
+    // SAFETY: a communicator of the runtime; all workers make this call for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else {
         return Ok(());
@@ -178,7 +180,7 @@ fn make_batch(
     Ok(())
 }
 
-/// From a communicator of its own group to what it was. Only its members call this.
+/// Recreates a communicator from a communicator of its local group. Only its members call this.
 fn make_one(
     rt: &Runtime,
     (world, mut comm): (RealComm, RealComm),
@@ -190,7 +192,7 @@ fn make_one(
     if let Some(remote) = part.remote {
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real(rt);
-        // SAFETY: communicators of ours; both groups are at this point.
+        // SAFETY: communicators of the runtime; both groups make this call.
         check(unsafe {
             real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter)
         })?;

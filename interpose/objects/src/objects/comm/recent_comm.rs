@@ -1,5 +1,6 @@
-//! What is known of the communicator that was asked for last: programs use the same few again and
-//! again.
+//! Cache of the communicator that was queried most recently.
+//!
+//! Programs use a few communicators in most calls.
 
 use super::communicator::Comm;
 use super::local_comms::RecentComm;
@@ -11,17 +12,18 @@ use crate::objects::objects;
 use std::ffi::c_int;
 use understudy_numbers::Worker;
 
-/// Communicators are removed or replaced.
+/// Discards the cache, since communicators are removed or replaced.
 pub fn forget_recent(rt: &Runtime) {
     rt.objects.comm.forget_recent();
 }
 
-/// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no
-/// communicator.
+/// Applies `known` to the data of a communicator.
+///
+/// Returns `None` for `MPI_COMM_NULL` and for an invalid handle.
 #[inline(always)]
 fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.objects.comm.recent.get();
-    // Two ways from here on: what both come to would be copied through memory.
+    // Two separate paths: a common result would be copied through memory.
     if recent.handle == comm.0 as u64 {
         Some(known(&recent))
     } else {
@@ -29,13 +31,13 @@ fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Opt
     }
 }
 
-/// The index of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
+/// Returns the index of a communicator; `None` for `MPI_COMM_NULL` and for an invalid handle.
 #[inline]
 pub fn index(rt: &Runtime, comm: VirtComm) -> Option<u32> {
     ask(rt, comm, |recent| recent.index)
 }
 
-/// Whether it is an intracommunicator that every worker is a member of.
+/// True if `comm` is an intracommunicator of all workers.
 #[inline]
 pub fn spans_all(rt: &Runtime, comm: VirtComm) -> bool {
     ask(rt, comm, |recent| recent.spans_all) == Some(true)
@@ -64,22 +66,24 @@ fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
     Some(recent)
 }
 
-/// Rank of this process in its own group of a communicator, and the size of that.
+/// Returns the rank of this process in the local group, and the group's size.
 #[inline]
 pub fn rank_and_size(rt: &Runtime, comm: VirtComm) -> Option<(c_int, c_int)> {
     ask(rt, comm, |recent| recent.own)?
 }
 
-/// Those that messages go to: the remote group if there is one.
+/// Returns the group that messages are sent to: the remote group if there is one.
 fn peers(comm: &Comm) -> &[Worker] {
     comm.remote.as_ref().unwrap_or(&comm.members)
 }
 
-/// The worker behind a rank that point-to-point communication on `comm` may name, if it is one.
+/// Returns the worker that point-to-point messages to `rank` on `comm` address.
+///
+/// `None` if that is not a worker.
 #[inline]
 pub fn worker_of(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
     let recent = rt.objects.comm.recent.get();
-    // A negative rank is none, and greater than every length.
+    // As an unsigned number, a negative rank is greater than every length.
     if recent.handle == comm.0 as u64 && (rank as u32) < recent.in_order {
         Some(Worker(recent.first.0 + rank as u32))
     } else {

@@ -1,8 +1,8 @@
-//! Processes that are no workers: the program has spawned them (MPI 4.1, 11.8).
+//! Processes that the program has spawned (MPI 4.1, 11.8) and that are not workers.
 //!
-//! Each process gives numbers of its own to those that it comes to know. A number stands for the
-//! same process as long as a communicator leads to that, and for nobody after that, so that groups
-//! tell their members apart for good.
+//! Each process gives its own numbers to the spawned processes that it encounters. A number denotes
+//! one process as long as a communicator leads to that process. The number is never reused, so
+//! groups can always distinguish their members.
 #![allow(unsafe_code)]
 
 use super::predefined_comms::handle;
@@ -16,11 +16,11 @@ use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
-/// A procedure that tells the local or the remote group.
+/// Procedure that returns the local or the remote group.
 pub type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
 
 pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
-    // SAFETY: a communicator and a place of ours.
+    // SAFETY: a communicator and a variable of the runtime.
     unsafe { real::PMPI_Comm_group(comm, group) }
 }
 
@@ -29,7 +29,7 @@ pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
     unsafe { real::PMPI_Comm_remote_group(comm, group) }
 }
 
-/// What `then` makes of a group of a communicator. Local.
+/// Applies `then` to a group of a communicator. Local.
 pub fn with_group<T>(
     rt: &Runtime,
     comm: RealComm,
@@ -42,13 +42,12 @@ pub fn with_group<T>(
     );
     check(ask(comm, &mut group))?;
     let outcome = then(group);
-    // SAFETY: the group is ours.
+    // SAFETY: the group is the runtime's.
     unsafe { real::PMPI_Group_free(&mut group) };
     outcome
 }
 
-/// Visits the groups of all communicators that lead to spawned processes, with the numbers of their
-/// members.
+/// Visits the groups of all communicators with spawned processes, with their members' numbers.
 pub fn visit(
     rt: &Runtime,
     mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
@@ -57,7 +56,7 @@ pub fn visit(
     for (index, comm) in objects(rt).comms.iter() {
         if comm.has_spawned() && !comm.is_freed {
             let real = real_comm(rt, handle(rt, index));
-            // The members of a window have none.
+            // The entry of a window's members has no real communicator.
             if real.0.is_null() {
                 continue;
             }
@@ -71,11 +70,12 @@ pub fn visit(
     })
 }
 
-/// The numbers of the members of a real group: workers, and processes that are known or are given
-/// numbers now. Local.
+/// Returns the numbers of the members of a real group. Local.
+///
+/// These are workers and spawned processes. A spawned process that has no number yet gets one.
 pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut size = 0;
-    // SAFETY: a group of ours.
+    // SAFETY: a group of the runtime.
     check(unsafe { real::PMPI_Group_size(group, &mut size) })?;
     let mut found = vec![None; size.max(0) as usize];
     let world = real_comm(rt, super::predefined_comms::world_handle(rt));
@@ -95,7 +95,7 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     Ok(found.into_iter().map(number).collect())
 }
 
-/// Enters the members of `group` that are not found and are in this one.
+/// Enters the members of `group` that are not found yet and are members of `within`.
 fn look_up(
     group: RealGroup,
     within: RealGroup,
@@ -105,7 +105,7 @@ fn look_up(
     let missing: Vec<usize> = (0..found.len()).filter(|&at| found[at].is_none()).collect();
     let ranks: Vec<c_int> = missing.iter().map(|&at| at as c_int).collect();
     let mut there = vec![0; ranks.len()];
-    // SAFETY: groups of ours, and arrays of this length.
+    // SAFETY: groups of the runtime, and arrays of this length.
     check(unsafe {
         let count = ranks.len() as c_int;
         real::PMPI_Group_translate_ranks(group, count, ranks.as_ptr(), within, there.as_mut_ptr())

@@ -1,10 +1,12 @@
-//! Numbers of processes that are no workers: the program has spawned them (MPI 4.1, 11.8).
+//! Numbers of processes that the program has spawned (MPI 4.1, 11.8).
+//!
+//! Spawned processes are not workers.
 
 use understudy_numbers::Worker;
 
 pub(super) const FIRST_SPAWNED: u32 = 1 << 31;
 
-/// True for the number of a process that is no worker.
+/// True for the number of a process that is not a worker.
 pub fn is_spawned(worker: Worker) -> bool {
     worker.0 >= FIRST_SPAWNED
 }

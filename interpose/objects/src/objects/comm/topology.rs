@@ -15,38 +15,38 @@ const WEIGHTS_EMPTY: *const c_int = std::ptr::without_provenance(3);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Topology {
-    /// There is none.
+    /// No topology.
     #[default]
     None,
-    /// Cartesian (8.5.1).
+    /// Cartesian topology (8.5.1).
     Cart {
         /// Number of processes in each dimension.
         dims: Vec<c_int>,
-        /// Whether each dimension is periodic.
+        /// For each dimension, nonzero if it is periodic.
         periods: Vec<c_int>,
     },
-    /// A graph that each process knows all of (8.5.3).
+    /// Graph that each process has completely (8.5.3).
     Graph {
-        /// Where each node's neighbours end in `edges`.
+        /// For each node, the end of its neighbours in `edges`.
         index: Vec<c_int>,
         edges: Vec<c_int>,
     },
-    /// A distributed graph (8.5.4): this process' neighbours.
+    /// Distributed graph (8.5.4): the neighbours of this process.
     DistGraph {
-        /// Ranks this process receives from.
+        /// Ranks from which this process receives.
         sources: Vec<c_int>,
-        /// Their weights, if `weighted`.
+        /// Weights of `sources`, if `weighted`.
         source_weights: Vec<c_int>,
-        /// Ranks this process sends to.
+        /// Ranks to which this process sends.
         destinations: Vec<c_int>,
-        /// Their weights, if `weighted`.
+        /// Weights of `destinations`, if `weighted`.
         dest_weights: Vec<c_int>,
-        /// Whether there are weights.
+        /// True if the edges have weights.
         weighted: bool,
     },
 }
 
-/// How many processes send to the process with this rank in neighbourhood collectives (8.6).
+/// Returns the number of processes that send to `rank` in neighbourhood collectives (8.6).
 pub fn sources(topology: &Topology, rank: usize) -> usize {
     match topology {
         Topology::None => 0,
@@ -67,7 +67,8 @@ impl Topology {
     /// Reads the topology of a real communicator. Local.
     pub fn read(comm: RealComm) -> mpi::Result<Topology> {
         let mut kind = 0;
-        // SAFETY: a communicator of ours, and each array is as long as the real library was told.
+        // SAFETY: a communicator of the runtime, and each array has the length passed to the
+        // library.
         unsafe {
             check(real::PMPI_Topo_test(comm, &mut kind))?;
             match kind {
@@ -119,16 +120,17 @@ impl Topology {
         }
     }
 
-    /// Makes a communicator with this topology from one that has the same members in the same
-    /// order; the ranks stay what they are. Collective; nothing happens for no topology. `info` is
-    /// the null handle.
+    /// Creates a communicator with this topology and the members of `from`.
+    ///
+    /// The order of the members, and so the ranks, do not change. Collective. Without a topology,
+    /// `new` is `from`. `info` is the null handle.
     pub fn apply(&self, info: RealInfo, from: RealComm, new: &mut RealComm) -> c_int {
         let weights = |weights: &[c_int], weighted: bool| match (weighted, weights.is_empty()) {
             (false, _) => UNWEIGHTED,
             (true, true) => WEIGHTS_EMPTY,
             (true, false) => weights.as_ptr(),
         };
-        // SAFETY: a communicator of ours; the arrays have the lengths that are told.
+        // SAFETY: a communicator of the runtime; the arrays have the lengths that are passed.
         unsafe {
             match self {
                 Topology::None => {

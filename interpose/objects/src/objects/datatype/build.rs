@@ -1,4 +1,4 @@
-//! Real datatypes from recipes.
+//! Creation of real datatypes from recipes.
 #![allow(unsafe_code)]
 
 use super::constructors::{
@@ -17,18 +17,20 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// Makes a real datatype with the entry's name and state. What it is made from must exist.
+/// Creates a real datatype with the entry's name and state.
+///
+/// The datatypes that it is derived from must exist.
 pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {
     let mut new = construct(rt, &entry.recipe)?;
     if entry.committed {
-        // SAFETY: a datatype of ours.
+        // SAFETY: a datatype of the runtime.
         check(unsafe { real::PMPI_Type_commit(&mut new) })?;
     }
     rename(new, &entry.name);
     Ok(new)
 }
 
-/// Arguments of a recipe, taken one after the other in the order of MPI 4.1, 5.1.13.
+/// Arguments of a recipe, consumed in the order of MPI 4.1, 5.1.13.
 struct Arguments<'a, T>(&'a [T]);
 
 impl<T: Copy> Arguments<'_, T> {
@@ -78,8 +80,8 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     let mut a = Arguments(&recipe.integers);
     let mut new = null_real(rt);
     let to = &mut new;
-    // SAFETY: the arguments with which the real library has made such a datatype before, in arrays
-    // whose lengths have been checked; the datatypes are real.
+    // SAFETY: the real library has created such a datatype with these arguments before; the lengths
+    // of the arrays have been checked, and the datatypes are real.
     let rc = unsafe {
         match recipe.combiner {
             DUP => real::PMPI_Type_dup(old?, to),
@@ -147,7 +149,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     Ok(new)
 }
 
-/// By a procedure for large counts, which has made it before.
+/// Constructs a datatype by a procedure with large counts, which has created it before.
 fn construct_large(
     rt: &Runtime,
     recipe: &Recipe,
@@ -205,7 +207,9 @@ fn construct_large(
     Ok(new)
 }
 
-/// Sorts datatypes, each with those it is made from, so that it comes after them.
+/// Sorts datatypes so that each one follows the datatypes that it is derived from.
+///
+/// Each entry of `all` contains a datatype and the datatypes that it is derived from.
 pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
     let bases: BTreeMap<u32, &[u32]> = all
         .iter()
@@ -220,7 +224,7 @@ pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
                 Some(true) => {
                     path.pop();
                 }
-                // All that was pushed for it is done.
+                // All of its bases have been sorted.
                 Some(false) => {
                     entered.insert(index, true);
                     sorted.push(index);
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn datatypes_come_after_their_bases() {
-        // Index 0 was used again, after 5 had been made: it is the youngest.
+        // Index 0 was reused after 5 had been created, so it is the most recent one.
         let all = vec![(0, vec![5, 5]), (1, vec![]), (4, vec![1, 0]), (5, vec![1])];
         assert_eq!(order(&all), [1, 5, 0, 4]);
     }

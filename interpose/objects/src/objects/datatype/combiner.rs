@@ -1,5 +1,4 @@
-//! What the arguments of a datatype's constructor mean for the place of its data (MPI 4.1, 5.1.2 to
-//! 5.1.13).
+//! Positions of a datatype's data, computed from its constructor (MPI 4.1, 5.1.2 to 5.1.13).
 
 use super::constructors::{
     CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER,
@@ -7,14 +6,14 @@ use super::constructors::{
 };
 use super::recipe::Recipe;
 
-/// Blocks of elements: where each begins, and how many elements it has.
+/// Blocks of elements: the start of each block, and its number of elements.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Of one datatype, at offsets in bytes.
+    /// Blocks of one datatype, at offsets in bytes.
     Same(Vec<(isize, usize)>),
-    /// Of one datatype, at offsets in elements.
+    /// Blocks of one datatype, at offsets in elements.
     Elements(Vec<(isize, usize)>),
-    /// Each of the datatype with the same number, at offsets in bytes.
+    /// Blocks at offsets in bytes, block *n* of datatype *n*.
     Each(Vec<(isize, usize)>),
 }
 
@@ -23,14 +22,15 @@ const BLOCK: i64 = 0;
 const CYCLIC: i64 = 1;
 const DEFAULT_ARGUMENT: i64 = -1;
 
-/// The arguments of a constructor in the order of the one whose counts are an int.
+/// Arguments of a constructor, in the order of the variant with `int` counts.
 struct Arguments {
     integers: Vec<i64>,
     addresses: Vec<i64>,
 }
 
-/// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors
-/// that are not known here.
+/// Returns a constructor's arguments, of either size of counts (MPI 4.1, 5.1.13).
+///
+/// `None` for constructors that this file does not support.
 fn arguments(recipe: &Recipe) -> Option<Arguments> {
     let integers: Vec<i64> = recipe
         .integers
@@ -65,14 +65,15 @@ fn arguments(recipe: &Recipe) -> Option<Arguments> {
     })
 }
 
-/// Integers with counts among them.
+/// Inserts counts into a list of integers.
 fn among(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
     let (before, after) = integers.split_at_checked(at)?;
     Some(([before, counts, after].concat(), Vec::new()))
 }
 
-/// The blocks that a datatype is made of; `None` for constructors that are not known here, and for
-/// more blocks than `most`.
+/// Returns the blocks of a datatype.
+///
+/// `None` for constructors that this file does not support, and for more than `most` blocks.
 pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
@@ -121,10 +122,10 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     })
 }
 
-/// An axis of an array: its length, and which of its elements are taken, as begins and lengths.
+/// Axis of an array: its length, and start and length of each selected part.
 type Axis = (isize, Vec<(isize, usize)>);
 
-/// The rows of a subarray.
+/// Returns the rows of a subarray.
 fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     let dimensions = usize::try_from(*integers.first()?).ok()?;
     let part = |at: usize| integers.get(1 + at * dimensions..1 + (at + 1) * dimensions);
@@ -140,7 +141,7 @@ fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     )
 }
 
-/// The rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
+/// Returns the rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
 fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     let (rank, dimensions) = (
         *integers.get(1)? as isize,
@@ -175,9 +176,9 @@ fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     )
 }
 
-/// What is taken of an array, in pieces along the axis whose elements are neighbours.
+/// Splits the selected part of an array into rows along the contiguous axis.
 fn rows(mut axes: Vec<Axis>, order: i64, most: usize) -> Option<Vec<(isize, usize)>> {
-    // From here the last axis is the one whose elements are neighbours.
+    // From here, the last axis is the contiguous one.
     if order != ORDER_C {
         axes.reverse();
     }
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// As a procedure for large counts makes it.
+    /// Returns the recipe that a procedure with large counts creates.
     fn large(combiner: i32, integers: &[i64], counts: &[i64]) -> Recipe {
         Recipe {
             counts: counts.to_vec(),
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn distributed_arrays_are_dealt_out() {
-        // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, columns by twos.
+        // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, and pairs of columns.
         let part = |rank| {
             blocks(&recipe(
                 DARRAY,

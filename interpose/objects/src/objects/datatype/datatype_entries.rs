@@ -1,7 +1,7 @@
-//! Datatypes of the program: made, kept, freed.
+//! Datatypes of the program: created, retained, freed.
 //!
-//! A datatype may be freed while others are made from it.
-//! Its entry then stays as a *zombie* until no recipe refers to it.
+//! A datatype may be freed while others are derived from it. Its entry then stays as a *zombie*
+//! until no recipe refers to it.
 #![allow(unsafe_code)]
 
 use super::build;
@@ -21,7 +21,7 @@ use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealDatatype;
 
-/// The index of a created datatype that the program has not freed.
+/// Returns the index of a created datatype that the program has not freed.
 pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let index = created(HandleKind::Datatype, datatype.0)?;
     let all = objects(rt);
@@ -34,7 +34,7 @@ pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
     matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle(rt)
 }
 
-/// The entry of what the program has attached to a predefined datatype.
+/// Returns the entry with the name and the attributes of a predefined datatype.
 fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     let of_this =
         |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
@@ -45,7 +45,7 @@ fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
         .map(|(index, _)| index)
 }
 
-/// Returns the entry for a predefined datatype, and makes it if there is none.
+/// Returns the entry for a predefined datatype, and creates it if necessary.
 fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     if !is_predefined(rt, datatype) {
         return None;
@@ -65,7 +65,7 @@ fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     })
 }
 
-/// The attributes of a datatype that has been given some.
+/// Returns the attributes of a datatype, if it has ever had any.
 pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(
         rt,
@@ -73,7 +73,7 @@ pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Att
     )
 }
 
-/// The attributes of any datatype.
+/// Returns the attributes of any datatype, and creates an entry if necessary.
 pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(
         rt,
@@ -88,7 +88,7 @@ fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
     .ok()
 }
 
-/// Enters a new real datatype that was made from `contained`.
+/// Enters a new real datatype that was created from `contained`.
 pub fn create(
     rt: &Runtime,
     mut datatype: RealDatatype,
@@ -98,13 +98,13 @@ pub fn create(
     let recipe = match inspect(rt, datatype, contained, counts) {
         Ok(recipe) => recipe,
         Err(rc) => {
-            // SAFETY: a datatype of ours.
+            // SAFETY: a datatype of the runtime.
             unsafe { real::PMPI_Type_free(&mut datatype) };
             return Err(rc);
         }
     };
     if recipe.is_parameterised() {
-        // The same arguments give the same handle (19.1.5).
+        // Equal arguments give equal handles (19.1.5).
         if let Some((index, _)) = objects(rt)
             .datatypes
             .iter()
@@ -152,9 +152,9 @@ fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
     }
 }
 
-/// Makes one more datatype in the same way, for `MPI_Type_get_contents`.
+/// Creates an equal datatype, for `MPI_Type_get_contents`.
 ///
-/// Predefined ones stand for themselves.
+/// Predefined datatypes are returned as they are.
 pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
@@ -185,7 +185,7 @@ fn hold(rt: &Runtime, index: u32) {
 
 /// Keeps a datatype even if the program frees it.
 ///
-/// A pending request, say, refers to it in a cut.
+/// For instance, a pending request that is part of a cut refers to its datatype.
 pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
     if let Some(index) = created(HandleKind::Datatype, datatype.0) {
         hold(rt, index);
@@ -203,7 +203,7 @@ pub fn release(rt: &Runtime, datatype: VirtDatatype) {
     collect(rt, index);
 }
 
-/// The program has freed it; its attributes are gone already.
+/// Records that the program has freed a datatype, whose attributes have been deleted before.
 pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
     let Some(index) = index(rt, datatype) else {
         return ERR_TYPE;
@@ -222,7 +222,7 @@ pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
     index(rt, datatype).is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
 }
 
-/// Removes a freed datatype that nothing refers to, and those that only it referred to.
+/// Removes a freed datatype without references, and its bases if they have no others.
 fn collect(rt: &Runtime, index: u32) {
     let mut suspects = vec![index];
     while let Some(index) = suspects.pop() {
@@ -252,7 +252,7 @@ pub fn set_committed(rt: &Runtime, datatype: VirtDatatype) {
     }
 }
 
-/// Records the name that the real datatype has been given.
+/// Records the name that the real datatype has received.
 pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
     let Some(index) = index(rt, datatype).or_else(|| attachment_or_new(rt, datatype)) else {
         return;
@@ -263,7 +263,7 @@ pub fn set_name(rt: &Runtime, datatype: VirtDatatype) {
     }
 }
 
-/// The recipe of a created datatype.
+/// Returns the recipe of a created datatype.
 pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     let index = index(rt, datatype)?;
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()

@@ -1,4 +1,4 @@
-//! Real datatypes released before a rollback, and made again from their recipes.
+//! Release of real datatypes before a rollback, and their rebuild from recipes.
 
 use super::build;
 use super::real_datatypes::{drop_real, rename, set_real};
@@ -31,7 +31,7 @@ pub fn release_all(rt: &Runtime) {
     rt.objects.reverse.set(None);
 }
 
-/// Makes the real datatypes from their recipes.
+/// Creates the real datatypes from their recipes.
 pub fn rebuild(rt: &Runtime) {
     rt.objects.reverse.set(None);
     let bases: Vec<(u32, Vec<u32>)> = objects(rt)

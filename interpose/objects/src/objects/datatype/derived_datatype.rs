@@ -12,7 +12,7 @@ pub struct Datatype {
     pub committed: bool,
     /// Name of the datatype. C strings need not be UTF-8.
     pub name: Vec<u8>,
-    /// Attributes: key and value.
+    /// Attributes: keys and values.
     pub attributes: Attributes,
     /// Number of references from recipes and by [`retain`](super::retain).
     pub holders: u32,

@@ -1,5 +1,6 @@
-//! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each
-//! (MPI 4.1, 12.3.4).
+//! Elements of buffers with derived datatypes, for accumulates (MPI 4.1, 12.3.4).
+//!
+//! All elements of such a datatype have one predefined datatype.
 #![allow(unsafe_code)]
 
 use super::datatype_entries::kept_recipe;
@@ -11,17 +12,17 @@ use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype};
 
-/// A buffer of the program's, or memory of a window.
+/// Buffer of the program, or memory of a window.
 #[derive(Clone, Copy)]
 pub struct Operand {
-    /// Its address.
+    /// Address of the buffer.
     pub at: *mut c_void,
-    /// How many of the datatype.
+    /// Number of items of the datatype.
     pub count: c_int,
     pub datatype: VirtDatatype,
 }
 
-/// The predefined datatype that a datatype is made of, and how its elements lie.
+/// Predefined datatype of a datatype's elements, and the layout of the elements.
 #[derive(Clone, Copy)]
 pub struct Elements {
     datatype: VirtDatatype,
@@ -30,7 +31,7 @@ pub struct Elements {
     extent: usize,
 }
 
-/// Elements outside of the program's memory, aligned for any of them.
+/// Elements outside of the program's memory, aligned for any datatype.
 struct Copies {
     words: Vec<u128>,
     count: usize,
@@ -47,7 +48,7 @@ impl Copies {
     }
 }
 
-/// Bytes of data and the extent.
+/// Returns size and extent of a datatype in bytes.
 fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
     let (mut size, mut bound, mut extent) = (0, 0, 0);
     // SAFETY: local queries of a datatype.
@@ -61,9 +62,9 @@ fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
     (codes == [SUCCESS; 2]).then_some(sizes)
 }
 
-/// The only predefined datatype in a datatype.
+/// Returns the only predefined datatype in a datatype.
 fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
-    // The program may have freed what it is made of.
+    // The program may have freed the datatypes that it is derived from.
     let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
     else {
         return (datatype != null_handle(rt)).then_some(datatype);
@@ -76,8 +77,9 @@ fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     bases.all(|other| other == Some(first)).then_some(first)
 }
 
-/// The bytes that a buffer's data span: where they begin, counted from its address, and how many
-/// they are. None for no data.
+/// Returns the bytes that a buffer's data span.
+///
+/// These are their offset from the buffer's address, and their number. `None` if there are no data.
 pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);
@@ -98,7 +100,7 @@ pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize
 }
 
 impl Elements {
-    /// Those of a predefined datatype without gaps, of so many bytes each.
+    /// Returns the elements of a predefined datatype without gaps, of `size` bytes each.
     pub fn dense(rt: &Runtime, datatype: VirtDatatype, size: usize) -> Elements {
         Elements {
             datatype,
@@ -108,12 +110,12 @@ impl Elements {
         }
     }
 
-    /// Bytes of each, if they are those of this datatype itself and have no gaps.
+    /// Returns the size of one element, if the datatype is `datatype` and has no gaps.
     pub fn size_of_dense(&self, datatype: VirtDatatype) -> Option<usize> {
         (self.datatype == datatype && self.are_dense()).then_some(self.size)
     }
 
-    /// Those of a datatype; none if it is not made of one predefined datatype.
+    /// Returns the elements of a datatype; `None` unless it consists of one predefined datatype.
     pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
         let datatype = base(rt, datatype)?;
         let real = real_datatype(rt, datatype);
@@ -126,7 +128,7 @@ impl Elements {
         })
     }
 
-    /// How many a buffer has, if they lie there one behind the other.
+    /// Returns the number of elements of a buffer in which they are adjacent.
     fn in_place(&self, operand: Operand) -> Option<usize> {
         let count = usize::try_from(operand.count).ok()?;
         (operand.datatype == self.datatype && (self.size == self.extent || count <= 1))
@@ -138,13 +140,13 @@ impl Elements {
     }
 
     /// # Safety
-    /// The operand's memory.
+    /// The operand's memory must be valid.
     unsafe fn gather(&self, rt: &Runtime, from: Operand) -> Result<Copies, c_int> {
         let real = real_datatype(rt, from.datatype);
         let (size, _) = measure(real).ok_or(ERR_TYPE)?;
         let bytes = size * usize::try_from(from.count).map_err(|_| ERR_TYPE)?;
         let packed = Copies::new(bytes / self.size, self.size);
-        // SAFETY: the caller's promise; memory of this frame.
+        // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
             pack(from.at, from.count, real, packed.at(), bytes)?;
             if self.are_dense() {
@@ -163,10 +165,10 @@ impl Elements {
     }
 
     /// # Safety
-    /// The operand's memory.
+    /// The operand's memory must be valid.
     unsafe fn scatter(&self, rt: &Runtime, copies: &Copies, to: Operand) -> Result<(), c_int> {
         let (real, bytes) = (real_datatype(rt, to.datatype), copies.count * self.size);
-        // SAFETY: the caller's promise; memory of this frame.
+        // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
             if self.are_dense() {
                 return unpack(copies.at(), bytes, to.at, to.count, real);
@@ -183,22 +185,22 @@ impl Elements {
         }
     }
 
-    /// Copies elements, as many as both buffers have.
+    /// Copies the elements that both buffers have.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     ///
     /// # Safety
-    /// The operands' memory.
+    /// The operands' memory must be valid.
     pub unsafe fn copy(&self, rt: &Runtime, from: Operand, to: Operand) -> Result<(), c_int> {
         match (self.in_place(from), self.in_place(to)) {
             (Some(count), Some(room)) if self.are_dense() => {
                 let bytes = count.min(room) * self.size;
-                // SAFETY: the caller's promise.
+                // SAFETY: by the caller's contract.
                 unsafe { to.at.cast::<u8>().copy_from(from.at.cast(), bytes) };
                 Ok(())
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: by the caller's contract.
             _ => unsafe { self.scatter(rt, &self.gather(rt, from)?, to) },
         }
     }
@@ -206,10 +208,10 @@ impl Elements {
     /// Combines each element of `into` with that of `from`.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     ///
     /// # Safety
-    /// The operands' memory.
+    /// The operands' memory must be valid.
     pub unsafe fn combine(
         &self,
         rt: &Runtime,
@@ -219,10 +221,10 @@ impl Elements {
     ) -> Result<(), c_int> {
         let reduce = |from: *const c_void, into: *mut c_void, count: usize| {
             let count = c_int::try_from(count).map_err(|_| ERR_TYPE)?;
-            // SAFETY: so many elements at both addresses.
+            // SAFETY: there are `count` elements at both addresses.
             check(unsafe { real::PMPI_Reduce_local(from, into, count, self.real, real_op(rt, op)) })
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         unsafe {
             let copies = match self.in_place(from) {
                 Some(_) => None,
@@ -242,12 +244,12 @@ impl Elements {
         }
     }
 
-    /// Whether two elements are equal, which have no gaps.
+    /// True if two elements are equal; elements must have no gaps.
     ///
     /// # Safety
-    /// An element at each address.
+    /// Each address must point to an element.
     pub unsafe fn are_equal(&self, one: *const c_void, other: *const c_void) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         let bytes =
             |at: *const c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.size) };
         bytes(one) == bytes(other)
@@ -259,7 +261,7 @@ fn check(rc: c_int) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// As of `MPI_Pack`.
+/// As for `MPI_Pack`.
 unsafe fn pack(
     from: *const c_void,
     count: c_int,
@@ -268,7 +270,7 @@ unsafe fn pack(
     bytes: usize,
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     check(unsafe {
         real::PMPI_Pack(
             from,
@@ -283,7 +285,7 @@ unsafe fn pack(
 }
 
 /// # Safety
-/// As of `MPI_Unpack`.
+/// As for `MPI_Unpack`.
 unsafe fn unpack(
     from: *const c_void,
     bytes: usize,
@@ -292,7 +294,7 @@ unsafe fn unpack(
     datatype: RealDatatype,
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: by the caller's contract.
     check(unsafe {
         real::PMPI_Unpack(
             from,

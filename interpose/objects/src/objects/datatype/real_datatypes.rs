@@ -1,4 +1,4 @@
-//! Real datatypes by index, and from a real datatype back to the program's handle.
+//! Real datatypes by index, and the program's handles of real datatypes.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -12,17 +12,17 @@ use understudy_mpi::real_types::RealDatatype;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
 
-/// `MPI_DATATYPE_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_DATATYPE_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtDatatype {
     VirtDatatype(NULL.get(rt))
 }
 
-/// The program's handle of the datatype with this index.
+/// Returns the program's handle of the datatype with this index.
 pub fn handle(index: u32) -> VirtDatatype {
     VirtDatatype(handles::virtual_handle(HandleKind::Datatype, index))
 }
 
-/// The program's handle of a real datatype; `MPI_DATATYPE_NULL` if there is none.
+/// Returns the program's handle of a real datatype, or `MPI_DATATYPE_NULL` if it has none.
 pub fn virtual_of(rt: &Runtime, real: RealDatatype) -> VirtDatatype {
     if let Some(handle) = handles::predefined_of(rt, real.0) {
         return VirtDatatype(handle);
@@ -45,7 +45,7 @@ pub(super) fn set_real(rt: &Runtime, index: u32, real: RealDatatype) {
         .insert(real.0 as usize, index);
 }
 
-/// The name of a real datatype.
+/// Returns the name of a real datatype.
 pub fn name_of(datatype: RealDatatype) -> Vec<u8> {
     let mut buffer = [0u8; MAX_NAME + 1];
     let mut length = 0;
@@ -74,7 +74,8 @@ pub(super) fn drop_real(rt: &Runtime, index: u32) {
         reverse.remove(&(datatype.0 as usize));
     }
     if !datatype.0.is_null() {
-        // SAFETY: a datatype of ours; what uses it in the real library holds it there.
+        // SAFETY: a datatype of the runtime; the real library keeps it alive while other objects
+        // use it.
         unsafe { real::PMPI_Type_free(&mut datatype) };
     }
 }
@@ -82,7 +83,8 @@ pub(super) fn drop_real(rt: &Runtime, index: u32) {
 /// Names a real datatype.
 pub(super) fn rename(datatype: RealDatatype, name: &[u8]) {
     if let Ok(name) = CString::new(name) {
-        // SAFETY: a datatype of ours and a C string; a datatype without its name does no harm.
+        // SAFETY: a datatype of the runtime and a C string; a failure has no effect except a
+        // missing name.
         unsafe { real::PMPI_Type_set_name(datatype, name.as_ptr()) };
     }
 }

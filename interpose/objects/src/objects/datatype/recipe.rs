@@ -5,21 +5,21 @@ use crate::generated::HandleKind;
 use crate::objects::lookup::created;
 use std::ffi::c_void;
 
-/// A constructor (`MPI_COMBINER_…`) and its arguments.
+/// Constructor (`MPI_COMBINER_…`) and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Recipe {
     pub combiner: i32,
-    /// Its integer arguments in the standard's order.
+    /// Integer arguments, in the order of the standard.
     pub integers: Vec<i32>,
-    /// Its address arguments.
+    /// Address arguments.
     pub addresses: Vec<i64>,
-    /// Its arguments that are `MPI_Count`: a procedure for large counts has made it.
+    /// `MPI_Count` arguments, which only procedures with large counts have.
     pub counts: Vec<i64>,
-    /// Its datatype arguments: the program's handles.
+    /// Datatype arguments, as the program's handles.
     pub contained: Vec<u64>,
 }
 
-/// What the counts of a constructor are: those of a procedure for large counts are `MPI_Count`.
+/// Size of a constructor's counts: `MPI_Count` for procedures with large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     Int,
@@ -28,19 +28,19 @@ pub enum Counts {
 }
 
 impl Recipe {
-    /// Created datatypes that it refers to; one that occurs twice comes twice.
+    /// Iterates over the created datatypes that the recipe refers to, with repetitions.
     pub(super) fn bases(&self) -> impl Iterator<Item = u32> + '_ {
         self.contained
             .iter()
             .filter_map(|&handle| created(HandleKind::Datatype, handle as *mut c_void))
     }
 
-    /// Whether it is a predefined datatype: the entry holds what the program has attached to that.
+    /// True for the entry of a predefined datatype, which contains its name and attributes.
     pub(super) fn is_named(&self) -> bool {
         self.combiner == NAMED
     }
 
-    /// Whether it is one that the program cannot free (19.1.5).
+    /// True for a datatype that the program cannot free (19.1.5).
     pub(super) fn is_parameterised(&self) -> bool {
         [F90_REAL, F90_COMPLEX, F90_INTEGER].contains(&self.combiner)
     }

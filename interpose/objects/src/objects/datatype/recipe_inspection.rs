@@ -1,8 +1,8 @@
-//! Reads the constructor of a real datatype.
+//! Inspection of a real datatype's constructor.
 //!
-//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments.
-//! The contained datatypes in its answer are duplicates, so they are taken from the constructor's
-//! arguments instead.
+//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments. The contained
+//! datatypes that it reports are duplicates, so they are taken from the constructor's arguments
+//! instead.
 #![allow(unsafe_code)]
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
@@ -29,7 +29,7 @@ fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
     let count = |number: i64| usize::try_from(number).map_err(|_| ERR_INTERN);
     if counts == Counts::Large {
         let [integers, addresses, counts, datatypes] = &mut many;
-        // SAFETY: a datatype of ours, made by a library that has such procedures.
+        // SAFETY: a datatype of the runtime, created by a library that has such procedures.
         check(unsafe {
             real::PMPI_Type_get_envelope_c(
                 datatype,
@@ -42,7 +42,7 @@ fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
         })?;
     } else {
         let [integers, addresses, datatypes] = &mut few;
-        // SAFETY: a datatype of ours.
+        // SAFETY: a datatype of the runtime.
         check(unsafe {
             real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
         })?;
@@ -59,7 +59,7 @@ fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
 
 /// Reads a new real datatype's constructor and arguments.
 ///
-/// `contained` are the datatypes from which it was made.
+/// `contained` are the datatypes from which it was created.
 pub(super) fn inspect(
     rt: &Runtime,
     datatype: RealDatatype,
@@ -82,14 +82,14 @@ pub(super) fn inspect(
             && !duplicate.0.is_null()
             && duplicate != null_real(rt)
         {
-            // SAFETY: a duplicate that the real library has made for us.
+            // SAFETY: a duplicate that the real library has created for the runtime.
             unsafe { real::PMPI_Type_free(&mut duplicate) };
         }
     }
     Ok(recipe)
 }
 
-/// Fills the arrays, whose lengths the real library has told.
+/// Fills the arrays, whose lengths the real library has reported.
 fn read_contents(
     datatype: RealDatatype,
     recipe: &mut Recipe,

@@ -1,4 +1,4 @@
-//! The entry of ports in the table, and counts of spawned processes.
+//! Entry of the ports in the table, and counts of spawned processes.
 
 use super::ports::Dynamic;
 use crate::Runtime;
@@ -17,15 +17,14 @@ pub fn get_mut(rt: &Runtime) -> RefMut<'_, Dynamic> {
 
 /// Records a capture of the present state.
 ///
-/// Returns the number of spawns after which spawned processes may not go back any more, if it has
-/// grown.
+/// Returns the number of spawns that may not be rolled back any more, if it has grown.
 pub fn captured(rt: &Runtime) -> Option<u64> {
     let (spawns, (_, settled)) = (get(rt).spawns, rt.objects.spawns.get());
     rt.objects.spawns.set((spawns, settled));
     (spawns > settled).then_some(spawns)
 }
 
-/// Records that this process has gone back, and returns its number of spawns there.
+/// Records that this process has been rolled back, and returns its number of spawns there.
 pub fn went_back(rt: &Runtime) -> u64 {
     let spawns = get(rt).spawns;
     rt.objects.spawns.set((spawns, spawns));
@@ -34,8 +33,7 @@ pub fn went_back(rt: &Runtime) -> u64 {
 
 /// Records that the last capture is committed.
 ///
-/// Returns the number of spawns after which spawned processes never go back any more, if it has
-/// grown.
+/// Returns the number of spawns that are never rolled back any more, if it has grown.
 pub fn settled(rt: &Runtime) -> Option<u64> {
     let (captured, settled) = rt.objects.spawns.get();
     rt.objects.spawns.set((captured, captured.max(settled)));

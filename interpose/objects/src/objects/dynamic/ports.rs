@@ -1,4 +1,4 @@
-//! Ports, published names, and messages by which processes connect. Plain data.
+//! Ports, published names, and messages for establishing connections. Plain data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Worker;
@@ -6,33 +6,33 @@ use understudy_numbers::Worker;
 /// Message from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Word {
-    /// To the owner of a port: a process wants to connect.
+    /// Request to the owner of a port for a connection.
     Knock {
         port: u64,
         /// Number of the attempt.
         attempt: u64,
-        /// The first attempt of this process that is not answered.
+        /// First attempt of this process that is not answered.
         oldest: u64,
     },
-    /// The answer to an attempt: the owner of the port accepts.
+    /// Answer to an attempt: the owner of the port accepts.
     Welcome { attempt: u64 },
-    /// The root tells the other members of its communicator.
+    /// Result that the root sends to the other members of its communicator.
     Go {
         comm: u64,
-        /// Rank of the other side's root, or an error.
+        /// Rank of the remote root, or an error.
         outcome: Result<Worker, i32>,
     },
 }
 
-/// Root of the other side, and the roots' common name of the connection; or an error.
+/// Remote root and the number that the roots share for the connection, or an error.
 pub type Found = Result<(Worker, u64), i32>;
 
-/// Progress of a call that makes a connection.
+/// Progress of a call that establishes a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Begun {
     /// Process at the other end of the socket of `MPI_Comm_join`.
     pub joins: Option<Worker>,
-    /// The attempt that the port's owner has been told of.
+    /// Number of the attempt that was sent to the port's owner.
     pub attempt: Option<u64>,
     /// Result of the root's search.
     pub found: Option<Found>,
@@ -42,39 +42,41 @@ pub struct Begun {
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Board {
     pub ports: BTreeSet<u64>,
-    /// Names that it has published, and the ports.
+    /// Names that the worker has published, and their ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Attempts that were welcomed, by worker, of which that worker may not know.
+    /// Accepted attempts, by worker, of which that worker may not have been notified.
     pub welcomed: BTreeSet<(u32, u64)>,
 }
 
-/// The ports of this process, and what it has heard.
+/// Ports of this process, and the messages that it has received.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Dynamic {
     /// Facts that the other processes can read.
     pub board: Board,
-    /// The number of the port that was opened last.
+    /// Number of the port that was opened last.
     last_port: u32,
-    /// The number of the last attempt to connect.
+    /// Number of the last attempt to connect.
     pub last_attempt: u64,
-    /// Number of spawns that this process has made or taken part in.
+    /// Number of spawns in which this process has taken part.
     pub spawns: u64,
-    /// Number of processes, past ones included, that are known here and are no workers.
+    /// Number of processes other than workers that this process has encountered.
+    ///
+    /// Includes processes that do not exist any more.
     pub known: u32,
     /// Spawned processes that were disconnected, though freed communicators lead to them.
     ///
     /// Empty at a cut.
     pub parted: BTreeSet<Worker>,
-    /// Calls that have begun, by thread (its control block).
+    /// Progress of incomplete calls, by thread (address of its control block).
     ///
-    /// A call is made again from its entry until it has ended.
+    /// A call is repeated from its entry until it is complete.
     pub begun: BTreeMap<usize, Begun>,
     /// Messages that were received and not used, in their order, with their senders.
     heard: Vec<(Worker, Word)>,
 }
 
 impl Dynamic {
-    /// At the start of the program.
+    /// State at the start of the program.
     pub const NONE: Dynamic = Dynamic {
         board: Board {
             ports: BTreeSet::new(),
@@ -95,14 +97,14 @@ impl Dynamic {
         self.begun.entry(thread).or_default()
     }
 
-    /// The first attempt to connect that is not answered.
+    /// Returns the first attempt to connect that is not answered.
     pub fn oldest(&self) -> Option<u64> {
         self.begun.values().filter_map(|begun| begun.attempt).min()
     }
 
     /// Records a message that was received.
     ///
-    /// A process that knocks at a closed port finds that out from the board.
+    /// Requests for closed ports are dropped; their senders detect this on the board.
     pub fn hear(&mut self, from: Worker, word: Word) {
         if !matches!(word, Word::Knock { port, .. } if !self.board.ports.contains(&port)) {
             self.heard.push((from, word));
@@ -114,7 +116,7 @@ impl Dynamic {
         self.heard.iter().any(|(from, word)| is_it(*from, word))
     }
 
-    /// The first such word.
+    /// Removes and returns the first such message.
     pub fn take(&mut self, is_it: impl Fn(Worker, &Word) -> bool) -> Option<(Worker, Word)> {
         let at = self
             .heard
@@ -123,7 +125,7 @@ impl Dynamic {
         Some(self.heard.remove(at))
     }
 
-    /// A number for the next port, half of which tells the job.
+    /// Returns the number of the next port, one half of which identifies the job.
     pub fn number(&mut self, job: u64) -> u64 {
         self.last_port += 1;
         (job << 32) | u64::from(self.last_port)

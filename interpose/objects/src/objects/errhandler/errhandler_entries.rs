@@ -15,12 +15,12 @@ static ABORT: Predefined = Predefined::new("ompi_mpi_errors_abort");
 pub(super) static RETURN: Predefined = Predefined::new("ompi_mpi_errors_return");
 static THROW: Predefined = Predefined::new("ompi_mpi_errors_throw_exceptions");
 
-/// `MPI_ERRHANDLER_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_ERRHANDLER_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtErrhandler {
     VirtErrhandler(NULL.get(rt))
 }
 
-/// `MPI_FILE_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_FILE_NULL`.
 pub fn no_file(rt: &Runtime) -> VirtFile {
     static NO_FILE: Predefined = Predefined::new("ompi_mpi_file_null");
     VirtFile(NO_FILE.get(rt))
@@ -33,7 +33,7 @@ pub fn default_of_files(rt: &Runtime) -> u64 {
 
 /// Returns the action of an error handler.
 ///
-/// `None` for `MPI_ERRHANDLER_NULL` and for handles of no error handler.
+/// `None` for `MPI_ERRHANDLER_NULL` and for invalid handles.
 pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
         return Some(Action::Call(objects(rt).errhandlers.get(index)?.function));
@@ -63,7 +63,7 @@ pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: Kind) -> bool {
     action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
 }
 
-/// A new error handler that calls the function at this address of the user side.
+/// Creates an error handler that calls the function at this address of the program side.
 pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
     collect(rt);
     let index = objects_mut(rt).errhandlers.insert(Errhandler {
@@ -91,7 +91,7 @@ pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
     }
 }
 
-/// Removes error handlers that the program has freed and nothing has any more (9.3.4).
+/// Removes error handlers that the program has freed and no object uses (9.3.4).
 fn collect(rt: &Runtime) {
     let mut all = objects_mut(rt);
     let freed = all

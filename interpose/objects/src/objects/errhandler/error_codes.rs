@@ -10,17 +10,17 @@ pub const LAST_PREDEFINED: c_int = 92;
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct ErrorCodes {
     added: Vec<ErrorCode>,
-    /// Positions of removed ones, whose numbers are given again.
+    /// Positions of removed entries, whose numbers are reused.
     free: Vec<u32>,
 }
 
-/// An added class or code.
+/// Added class or code.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(super) struct ErrorCode {
-    /// Class of the code; a class is its own.
+    /// Class of the code; the class of a class is itself.
     class: i32,
     text: Vec<u8>,
-    /// Number of codes of a class, besides itself.
+    /// Number of codes of a class, without the class itself.
     codes: u32,
     is_removed: bool,
 }
@@ -45,7 +45,7 @@ impl ErrorCodes {
         (!entry.is_removed).then_some(entry)
     }
 
-    /// A new code of a class, or of one of its own.
+    /// Adds a code of a class; without a class, the code is a class.
     fn add(&mut self, class: Option<c_int>) -> c_int {
         let place = self
             .free
@@ -65,7 +65,7 @@ impl ErrorCodes {
         code
     }
 
-    /// The greatest code that has been in use (`MPI_LASTUSEDCODE`).
+    /// Returns the greatest code that has been in use (`MPI_LASTUSEDCODE`).
     pub fn last_used(&self) -> c_int {
         LAST_PREDEFINED + self.added.len() as c_int
     }
@@ -74,7 +74,7 @@ impl ErrorCodes {
         self.add(None)
     }
 
-    /// A new code of a class, if that is one.
+    /// Adds a code of a class; `None` if the class does not exist.
     pub fn add_code(&mut self, class: c_int) -> Option<c_int> {
         let known = (0..=LAST_PREDEFINED).contains(&class) || self.class(class) == Some(class);
         if !known {
@@ -86,13 +86,13 @@ impl ErrorCodes {
         Some(self.add(Some(class)))
     }
 
-    /// Gives a code its text; whether it is one that was added.
+    /// Sets the text of a code; returns false if the code was not added.
     pub fn set_text(&mut self, code: c_int, text: &[u8]) -> bool {
         let entry = self.entry_mut(code);
         entry.map(|entry| entry.text = text.to_vec()).is_some()
     }
 
-    /// Takes the text of a code away; whether it had one.
+    /// Removes the text of a code; returns false if it had none.
     pub fn remove_text(&mut self, code: c_int) -> bool {
         let text = self
             .entry_mut(code)
@@ -100,7 +100,7 @@ impl ErrorCodes {
         text.is_some_and(|text| !text.is_empty())
     }
 
-    /// Removes an added class that has neither codes nor a text; whether it is one.
+    /// Removes an added class without codes and text; returns false otherwise.
     pub fn remove_class(&mut self, class: c_int) -> bool {
         let is_empty = self
             .entry(class)
@@ -108,7 +108,7 @@ impl ErrorCodes {
         is_empty && self.remove(class)
     }
 
-    /// Removes an added code that has no text; whether it is one.
+    /// Removes an added code without text; returns false otherwise.
     pub fn remove_code(&mut self, code: c_int) -> bool {
         let Some(class) = self.class(code).filter(|&class| class != code) else {
             return false;
@@ -129,12 +129,12 @@ impl ErrorCodes {
         is_removed
     }
 
-    /// The class of an added code.
+    /// Returns the class of an added code.
     pub fn class(&self, code: c_int) -> Option<c_int> {
         Some(self.entry(code)?.class)
     }
 
-    /// The text of an added code; empty if it was given none.
+    /// Returns the text of an added code; empty if none was set.
     pub fn text(&self, code: c_int) -> Option<&[u8]> {
         Some(&self.entry(code)?.text)
     }
@@ -201,7 +201,7 @@ mod tests {
                 && codes.add_code(class).is_none()
         );
         assert!(!codes.remove_class(0) && !codes.remove_code(3) && !codes.remove_text(3));
-        // Numbers are given again, or thousands that come and go would grow without bound.
+        // Numbers are reused, since the table would otherwise grow without bound.
         assert_eq!((codes.add_class(), codes.last_used()), (93, 94));
     }
 }

@@ -1,4 +1,4 @@
-//! Recipes of error handlers, and what an error leads to.
+//! Recipes of error handlers, and actions that follow an error.
 
 /// Kind of objects that an error handler of the program may be set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -9,32 +9,32 @@ pub enum Kind {
     Session,
 }
 
-/// An error handler of the program.
+/// Error handler of the program.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Errhandler {
-    /// Kind of objects that it may be set for.
+    /// Kind of objects for which the error handler may be set.
     pub kind: Kind,
     /// Address of the program's function.
     pub function: u64,
     /// Number of handles that the program has.
     ///
-    /// `MPI_Comm_get_errhandler` and `MPI_File_get_errhandler` give one more, which is to be freed
-    /// as well.
+    /// `MPI_Comm_get_errhandler` and `MPI_File_get_errhandler` return one more handle, which the
+    /// program must free as well.
     pub handles: u32,
 }
 
 /// Action that follows an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The end of the job (`MPI_ERRORS_ARE_FATAL`).
+    /// End of the job (`MPI_ERRORS_ARE_FATAL`).
     Fatal,
-    /// The end of the communicator's processes (`MPI_ERRORS_ABORT`).
+    /// End of the communicator's processes (`MPI_ERRORS_ABORT`).
     Abort,
     Return,
-    /// `Fatal`, since no exception gets through the layer.
+    /// Same as `Fatal`, since no exception can pass through the runtime.
     ///
     /// `MPI::ERRORS_THROW_EXCEPTIONS` of Open MPI 4.
     Throw,
-    /// A call of the program's function at this address.
+    /// Call of the program's function at this address.
     Call(u64),
 }

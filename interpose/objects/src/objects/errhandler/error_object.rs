@@ -1,4 +1,4 @@
-//! Error handlers of objects: set, get, called.
+//! Error handlers of objects: set, returned, called.
 #![allow(unsafe_code)]
 
 use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, no_file};
@@ -14,7 +14,7 @@ use crate::objects::{comm, file, objects, objects_mut, session, window};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// Object on which errors are raised.
+/// Object on which an error occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     Comm(VirtComm),
@@ -23,7 +23,7 @@ pub enum Object {
     NoFile,
     Win(VirtWin),
     Session(VirtSession),
-    /// A communicator or a session that is being made, with this error handler.
+    /// Communicator or session that is being created, with this error handler.
     New(VirtErrhandler),
 }
 
@@ -40,7 +40,7 @@ impl Object {
 
     /// Returns the error handler that is set.
     ///
-    /// Errors of files return unless the program says otherwise (14.7).
+    /// Errors of files are returned unless the program sets another handler (14.7).
     fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
@@ -64,7 +64,7 @@ impl Object {
         action(rt, self.errhandler(rt)).unwrap_or(Action::Fatal)
     }
 
-    /// Sets the error handler, if it is one of this kind.
+    /// Sets the error handler, if it is valid for this kind of object.
     pub fn set(self, rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
         if !is_of(rt, errhandler, self.kind(rt)) {
             return ERR_ARG;
@@ -119,9 +119,8 @@ impl Object {
             }
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
-        // SAFETY: a handler called by the program runs.
-        // Its function takes pointers to a handle and a code.
-        // The further arguments are not to be looked at (9.3.1).
+        // SAFETY: the program has called the handler that runs. Its function takes pointers to a
+        // handle and a code. It must not use the further arguments (9.3.1).
         unsafe {
             let (address, context) = function_of(function);
             call_program(

@@ -15,22 +15,22 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// None is open here any more.
+/// Discards the descriptors and layouts of all files.
 pub fn forget_open(rt: &Runtime) {
     rt.objects.files.set(BTreeMap::new());
 }
 
-/// The program's handle of the file with this index.
+/// Returns the program's handle of the file with this index.
 pub fn handle(index: u32) -> VirtFile {
     VirtFile(virtual_handle(HandleKind::File, index))
 }
 
-/// The index of an open file.
+/// Returns the index of an open file.
 pub fn index(rt: &Runtime, file: VirtFile) -> Option<u32> {
     created(HandleKind::File, file.0).filter(|&index| objects(rt).files.get(index).is_some())
 }
 
-/// The entry of an open file.
+/// Returns the entry of an open file.
 pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, File>> {
     let index = created(HandleKind::File, file.0)?;
     Ref::filter_map(objects(rt), |all| all.files.get(index)).ok()
@@ -49,17 +49,17 @@ pub fn enter(rt: &Runtime, file: File, descriptor: std::fs::File) -> VirtFile {
     handle(index)
 }
 
-/// Takes a file out of the table, and closes it.
+/// Removes a file from the table, and closes it.
 pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
     let index = created(HandleKind::File, file.0)?;
     rt.objects.files.borrow_mut().remove(&index);
     objects_mut(rt).files.remove(index)
 }
 
-/// Opens a file that exists.
+/// Opens an existing file.
 ///
-/// A file that is only written is opened for reading as well, if that is permitted: its old bytes
-/// are kept.
+/// A file that is only written is also opened for reading if permissions allow it, since its old
+/// bytes are kept.
 pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
     let open = |read, write| OpenOptions::new().read(read).write(write).open(path);
     if mode & mode::RDONLY != 0 {
@@ -85,7 +85,7 @@ pub(super) fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
         .descriptor = Some(descriptor);
 }
 
-/// The descriptor of an open file.
+/// Returns the descriptor of an open file.
 pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
     let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
     if let Some(descriptor) = rt
@@ -112,7 +112,7 @@ pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
     rt.objects.files.borrow().get(&index)?.layout.clone()
 }
 
-/// Notes the layout; `None`: there is another view.
+/// Sets the layout, or `None` after the view has changed.
 pub fn set_layout(rt: &Runtime, file: VirtFile, layout: Option<Arc<Layout>>) {
     if let Some(index) = created(HandleKind::File, file.0) {
         rt.objects

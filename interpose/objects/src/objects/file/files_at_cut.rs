@@ -20,7 +20,7 @@ use understudy_catalogue::message;
 use understudy_formats::private::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// A file could not be saved, or not be brought back.
+/// File that could not be saved or restored.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct Failed {
@@ -37,14 +37,14 @@ impl Failed {
 
 /// True if this worker is the first of those that have a file open.
 ///
-/// The first one acts for all.
+/// The first worker acts for all.
 fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
     let comm =
         created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
     comm.is_some_and(|comm| comm.members.first() == Some(&me))
 }
 
-/// True if all open files have names, by which they could be opened again.
+/// True if all open files have names, which a rollback needs to open them.
 ///
 /// Logs a message if not.
 pub fn have_names(rt: &Runtime) -> bool {
@@ -65,7 +65,7 @@ pub fn have_names(rt: &Runtime) -> bool {
 
 /// Records the names of the files and the positions of their shared pointers.
 ///
-/// Called at a cut, while all processes stand still.
+/// Must be called at a cut, while all processes are quiesced.
 ///
 /// # Errors
 /// A pointer cannot be read.
@@ -91,12 +91,12 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Opens the files again, and restores the shared pointers.
+/// Opens the files at a rollback, and restores the shared pointers.
 ///
-/// Called after a rollback, when all effects on files are undone.
+/// Must be called when all effects on files have been undone.
 ///
 /// # Errors
-/// A file cannot be opened, or a pointer not be restored.
+/// A file cannot be opened, or a pointer cannot be restored.
 pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
     let files: Vec<(u32, File)> = objects(rt)
         .files
@@ -113,10 +113,10 @@ pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
 
 /// Checks that workers which share a pointer in memory are on one node.
 ///
-/// `players` play the workers.
+/// `players` are the processes of the workers.
 ///
 /// # Errors
-/// They are on several nodes.
+/// The workers are on several nodes.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
     let in_memory = in_memory();
     let is_apart = |file: &&File| {
@@ -136,7 +136,7 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed
 
 /// True if all members of a communicator are on one node.
 ///
-/// `players` play the workers.
+/// `players` are the processes of the workers.
 pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, players: &[ProcessNumber]) -> bool {
     let world = world::get(rt);
     let members = comm::members(rt, comm).unwrap_or_default();

@@ -1,29 +1,30 @@
-//! From bytes of data in a file's view to places in the file (MPI 4.1, 14.3).
+//! Positions in a file of the bytes of data in a view (MPI 4.1, 14.3).
 //!
 //! ```text
 //!   displacement │ tile 0: pieces, gaps │ tile 1 │ tile 2 │ …
 //! ```
 
-/// A part of a file: offset and length in bytes.
+/// Part of a file: offset and length in bytes.
 pub type Range = (u64, u64);
 
-/// The data of a view.
+/// Layout of a view's data.
 #[derive(Debug)]
 pub struct Layout {
     displacement: u64,
-    /// Offset in the tile, length, and bytes of data before it.
+    /// Offset in the tile, length, and number of preceding bytes of data in the tile.
     pieces: Vec<[u64; 3]>,
-    /// Bytes from one tile to the next.
+    /// Distance of two tiles in bytes.
     extent: u64,
     /// Bytes of data in a tile.
     size: u64,
-    /// A tile has bytes of the file more than once.
+    /// True if a tile contains bytes of the file more than once.
     repeats: bool,
 }
 
 impl Layout {
-    /// Tiles with data in `pieces` (offset and length), of which none begins before the one that
-    /// precedes it.
+    /// Returns a layout whose tiles have data in `pieces` (offset and length).
+    ///
+    /// The pieces must be sorted by their offsets.
     pub fn new(displacement: u64, pieces: impl IntoIterator<Item = Range>, extent: u64) -> Layout {
         let (mut list, mut size): (Vec<[u64; 3]>, u64) = (Vec::new(), 0);
         let (mut repeats, mut end) = (false, 0);
@@ -42,20 +43,21 @@ impl Layout {
         }
     }
 
-    /// Whether some bytes of the file are seen more than once: such a view is for reading only (MPI
-    /// 4.1, 14.3).
+    /// True if the view contains bytes of the file more than once.
+    ///
+    /// Such a view is for reading only (MPI 4.1, 14.3).
     pub fn repeats(&self) -> bool {
         self.repeats
     }
 
-    /// The piece that holds a byte of a tile.
+    /// Returns the index of the piece that contains a byte of a tile.
     fn piece_of(&self, byte: u64) -> usize {
         self.pieces
             .partition_point(|piece| piece[2] <= byte)
             .saturating_sub(1)
     }
 
-    /// Where a byte of data is.
+    /// Returns the position of a byte of data.
     pub fn place(&self, byte: u64) -> u64 {
         if self.size == 0 {
             return self.displacement;
@@ -65,7 +67,9 @@ impl Layout {
         self.displacement + tile * self.extent + offset + (byte - before)
     }
 
-    /// Where `length` bytes of data from number `from` on are; ranges that touch are one.
+    /// Returns the ranges of `length` bytes of data from number `from` on.
+    ///
+    /// Adjacent ranges are merged.
     pub fn ranges(&self, from: u64, length: u64) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         if self.size == 0 || length == 0 {
@@ -95,7 +99,7 @@ impl Layout {
         ranges
     }
 
-    /// How many bytes of data lie before a place in the file.
+    /// Returns the number of bytes of data before a position in the file.
     pub fn bytes_before(&self, end: u64) -> u64 {
         let Some(end) = end.checked_sub(self.displacement).filter(|_| self.size > 0) else {
             return 0;
@@ -110,7 +114,7 @@ impl Layout {
             .map(|piece| piece[0] + piece[1])
             .max()
             .unwrap_or(0);
-        // Tiles may reach into each other.
+        // Tiles may overlap.
         let reach = last.div_ceil(self.extent.max(1)).max(1);
         let tile = end / self.extent.max(1);
         let whole = (tile + 1).saturating_sub(reach);

@@ -1,6 +1,6 @@
 //! State of an open file that is not saved.
 //!
-//! A rollback makes it anew.
+//! A rollback recreates this state.
 
 use super::layout::Layout;
 use std::sync::Arc;

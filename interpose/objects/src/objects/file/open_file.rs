@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Access modes of a file (`MPI_MODE_…`, alike in all ABIs).
+/// Access modes of a file (`MPI_MODE_…`), which are equal in all ABIs.
 pub mod mode {
     pub const CREATE: i32 = 1;
     pub const RDONLY: i32 = 2;
@@ -20,9 +20,9 @@ pub mod mode {
 /// Representation of data in a file (14.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Representation {
-    /// As in memory; `internal` is the same.
+    /// Representation in memory; also `internal`.
     Native,
-    /// Big-endian, with sizes of its own.
+    /// Big-endian representation, with sizes of its own.
     External32,
 }
 
@@ -31,17 +31,17 @@ pub enum Representation {
 pub struct View {
     /// Bytes before the first tile.
     pub displacement: u64,
-    /// The program's handle of the unit of access.
+    /// Program's handle of the unit of access.
     pub etype: u64,
-    /// Bytes of data of the unit.
+    /// Size of the unit in bytes of data.
     pub unit: u64,
-    /// The program's handle of the tile.
+    /// Program's handle of the tile.
     pub filetype: u64,
     /// Representation of the data.
     pub representation: Representation,
 }
 
-/// A split collective (14.4.5) that has begun.
+/// Kind of a split collective (14.4.5) that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Split {
     ReadAt,
@@ -54,29 +54,29 @@ pub enum Split {
 
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct File {
-    /// The full name that it had at the last cut, or when it was opened.
+    /// Full name of the file at the last cut, or when it was opened.
     pub path: Vec<u8>,
     pub mode: i32,
-    /// A communicator of its own, of the processes that have opened it.
+    /// Communicator that only this file uses, of the processes that have opened the file.
     pub comm: u64,
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The program's error handler; 0: the default.
+    /// Program's handle of the error handler; zero for the default.
     pub errhandler: u64,
     /// Part of the file that this process sees.
     pub view: View,
     /// True if accesses are atomic.
     pub atomic: bool,
-    /// The individual pointer, in units of the view.
+    /// Individual pointer, in units of the view.
     pub position: u64,
-    /// Position of the shared pointer as long as its file does not say otherwise.
+    /// Position of the shared pointer until its file exists.
     pub shared_start: u64,
-    /// Full name of the shared pointer's file; empty if there can be none.
+    /// Full name of the shared pointer's file; empty if it cannot exist.
     ///
-    /// The file exists when the pointer has been moved.
+    /// The file exists once the pointer has been moved.
     pub shared_path: Vec<u8>,
     /// Position of the shared pointer at the cut.
     pub pointer: Pointer,
-    /// Split collective that has begun and not ended, with its bytes.
+    /// Split collective that is in progress, with its number of bytes.
     pub split: Option<(Split, u64)>,
 }
 
@@ -85,7 +85,7 @@ impl File {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// The name of the shared pointer's file.
+    /// Returns the name of the shared pointer's file.
     pub fn shared_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.shared_path))
     }
@@ -98,7 +98,7 @@ impl File {
 /// Shared pointer in the saved state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Pointer {
-    /// Another one says it.
+    /// Another worker's state contains the pointer.
     #[default]
     Others,
     /// The pointer has not been moved since the start.

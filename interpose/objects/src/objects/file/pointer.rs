@@ -1,13 +1,14 @@
-//! The shared pointer (MPI 4.1, 14.4.4): a number in a hidden file, under a lock.
+//! Shared pointer of a file (MPI 4.1, 14.4.4).
 //!
-//! It is beside the file, or, where nothing can be made there and all members are on one node, in
-//! the job's directory in memory. It is made when the pointer is first moved; until then the
-//! pointer is where it was at the start.
+//! The pointer is a number in a hidden file, under a lock. The hidden file is in the directory of
+//! the file. If it cannot be created there, and all members are on one node, it is in the job's
+//! directory in memory. It is created when the pointer is first moved; until then the pointer is at
+//! its start.
 //!
-//! Members on several nodes move it, and each node has an undo log of its own. So it is in none:
-//! the first member notes at a cut where the pointer is, while all stand still, and sets it back
-//! when all logs are undone. That it was made is noted, so that it goes if its file is closed in a
-//! rollback.
+//! Members on several nodes move the pointer, and each node has its own undo log, so no log records
+//! the moves. Instead the first member records the pointer's position at a cut, while all members
+//! are quiesced, and restores it when all logs have been undone. The logs do record the creation of
+//! the hidden file: it is removed if a rollback closes its file.
 #![allow(unsafe_code)]
 
 use super::open_file::{File, Pointer};
@@ -18,10 +19,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// Waits for a lock on a range of a file, against everybody who opens it for himself (fcntl(2):
-/// F_OFD_SETLKW). It goes with `F_UNLCK`, or with the descriptor.
+/// Waits for a lock on a range of a file (fcntl(2): F_OFD_SETLKW).
+///
+/// The lock excludes all other opens of the file. `F_UNLCK` or closing the descriptor releases it.
 pub fn lock(file: &fs::File, kind: c_int, (offset, length): (u64, u64)) -> io::Result<()> {
-    // SAFETY: numbers only.
+    // SAFETY: the structure contains only numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as c_short;
     lock.l_whence = libc::SEEK_SET as c_short;
@@ -56,7 +58,7 @@ fn moved_to(file: &File) -> io::Result<Option<u64>> {
     }
 }
 
-/// Where the pointer is, in units of the view.
+/// Returns the position of the pointer, in units of the view.
 pub fn position(file: &File) -> io::Result<u64> {
     Ok(moved_to(file)?.unwrap_or(file.shared_start))
 }
@@ -74,7 +76,7 @@ fn open(file: &File) -> io::Result<fs::File> {
     Ok(open)
 }
 
-/// Moves the pointer; with where it was.
+/// Moves the pointer; returns its old position.
 pub fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> io::Result<u64> {
     user::note_effect(
         rt,
@@ -91,7 +93,7 @@ pub fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> io::Res
     Ok(old)
 }
 
-/// The pointer is at its start again.
+/// Moves the pointer to its start.
 pub fn forget(file: &File) -> io::Result<()> {
     match fs::remove_file(file.shared_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -99,7 +101,7 @@ pub fn forget(file: &File) -> io::Result<()> {
     }
 }
 
-/// Where the pointer is at a cut.
+/// Returns the saved state of the pointer at a cut.
 pub fn at_cut(file: &File) -> io::Result<Pointer> {
     if file.shared_path.is_empty() {
         return Ok(Pointer::Others);
@@ -107,7 +109,7 @@ pub fn at_cut(file: &File) -> io::Result<Pointer> {
     Ok(moved_to(file)?.map_or(Pointer::Unmoved, Pointer::At))
 }
 
-/// Sets the pointer back to where it was at the cut.
+/// Restores the pointer's position at the cut.
 pub fn put_back(file: &File) -> io::Result<()> {
     match file.pointer {
         Pointer::Others => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_int};
 
-/// The first registration of a name with these functions.
+/// First registration of a name with these functions.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Registered {
     pub(super) name: CString,

@@ -1,7 +1,7 @@
 //! Data representations that the program has registered (MPI 4.1, 14.5.3).
 //!
-//! A library that is initialised again has none, so each one is registered again.
-//! Open MPI keeps a name even if it reports an error, so refused registrations count too.
+//! A library that has been reinitialised has none, so each one is registered once more. Open MPI
+//! keeps a name even if it reports an error, so refused registrations count too.
 #![allow(unsafe_code)]
 
 use super::registered::Registered;
@@ -14,7 +14,7 @@ use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// Stands in for the program's conversion function, which no library calls.
+/// Replaces the program's conversion function, which no library calls.
 unsafe extern "C" fn convert(
     _userbuf: *mut c_void,
     _datatype: RealDatatype,
@@ -26,7 +26,7 @@ unsafe extern "C" fn convert(
     ERR_INTERN
 }
 
-/// Stands in for the program's extent function, which no library calls.
+/// Replaces the program's extent function, which no library calls.
 unsafe extern "C" fn extent(
     _datatype: RealDatatype,
     _extent: *mut isize,
@@ -35,7 +35,7 @@ unsafe extern "C" fn extent(
     ERR_INTERN
 }
 
-/// Registers a representation with the library, and returns the library's code.
+/// Registers a representation with the library, and returns the library's return code.
 ///
 /// # Safety
 /// `name` must be a C string or null.
@@ -44,7 +44,7 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
         |given: bool| -> DatarepConversionFn<RealDatatype> { given.then_some(convert as _) };
     let measure: DatarepExtentFn<RealDatatype> = measure.then_some(extent as _);
     let extra_state = std::ptr::null_mut();
-    // SAFETY: handed on to the caller.
+    // SAFETY: by the caller's contract.
     unsafe {
         real::PMPI_Register_datarep(
             name,
@@ -56,7 +56,7 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
     }
 }
 
-/// Records a registration and the library's answer, unless an equal one is recorded.
+/// Records a registration and the library's return code, unless an equal one is recorded.
 pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
     let all = &mut objects_mut(rt).representations;
     if all.iter().all(|it| (&*it.name, it.given) != (name, given)) {
@@ -65,7 +65,7 @@ pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
     }
 }
 
-/// Registers all recorded representations with a library that was initialised again.
+/// Registers all recorded representations with a library that has been reinitialised.
 pub fn rebuild(rt: &Runtime) {
     for one in &objects(rt).representations {
         // SAFETY: a C string.

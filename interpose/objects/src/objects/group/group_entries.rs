@@ -1,4 +1,4 @@
-//! Groups in the table, and the real groups beside them.
+//! Groups in the table, and their real groups.
 #![allow(unsafe_code)]
 
 use super::group_members::{Group, union};
@@ -17,24 +17,24 @@ pub const ERR_GROUP: c_int = 9;
 static NULL: Predefined = Predefined::new("ompi_mpi_group_null");
 static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
 
-/// `MPI_GROUP_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_GROUP_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtGroup {
     VirtGroup(NULL.get(rt))
 }
 
-/// `MPI_GROUP_EMPTY` as the program knows it.
+/// Returns the program's handle of `MPI_GROUP_EMPTY`.
 pub fn empty_handle(rt: &Runtime) -> VirtGroup {
     VirtGroup(EMPTY.get(rt))
 }
 
-/// The index of a created group.
+/// Returns the index of a created group.
 pub fn index(rt: &Runtime, group: VirtGroup) -> Option<u32> {
     created(HandleKind::Group, group.0).filter(|&index| objects(rt).groups.get(index).is_some())
 }
 
 /// Returns the members of a group as ranks of `MPI_COMM_WORLD`.
 ///
-/// `None` for `MPI_GROUP_NULL` and for handles of no group.
+/// `None` for `MPI_GROUP_NULL` and for invalid handles.
 pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
     match index(rt, group) {
         Some(index) => Some(objects(rt).groups.get(index)?.members.clone()),
@@ -42,7 +42,9 @@ pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
     }
 }
 
-/// The session that a group comes from: the program's handle; 0: the World Model.
+/// Returns the program's handle of the session that a group comes from.
+///
+/// Zero for the World Model.
 pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
     let index = created(HandleKind::Group, group.0);
     index
@@ -50,9 +52,9 @@ pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
         .unwrap_or(0)
 }
 
-/// Makes a group of these members; without any it is `MPI_GROUP_EMPTY`.
+/// Creates a group of these members; without any, returns `MPI_GROUP_EMPTY`.
 ///
-/// The group comes from this session or, with 0, the World Model.
+/// The group comes from this session or, with 0, from the World Model.
 pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
@@ -83,7 +85,7 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if group.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: a group of ours.
+    // SAFETY: a group of the runtime.
     unsafe { real::PMPI_Group_free(&mut group) }
 }
 
@@ -97,7 +99,7 @@ fn with_world<T>(
     action: impl FnOnce(RealGroup) -> Result<T, c_int>,
 ) -> Result<T, c_int> {
     let mut world = real_group(rt, null_handle(rt));
-    // SAFETY: a communicator of ours; the group is ours then.
+    // SAFETY: a communicator of the runtime, which owns the returned group.
     unsafe {
         check(real::PMPI_Comm_group(
             real_comm(rt, comm::world_handle(rt)),
@@ -119,9 +121,9 @@ fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup,
     Ok(group)
 }
 
-/// Makes a real group with spawned processes among its members.
+/// Creates a real group with spawned processes among its members.
 ///
-/// `None` if no communicator leads to one of them any more: the group cannot be used then.
+/// `None` if no communicator leads to one of them: the program cannot use the group then.
 fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
     with_world(rt, |world| {
         let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
@@ -129,7 +131,7 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
         let mut unions = vec![world];
         let joined = comm::spawned::visit(rt, |group, numbers| {
             let mut more = real_group(rt, null_handle(rt));
-            // SAFETY: groups of ours.
+            // SAFETY: groups of the runtime.
             understudy_mpi::check(unsafe {
                 real::PMPI_Group_union(unions[unions.len() - 1], group, &mut more)
             })?;
@@ -146,7 +148,7 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
             made.transpose()
         });
         for mut group in unions.drain(1..) {
-            // SAFETY: a group of ours.
+            // SAFETY: a group of the runtime.
             unsafe { real::PMPI_Group_free(&mut group) };
         }
         made
@@ -161,9 +163,9 @@ pub fn release_all(rt: &Runtime) {
     }
 }
 
-/// Makes the real groups from the new world.
+/// Creates the real groups from the new world.
 ///
-/// Real groups that exist are given up. No communicator leads to spawned processes now.
+/// Abandons existing real groups. No communicator leads to spawned processes at this point.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{PROC_NULL, UNDEFINED};
 use understudy_numbers::Worker;
 
-/// The members of a group.
+/// Members of a group, and the session of the group.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Group {
     /// Members in the order of their ranks.
@@ -14,11 +14,11 @@ pub struct Group {
     /// They are ranks of `MPI_COMM_WORLD`, or numbers of [spawned](crate::objects::comm::spawned)
     /// processes.
     pub members: Vec<Worker>,
-    /// The session that it comes from: the program's handle; 0: the World Model.
+    /// Program's handle of the group's session; zero for the World Model.
     pub session: u64,
 }
 
-/// The members with these ranks, in this order (7.3.2: `MPI_Group_incl`).
+/// Returns the members with these ranks, in this order (7.3.2: `MPI_Group_incl`).
 pub fn incl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
     Ok(positions(members, ranks)?
         .into_iter()
@@ -26,7 +26,7 @@ pub fn incl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
         .collect())
 }
 
-/// All members but those with these ranks (`MPI_Group_excl`).
+/// Returns all members except those with these ranks (`MPI_Group_excl`).
 pub fn excl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
     let out: HashSet<usize> = positions(members, ranks)?.into_iter().collect();
     Ok(members
@@ -37,7 +37,7 @@ pub fn excl(members: &[Worker], ranks: &[c_int]) -> Result<Vec<Worker>, c_int> {
         .collect())
 }
 
-/// Ranks as indices: each must exist and occur once only.
+/// Converts ranks to indices; each rank must exist and occur only once.
 fn positions(members: &[Worker], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
     let mut seen = HashSet::new();
     let valid = |&rank: &c_int| match usize::try_from(rank) {
@@ -47,7 +47,7 @@ fn positions(members: &[Worker], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
     ranks.iter().map(valid).collect()
 }
 
-/// The ranks that triples first, last, stride stand for in a group of `size`.
+/// Expands triples of first rank, last rank and stride in a group of `size`.
 pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
     let mut ranks = Vec::new();
     for &[first, last, stride] in ranges {
@@ -55,8 +55,8 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
             return Err(ERR_ARG);
         }
         let within = |rank: c_int| usize::try_from(rank).is_ok_and(|rank| rank < size);
-        // The last one need not be met, but the standard demands that all met ones are ranks of the
-        // group.
+        // A range may end before its last rank, but the standard requires all its ranks to be in
+        // the group.
         let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
         let backwards = (last > first && stride < 0) || (last < first && stride > 0);
         let end = i64::from(first) + steps * i64::from(stride);
@@ -69,7 +69,7 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
     Ok(ranks)
 }
 
-/// The first group's members, then those of the second that are not in it (`MPI_Group_union`).
+/// Returns the first group's members, then other members of the second (`MPI_Group_union`).
 pub fn union(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
     first
         .iter()
@@ -78,7 +78,7 @@ pub fn union(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
         .collect()
 }
 
-/// The first group's members that are in the second (`MPI_Group_intersection`).
+/// Returns the members of the first group that are in the second (`MPI_Group_intersection`).
 pub fn intersection(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
     let second: HashSet<Worker> = second.iter().copied().collect();
     first
@@ -88,7 +88,7 @@ pub fn intersection(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
         .collect()
 }
 
-/// The first group's members that are not in the second (`MPI_Group_difference`).
+/// Returns the members of the first group that are not in the second (`MPI_Group_difference`).
 pub fn difference(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
     let second: HashSet<Worker> = second.iter().copied().collect();
     first
@@ -107,7 +107,7 @@ pub enum Comparison {
     Unequal = 3,
 }
 
-/// Compares two groups by their members and the order of these (7.3.1).
+/// Compares two groups by their members and the members' order (7.3.1).
 pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
     let set = |members: &[Worker]| members.iter().copied().collect::<HashSet<Worker>>();
     match first == second {
@@ -117,7 +117,7 @@ pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
     }
 }
 
-/// The ranks in the second group of members of the first (`MPI_Group_translate_ranks`).
+/// Returns the ranks in the second group of members of the first (`MPI_Group_translate_ranks`).
 pub fn translate(
     first: &[Worker],
     ranks: &[c_int],

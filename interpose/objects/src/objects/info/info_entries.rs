@@ -1,4 +1,4 @@
-//! Info objects in the table, and the real objects beside them.
+//! Info objects in the table, and their real objects.
 #![allow(unsafe_code)]
 
 use super::info_pairs::Info;
@@ -18,23 +18,23 @@ use understudy_mpi::real_types::RealInfo;
 pub const ERR_INFO: c_int = 34;
 static NULL: Predefined = Predefined::new("ompi_mpi_info_null");
 
-/// `MPI_INFO_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_INFO_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtInfo {
     VirtInfo(NULL.get(rt))
 }
 
-/// The index of a created info object.
+/// Returns the index of a created info object.
 pub fn index(rt: &Runtime, info: VirtInfo) -> Option<u32> {
     created(HandleKind::Info, info.0).filter(|&index| objects(rt).infos.get(index).is_some())
 }
 
-/// The entry of a created info object.
+/// Borrows the entry of a created info object to change it.
 pub fn get_mut(rt: &Runtime, info: VirtInfo) -> Option<RefMut<'_, Info>> {
     let index = created(HandleKind::Info, info.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.infos.get_mut(index)).ok()
 }
 
-/// Enters a real info object, which becomes ours.
+/// Enters a real info object, which the runtime owns from now on.
 pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
     let pairs = hints::pairs(real);
     let index = objects_mut(rt).infos.insert(Info { pairs });
@@ -42,7 +42,7 @@ pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
     VirtInfo(handles::virtual_handle(HandleKind::Info, index))
 }
 
-/// A new info object with these keys and values.
+/// Creates an info object with these keys and values.
 pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
     make(
         rt,
@@ -53,12 +53,11 @@ pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_
     .map(|it| adopt(rt, it))
 }
 
-/// Keys and values of an info object; none of the null handle.
+/// Returns keys and values of an info object; empty for the null handle.
 pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
     get_mut(rt, info).map_or_else(Vec::new, |info| info.pairs.clone())
 }
 
-/// Frees an info object.
 pub fn free(rt: &Runtime, info: VirtInfo) -> c_int {
     let Some(index) = index(rt, info) else {
         return ERR_INFO;
@@ -76,14 +75,14 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if info.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: an info object of ours.
+    // SAFETY: an info object of the runtime.
     unsafe { real::PMPI_Info_free(&mut info) }
 }
 
-/// A real info object with these pairs.
+/// Creates a real info object with these pairs.
 pub fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
     let mut new = hints::null_info(rt);
-    // SAFETY: the info object is ours, and keys and values are C strings.
+    // SAFETY: the info object is the runtime's, and keys and values are C strings.
     unsafe {
         match real::PMPI_Info_create(&mut new) {
             SUCCESS => (),
@@ -115,7 +114,7 @@ pub fn release_all(rt: &Runtime) {
     }
 }
 
-/// Makes the real info objects from their recipes.
+/// Creates the real info objects from their recipes.
 pub fn rebuild(rt: &Runtime) {
     for (index, info) in objects(rt).infos.iter() {
         match make(rt, info) {

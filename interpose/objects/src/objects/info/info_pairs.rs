@@ -3,12 +3,12 @@
 /// Contents of an info object. C strings need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Info {
-    /// Keys and values in the order in which the keys came.
+    /// Keys and values, in the order in which the keys were added.
     pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Info {
-    /// Adds a pair, or replaces the value of a key that is there.
+    /// Adds a pair, or replaces the value of an existing key.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         match self.pairs.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => *old = value.to_vec(),

@@ -1,7 +1,7 @@
 //! Trampolines, and the functions of the program that they call.
 //!
-//! A reduction that is under way may still call the function of an operator that has been freed.
-//! So the trampolines that were given up longest ago are taken first.
+//! A reduction that is in progress may still call the function of an operator that has been freed.
+//! The trampolines that were released first are therefore reused first.
 
 use super::operator::Function;
 use std::collections::VecDeque;
@@ -12,15 +12,15 @@ pub(super) const TRAMPOLINES: usize = 256;
 /// Functions of the program that the trampolines call.
 pub struct Bindings {
     pub(super) functions: [Function; TRAMPOLINES],
-    /// Trampolines that no operator has, and the number of those that none has had yet.
+    /// Released trampolines, and the number of trampolines that have never been used.
     free: VecDeque<usize>,
     untouched: usize,
-    /// By the operator's index.
+    /// Trampolines, by the operator's index.
     pub(super) of_op: Vec<Option<usize>>,
 }
 
 impl Bindings {
-    /// No trampoline is bound at the start of the process.
+    /// Returns the state at the start of the process, in which no trampoline is bound.
     pub const fn start() -> Bindings {
         Bindings {
             functions: [Function {
@@ -33,7 +33,7 @@ impl Bindings {
         }
     }
 
-    /// Finds a trampoline for a function.
+    /// Binds a free trampoline to a function.
     pub(super) fn take(&mut self, function: Function) -> Option<usize> {
         let number = if self.untouched > 0 {
             self.untouched -= 1;
@@ -45,7 +45,7 @@ impl Bindings {
         Some(number)
     }
 
-    /// The function stays bound until the trampoline is taken again.
+    /// Releases a trampoline; its function stays bound until it is reused.
     pub(super) fn give_up(&mut self, number: usize) {
         self.free.push_back(number);
     }

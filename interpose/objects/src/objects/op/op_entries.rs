@@ -1,4 +1,4 @@
-//! Operators in the table, and the real operators beside them.
+//! Operators in the table, and their real operators.
 #![allow(unsafe_code)]
 
 use super::bindings::TRAMPOLINES;
@@ -21,7 +21,7 @@ static REPLACE: Predefined = Predefined::new("ompi_mpi_op_replace");
 static NO_OP: Predefined = Predefined::new("ompi_mpi_op_no_op");
 static SUM: Predefined = Predefined::new("ompi_mpi_op_sum");
 
-/// `MPI_OP_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_OP_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtOp {
     VirtOp(NULL.get(rt))
 }
@@ -39,22 +39,22 @@ pub fn no_op(rt: &Runtime) -> VirtOp {
     VirtOp(NO_OP.get(rt))
 }
 
-/// The index of a created operator that the program has not freed.
+/// Returns the index of a created operator that the program has not freed.
 pub fn index(rt: &Runtime, op: VirtOp) -> Option<u32> {
     created(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
 }
 
-/// True if there is an operator of this index.
+/// True if an operator with this index exists.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
     objects(rt).ops.get(index).is_some_and(|op| !op.freed)
 }
 
-/// True if an operator is commutative; MPI's own are.
+/// True if an operator is commutative; all predefined operators are.
 pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
     index(rt, op).is_none_or(|index| objects(rt).ops.get(index).is_some_and(|op| op.commutes))
 }
 
-/// Makes a real operator and tells which trampoline it has.
+/// Creates a real operator, and returns it with the number of its trampoline.
 fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let Some(number) = rt.objects.bindings.borrow_mut().take(op.function) else {
         log::error!("{}", message::too_many_operators(TRAMPOLINES));
@@ -83,7 +83,7 @@ fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
     rt.objects.bindings.borrow_mut().assign(index, number);
 }
 
-/// A new operator that calls the function at this address of the user side.
+/// Creates an operator that calls the function at this address of the program side.
 pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Result<VirtOp, c_int> {
     let op = Op {
         function: Function { address, inner: 0 },
@@ -100,7 +100,7 @@ pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Res
 
 /// Sets the address that callers of the operator's function pass on to it.
 ///
-/// Returns false if there is no such operator.
+/// Returns false if the operator does not exist.
 pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
     let Some(index) = index(rt, op) else {
         return false;
@@ -146,7 +146,7 @@ pub fn release(rt: &Runtime, op: VirtOp) {
     collect(rt, index);
 }
 
-/// Frees one that nobody needs.
+/// Removes an operator that the program has freed and no request uses.
 fn collect(rt: &Runtime, index: u32) -> c_int {
     if objects(rt)
         .ops
@@ -166,7 +166,8 @@ fn drop_real(rt: &Runtime, index: u32) -> c_int {
     if op.0.is_null() {
         return SUCCESS;
     }
-    // SAFETY: an operator of ours; a reduction that uses it holds it in the real library.
+    // SAFETY: an operator of the runtime; the real library keeps it alive while a reduction uses
+    // it.
     unsafe { real::PMPI_Op_free(&mut op) }
 }
 
@@ -178,7 +179,7 @@ pub fn release_all(rt: &Runtime) {
     }
 }
 
-/// Makes the real operators from their recipes.
+/// Creates the real operators from their recipes.
 pub fn rebuild(rt: &Runtime) {
     for (index, op) in objects(rt).ops.iter() {
         match make(rt, op) {

@@ -1,13 +1,13 @@
 //! Recipes of the program's operators.
 
-/// A reduction function of the program.
+/// Reduction function of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Function {
     /// Address of the function.
     pub address: u64,
-    /// Address of another function that a function of C++ calls; zero otherwise.
+    /// Address of a function that the C++ bindings' function calls; zero if unused.
     ///
-    /// The function gets it behind the arguments that MPI defines.
+    /// The function receives this address after the arguments that MPI defines.
     pub inner: u64,
 }
 
@@ -19,8 +19,8 @@ pub struct Op {
     pub commutes: bool,
     /// True if the function gets the number of elements as an `MPI_Count`.
     pub is_large: bool,
-    /// Persistent requests that use it.
+    /// Number of persistent requests that use the operator.
     pub holders: u32,
-    /// The program has freed it.
+    /// True if the program has freed the operator.
     pub freed: bool,
 }

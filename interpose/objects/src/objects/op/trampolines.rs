@@ -1,4 +1,4 @@
-//! Functions that the real library calls in a reduction, and that call the program's.
+//! Trampolines: functions that the real library calls in a reduction, and that call the program's.
 #![allow(unsafe_code)]
 
 use super::bindings::TRAMPOLINES;
@@ -14,10 +14,12 @@ use understudy_mpi::real_types::RealDatatype;
 
 type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut RealDatatype);
 
-/// The length is an int or an `MPI_Count`, as the program's function wants it.
+/// Calls the program's function that is bound to trampoline `NUMBER`.
+///
+/// `len` points to an int or an `MPI_Count`, as the program's function requires.
 ///
 /// # Safety
-/// To be called by the real library during a reduction.
+/// Must be called by the real library during a reduction.
 unsafe extern "C" fn trampoline<const NUMBER: usize>(
     invec: *mut c_void,
     inoutvec: *mut c_void,
@@ -31,8 +33,8 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let handle: VirtDatatype =
         datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
     let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
-    // SAFETY: the program's function of this type.
-    // The real library runs because the program has called it.
+    // SAFETY: the program's function has this type. The real library runs because the program has
+    // called it.
     unsafe {
         let [invec, inoutvec, len, handle] = [
             invec as u64,

@@ -12,30 +12,30 @@ use understudy_numbers::Worker;
 
 pub const ERR_SESSION: c_int = 78;
 
-/// The process sets, which any implementation has (11.3.2).
+/// Process sets, which any implementation has (11.3.2).
 pub const SETS: [&CStr; 2] = [WORLD, SELF];
 const WORLD: &CStr = c"mpi://WORLD";
 const SELF: &CStr = c"mpi://SELF";
 
-/// `MPI_SESSION_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_SESSION_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtSession {
     static NULL: Predefined = Predefined::new("ompi_mpi_instance_null");
     VirtSession(NULL.get(rt))
 }
 
-/// The index of a session.
+/// Returns the index of a session.
 pub fn index(rt: &Runtime, session: VirtSession) -> Option<u32> {
     created(HandleKind::Session, session.0)
         .filter(|&index| objects(rt).sessions.get(index).is_some())
 }
 
-/// The entry of a session, to be changed.
+/// Borrows the entry of a session to change it.
 pub fn get_mut(rt: &Runtime, session: VirtSession) -> Option<RefMut<'_, Session>> {
     let index = created(HandleKind::Session, session.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.sessions.get_mut(index)).ok()
 }
 
-/// The program's handle of the error handler; 0: the default.
+/// Returns the program's handle of the error handler; zero for the default.
 pub fn errhandler(rt: &Runtime, session: VirtSession) -> u64 {
     get_mut(rt, session).map_or(0, |session| session.errhandler)
 }
@@ -51,7 +51,7 @@ pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
     handle(index)
 }
 
-/// The only session there is.
+/// Returns the session with the lowest index.
 pub fn first(rt: &Runtime) -> Option<VirtSession> {
     objects(rt)
         .sessions
@@ -62,7 +62,7 @@ pub fn first(rt: &Runtime) -> Option<VirtSession> {
 
 /// Removes a session.
 ///
-/// Objects that come from it and should be gone do not come from the next session that gets its
+/// Remaining objects of the session lose their reference to it, since the next session may get its
 /// handle.
 pub fn remove(rt: &Runtime, index: u32) {
     forget(&mut objects_mut(rt), index);
@@ -79,13 +79,13 @@ fn forget(all: &mut Objects, index: u32) {
     }
 }
 
-/// Notes what has become of the World Model.
+/// Records the state of the World Model.
 pub fn set_world_model(rt: &Runtime, model: WorldModel) {
     objects_mut(rt).world_model = model;
     tell(rt);
 }
 
-/// Tells other threads what is in the table.
+/// Publishes the contents of the table to other threads.
 pub fn tell(rt: &Runtime) {
     let all = objects(rt);
     publish(all.world_model, all.sessions.iter().count());
@@ -93,7 +93,7 @@ pub fn tell(rt: &Runtime) {
 
 /// Returns the members of a process set; `None` for another name.
 ///
-/// Scheme and authority of a URI have no case.
+/// Scheme and authority of a URI are case-insensitive.
 pub fn members(rt: &Runtime, set: &CStr) -> Option<Vec<Worker>> {
     let is = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
     match set {

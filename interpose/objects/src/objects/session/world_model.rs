@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub enum WorldModel {
     /// `MPI_Init` has not been called.
     NotYet = 0,
-    /// `MPI_Init` has been called, and `MPI_Finalize` has not.
+    /// `MPI_Init` has been called, but not `MPI_Finalize`.
     Open = 1,
     Over = 2,
 }
 
-/// State of the World Model and number of open sessions, which any thread may read.
+/// State of the World Model and number of open sessions, for any thread.
 static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 /// Recipe of a session.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Session {
-    /// The error handler: the program's handle.
+    /// Program's handle of the error handler.
     pub errhandler: u64,
 }
 

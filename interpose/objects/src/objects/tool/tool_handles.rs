@@ -1,17 +1,17 @@
-//! Handles of the tool interface: the program's, and the library's behind them.
+//! Handles of the tool interface: the program's handles, and the library's.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// The real handles, by index, and what the library is.
+/// Real handles by index, and the state of the library's interface.
 pub struct Reals {
     pub(super) cvars: Vec<*mut c_void>,
     pub(super) sessions: Vec<*mut c_void>,
     pub(super) pvars: Vec<*mut c_void>,
     /// True if the library's interface is initialised.
     ///
-    /// `was_open`: it was so before MPI_Init, where every generation begins.
+    /// `was_open` is true if it was initialised before `MPI_Init`, where every MPI instance begins.
     pub(super) is_open: bool,
     pub(super) was_open: bool,
     /// True if the message of [`check_communicators`](super::written::check_communicators) was
@@ -20,7 +20,7 @@ pub struct Reals {
 }
 
 impl Reals {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub const START: Reals = Reals {
         cvars: Vec::new(),
         sessions: Vec::new(),
@@ -31,7 +31,7 @@ impl Reals {
     };
 }
 
-// SAFETY: addresses that only the real library follows.
+// SAFETY: addresses that only the real library dereferences.
 unsafe impl Send for Reals {}
 
 /// Kind of a handle of the tool interface.
@@ -40,20 +40,20 @@ pub enum Of {
     Cvar = 0,
     Session = 1,
     Pvar = 2,
-    /// The enumeration of a control variable, by its index.
+    /// Enumeration of a control variable, by the variable's index.
     CvarEnum = 3,
-    /// The enumeration of a performance variable, by its index.
+    /// Enumeration of a performance variable, by the variable's index.
     PvarEnum = 4,
 }
 
-/// Behind the virtual handles of MPI objects; never mapped either.
+/// First address of these handles, after the virtual handles of MPI objects; never mapped either.
 const BASE: usize = 0x1e20_0000_0000;
 
 pub fn handle(of: Of, index: u32) -> *mut c_void {
     (BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
 }
 
-/// The index behind a handle of the program's.
+/// Returns the index of a handle of the program.
 pub fn index(of: Of, given: *mut c_void) -> Option<u32> {
     let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
     (offset < 1 << 36 && offset.is_multiple_of(16)).then_some((offset >> 4) as u32)

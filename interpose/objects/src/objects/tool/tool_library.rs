@@ -1,4 +1,4 @@
-//! The library's tool interface: variables, and handles of them.
+//! Tool interface of the library: variables, and handles of variables.
 #![allow(unsafe_code)]
 
 use super::tool_handles::{Of, handle, index, place};
@@ -25,10 +25,10 @@ pub const NO_WRITE: c_int = 66;
 const INVALID: c_int = 72;
 pub const ALL: *mut c_void = usize::MAX as *mut c_void;
 
-/// Names are cut to this length.
+/// Size of the buffer for names, which truncates longer names.
 const NAME: usize = 512;
 
-/// The real handle; null if there is none.
+/// Returns the real handle, or null if it does not exist.
 pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
     let reals = rt.objects.tools.borrow();
     let list = match of {
@@ -41,7 +41,7 @@ pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
     real.unwrap_or(null_mut())
 }
 
-/// Puts a real handle behind that of the program's.
+/// Sets the real handle of a handle of the program.
 pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
     let reals = &mut *rt.objects.tools.borrow_mut();
     match of {
@@ -52,10 +52,10 @@ pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
     }
 }
 
-/// Opens the library's interface, once in each generation; it is never closed.
+/// Initialises the library's interface, once in each MPI instance.
 ///
-/// `is_before`: before `MPI_Init`, from where on the library is put back to a moment in which it is
-/// open.
+/// The interface is never finalised. `is_before` is true before `MPI_Init`: all resets of the
+/// library then leave the interface initialised.
 pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
     let _apart = Apart::new();
     // SAFETY: a plain argument.
@@ -71,7 +71,7 @@ pub fn is_open(rt: &Runtime) -> bool {
     objects(rt).tool.users > 0
 }
 
-/// The library has been put back: its handles are void.
+/// Discards the handles of a library that has been reset.
 pub fn forget_reals(rt: &Runtime) {
     let reals = &mut *rt.objects.tools.borrow_mut();
     for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
@@ -80,12 +80,11 @@ pub fn forget_reals(rt: &Runtime) {
     reals.is_open = reals.was_open;
 }
 
-/// The object that a variable is bound to, as the library knows it.
+/// Real object that a variable is bound to.
 pub struct Bound(*mut c_void);
 
 impl Bound {
-    /// Returns the real object behind the program's handle, if the variable's binding is known
-    /// here.
+    /// Returns the real object of the program's handle, if this kind of binding is supported.
     ///
     /// In another ABI than Open MPI's no variable is bound.
     pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<Bound> {
@@ -101,7 +100,7 @@ impl Bound {
         }))
     }
 
-    /// As the library wants it: where the handle is.
+    /// Returns the argument for the library: a pointer to the handle, or null.
     pub fn pointer(&mut self) -> *mut c_void {
         if self.0.is_null() {
             null_mut()
@@ -111,22 +110,22 @@ impl Bound {
     }
 }
 
-/// Variable as the library describes it.
+/// Description of a variable by the library.
 pub struct Variable {
     pub name: Vec<u8>,
     /// Class of a performance variable.
     pub class: c_int,
     /// Kind of object that the variable is bound to.
     pub bind: c_int,
-    /// The type of its values.
+    /// Datatype of the variable's values.
     pub datatype: RealDatatype,
-    /// The library's enumeration of them, or null.
+    /// Library's enumeration of the values, or null.
     pub enumtype: *mut c_void,
 }
 
-/// Lets the library describe a variable.
+/// Returns the library's description of a variable.
 ///
-/// `ask` gets room for the name, and places for everything else.
+/// `ask` receives a buffer for the name, and variables for all other results.
 fn describe(
     rt: &Runtime,
     ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
@@ -147,14 +146,14 @@ fn describe(
         &mut variable,
         &mut [0; 5],
     ))?;
-    // SAFETY: a text in this array.
+    // SAFETY: a C string in this array.
     variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
     Ok(variable)
 }
 
-/// The control variable with this index.
+/// Returns the description of the control variable with this index.
 pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
-    // SAFETY: places for all that is asked for.
+    // SAFETY: there is a variable for each result.
     describe(
         rt,
         |name, length, variable, [verbosity, desc, scope, ..]| unsafe {
@@ -179,9 +178,9 @@ pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
     )
 }
 
-/// The performance variable with this index.
+/// Returns the description of the performance variable with this index.
 pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
-    // SAFETY: places for all that is asked for.
+    // SAFETY: there is a variable for each result.
     describe(
         rt,
         |name, length, variable, [verbosity, desc, readonly, continuous, atomic]| unsafe {
@@ -206,7 +205,7 @@ pub fn describe_pvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
     )
 }
 
-/// The control variable of this name.
+/// Returns the description of the control variable with this name.
 pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<Variable, c_int> {
     describe_cvar(rt, index_of(name)?)
 }
@@ -214,7 +213,7 @@ pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<Variable, c_int> {
 fn index_of(name: &[u8]) -> Result<c_int, c_int> {
     let (name, mut index) = (named(name), 0);
     let _apart = Apart::new();
-    // SAFETY: a text.
+    // SAFETY: a C string.
     succeeded(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
 }
@@ -226,31 +225,33 @@ fn named(name: &[u8]) -> Vec<c_char> {
         .collect()
 }
 
-/// A real handle of a control variable, and the number of its elements.
+/// Creates a real handle of a control variable.
+///
+/// Returns the handle with the number of its elements.
 pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_int> {
     let index = index_of(&cvar.name)?;
     let mut object = Bound::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
     let (mut handle, mut count) = (null_mut(), 0);
     let _apart = Apart::new();
-    // SAFETY: a variable of the library's.
+    // SAFETY: a variable of the library.
     succeeded(unsafe {
         real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
     })?;
     Ok((handle, count))
 }
 
-/// Makes a real handle of a performance variable, which is not started.
+/// Creates a real handle of a performance variable, which is not started.
 ///
-/// Returns it with the number of its elements.
+/// Returns the handle with the number of its elements.
 pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (named(&pvar.name), 0);
     let _apart = Apart::new();
-    // SAFETY: a text.
+    // SAFETY: a C string.
     succeeded(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
     let mut object = Bound::new(rt, describe_pvar(rt, index)?.bind, pvar.object).ok_or(INVALID)?;
     let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
     let (mut new, mut count) = (null_mut(), 0);
-    // SAFETY: a session and a variable of the library's.
+    // SAFETY: a session and a variable of the library.
     succeeded(unsafe {
         real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count)
     })?;
@@ -260,7 +261,7 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
 pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
     let _apart = Apart::new();
-    // SAFETY: a place for the handle.
+    // SAFETY: a variable for the handle.
     succeeded(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
     Ok(session)
 }

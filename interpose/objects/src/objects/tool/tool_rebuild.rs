@@ -1,4 +1,4 @@
-//! Handles of the tool interface in the next generation of MPI.
+//! Rebuild of handles of the tool interface in the next MPI instance.
 #![allow(unsafe_code)]
 
 use super::tool_handles::{Of, handle};
@@ -11,9 +11,9 @@ use crate::objects::rebuild_error::log_not_rebuilt;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::call::Apart;
 
-/// Makes the real handles again, in a new generation whose communicators exist.
+/// Recreates the real handles in a new MPI instance, after its communicators.
 ///
-/// A handle of a variable that the library no longer has stays void.
+/// A handle of a variable that the library does not have any more stays invalid.
 pub fn rebuild(rt: &Runtime) {
     if !written::open_again(rt) {
         return;
@@ -42,7 +42,7 @@ pub fn rebuild(rt: &Runtime) {
             let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
             let pvar = real_of(rt, Of::Pvar, handle(Of::Pvar, index));
             let _apart = Apart::new();
-            // SAFETY: handles of the library's.
+            // SAFETY: handles of the library.
             unsafe { real::PMPI_T_pvar_start(session, pvar) };
         }
     }

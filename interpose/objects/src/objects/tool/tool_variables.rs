@@ -4,23 +4,23 @@ use super::written_values::Written;
 use crate::objects::slots::Slots;
 use std::ffi::c_int;
 
-/// A handle of a control variable.
+/// Handle of a control variable.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Cvar {
     pub name: Vec<u8>,
-    /// The program's handle of the object that it is bound to; 0: none.
+    /// Program's handle of the object that the variable is bound to; zero if unbound.
     pub object: u64,
-    /// Number of its elements.
+    /// Number of elements of the variable.
     pub count: c_int,
 }
 
-/// A handle of a performance variable.
+/// Handle of a performance variable.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Pvar {
-    /// Index of its session.
+    /// Index of the session.
     pub session: u32,
     pub name: Vec<u8>,
-    /// Class of the variable, which is part of its name.
+    /// Class of the variable, which is part of its identity.
     pub class: c_int,
     pub object: u64,
     /// True if the program has started the variable.
@@ -29,7 +29,7 @@ pub struct Pvar {
 
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Tool {
-    /// Number of initialisations less number of finalisations.
+    /// Number of initialisations minus number of finalisations.
     pub users: u32,
     /// Handles of control variables.
     pub cvars: Slots<Cvar>,

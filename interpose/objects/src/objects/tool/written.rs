@@ -1,11 +1,10 @@
 //! Values that the program has written to control variables.
 //!
-//! The library reads some variables when it makes a communicator (Open MPI's
-//! `coll_tuned_allreduce_algorithm`), others when a procedure is called.
-//! After an initialisation of MPI the last values are written before the program's
-//! communicators are made again.
-//! So no checkpoint is taken while a communicator exists that was made with other values.
-//! Variables that are bound to an object are written when all objects exist.
+//! The library reads some variables when it creates a communicator (Open MPI's
+//! `coll_tuned_allreduce_algorithm`), others when a procedure is called. After an initialisation of
+//! MPI the last values are written before the program's communicators are rebuilt. Therefore no
+//! checkpoint is taken while a communicator exists that was created with other values. Variables
+//! that are bound to an object are written when all objects exist.
 #![allow(unsafe_code)]
 
 use super::tool_library::{is_open, make_cvar, open};
@@ -22,7 +21,7 @@ use std::ffi::c_int;
 use understudy_catalogue::message;
 use understudy_mpi::call::Apart;
 
-/// Returns the number of writes that have changed values that a new communicator may depend on.
+/// Returns the number of value changes that a new communicator may depend on.
 pub fn changes(rt: &Runtime) -> u64 {
     objects(rt).tool.written.changes
 }
@@ -36,7 +35,7 @@ pub fn note(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
     });
 }
 
-/// Returns false, with a message once, if a communicator was made with other values.
+/// Returns false if a communicator was created with other values; logs the first case.
 pub fn check_communicators(rt: &Runtime) -> bool {
     let objects = objects(rt);
     let written = &objects.tool.written;
@@ -61,7 +60,7 @@ pub fn check_communicators(rt: &Runtime) -> bool {
     false
 }
 
-/// Opens the library's interface again if the program has opened it or has written variables.
+/// Initialises the library's interface if the program has initialised it or written variables.
 pub(super) fn open_again(rt: &Runtime) -> bool {
     if !is_open(rt) && objects(rt).tool.written.last.is_empty() {
         return false;
@@ -74,14 +73,14 @@ pub(super) fn open_again(rt: &Runtime) -> bool {
     opened
 }
 
-/// Writes the last values of variables of no object, before communicators are made again.
+/// Writes the last values of unbound variables, before communicators are rebuilt.
 pub fn write_before_communicators(rt: &Runtime) {
     if open_again(rt) {
         write_all(rt, |write| write.object == 0);
     }
 }
 
-/// Writes the last values of variables of objects.
+/// Writes the last values of variables that are bound to objects.
 pub(super) fn write_bound(rt: &Runtime) {
     write_all(rt, |write| write.object != 0);
 }
@@ -104,9 +103,9 @@ fn write_again(rt: &Runtime, write: &Write) -> Result<(), c_int> {
     };
     let (mut handle, _) = make_cvar(rt, &cvar)?;
     let _apart = Apart::new();
-    // SAFETY: a handle of the variable that this value was written to.
+    // SAFETY: a handle of the variable to which this value was written.
     let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
-    // SAFETY: a handle of this function.
+    // SAFETY: a handle that this function has created.
     unsafe { real::PMPI_T_cvar_handle_free(&mut handle) };
     succeeded(written)
 }

@@ -1,6 +1,6 @@
 //! Values that the program has written to control variables. Plain data.
 
-/// A value that was written to a variable.
+/// Value that was written to a variable.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(super) struct Write {
     pub(super) name: Vec<u8>,
@@ -11,9 +11,9 @@ pub(super) struct Write {
 /// Last values of the variables that the program has written.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Written {
-    /// Number of writes that have changed a variable of no object.
+    /// Number of writes that have changed an unbound variable.
     pub(super) changes: u64,
-    /// The last write to each variable, in the order of the writes.
+    /// Last write to each variable, in the order of the writes.
     pub(super) last: Vec<Write>,
 }
 
@@ -23,7 +23,7 @@ impl Written {
         last: Vec::new(),
     };
 
-    /// Records a write in place of the one before to the same variable.
+    /// Records a write, and removes an earlier one to the same variable.
     pub(super) fn note(&mut self, write: Write) {
         self.changes += u64::from(write.object == 0 && !self.last.contains(&write));
         let is_other = |other: &Write| (&other.name, other.object) != (&write.name, write.object);
@@ -31,7 +31,7 @@ impl Written {
         self.last.push(write);
     }
 
-    /// Name of the variable of no object that was written last.
+    /// Returns the name of the unbound variable that was written last.
     pub(super) fn last_name(&self) -> &[u8] {
         let unbound = self.last.iter().rfind(|write| write.object == 0);
         unbound.map_or(&[], |write| &write.name)

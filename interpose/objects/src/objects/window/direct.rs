@@ -1,10 +1,9 @@
-//! Windows whose memory all members share: what a process does there by itself, and what it has
-//! left to the library.
+//! Windows with memory that all members share: direct accesses, and operations left to the library.
 //!
-//! All accumulates on such a window are made by their origins under a lock of the target's (MPI
-//! 4.1, 12.7.1), whatever their datatypes: the library's own would not know of it. A lock that
-//! somebody has died with is free in the next generation. So are those of passive target epochs
-//! ([`super::passive`]), which have words of their own behind it.
+//! Origins perform all accumulates on such a window under a lock of the target (MPI 4.1, 12.7.1),
+//! with any datatype: the library's own accumulates would not use that lock. A lock whose owner has
+//! failed is free in the next MPI instance. The locks of passive target epochs
+//! ([`super::passive`]) are separate words of the file.
 #![allow(unsafe_code)]
 
 use super::epochs::Hold;
@@ -24,46 +23,47 @@ use understudy_job::Runtime;
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 
-/// Of each lock, for a cache line of its own.
+/// Distance of two locks in bytes: a cache line for each.
 const STRIDE: usize = 64;
 const LOCKS: usize = PAGE_SIZE / STRIDE;
-/// How often a lock is tried for before another process may run.
+/// Number of attempts to take a lock before the processor is yielded.
 const SPINS: u32 = 100;
-/// At one of so many flushes and unlocks the library gets on with messages.
+/// Number of flushes and unlocks after which the library makes progress on messages.
 const PROGRESS: u32 = 1024;
 
-/// So long nobody waits again for those who want to hold a lock alone.
+/// Time after a wait for a writer in which a reader ignores other waiting writers.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What a flush has to wait for.
+/// Work that a flush requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     Nothing,
-    /// Nothing, but the library is to get on with messages.
+    /// No wait, but the library makes progress on messages.
     Progress,
-    /// What the library has begun. It says also what is wrong.
+    /// A flush by the library, which completes its operations and reports errors.
     Library,
 }
 
-/// A window in this generation.
+/// Directly accessible window in this MPI instance.
 #[derive(Debug)]
 pub struct Direct {
-    /// Of its members' parts; none where they are on several nodes.
+    /// Locks of the members' parts; `None` if members are on several nodes.
     locks: Option<Locks>,
-    /// The library may have begun what it has not ended.
+    /// True if the library may have started operations that are not complete.
     pub(super) is_busy: Cell<bool>,
-    /// Flushes and unlocks that it has not been asked for.
+    /// Number of flushes and unlocks that did not call the library.
     quiet: Cell<u32>,
-    /// Of which passive target epochs it has been told.
+    /// Passive target epochs that were opened in the library.
     told: RefCell<Told>,
     generation: u32,
-    /// When this process was kept out last by somebody who waits to hold a lock alone, and has not
-    /// waited longer.
+    /// Time of this process's last shared lock that it took after waiting for a writer.
     waited: Cell<Option<Instant>>,
 }
 
-/// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs,
-/// one for each member.
+/// Mapping of the file of a window's locks.
+///
+/// One page contains the locks of accumulates; then follow the locks of epochs, one for each
+/// member.
 #[derive(Debug)]
 struct Locks {
     at: NonNull<u8>,
@@ -97,7 +97,7 @@ impl Locks {
     }
 
     fn of(&self, rank: usize) -> &AtomicU32 {
-        // SAFETY: a word of the mapping, which lives as long as `self`.
+        // SAFETY: a word of the mapping, which exists as long as `self`.
         unsafe { self.at.byte_add(rank % LOCKS * STRIDE).cast().as_ref() }
     }
 
@@ -110,12 +110,14 @@ impl Locks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        // SAFETY: the mapping of above.
+        // SAFETY: the mapping that `map` has created.
         unsafe { libc::munmap(self.at.as_ptr().cast(), Locks::bytes(self.members)) };
     }
 }
 
-/// As long as it lives, nobody else accumulates in a member's part.
+/// Lock that excludes accumulates of other processes in a member's part.
+///
+/// It is released when this value is dropped.
 pub struct Locked<'a>(&'a AtomicU32);
 
 impl Drop for Locked<'_> {
@@ -169,13 +171,13 @@ impl Direct {
         })
     }
 
-    /// Whether accumulates are their origins', and locks the layer's; the same in all members.
+    /// True if origins perform accumulates, under the runtime's locks; equal in all members.
     #[inline]
     pub fn has_locks(&self) -> bool {
         self.locks.is_some()
     }
 
-    /// Waits for the lock of a member's part. Nothing, if this generation is over.
+    /// Waits for the lock of a member's part; `None` if this MPI instance has ended.
     #[inline(always)]
     pub fn lock(&self, rank: usize) -> Option<Locked<'_>> {
         let word = self.locks.as_ref()?.of(rank);
@@ -193,16 +195,18 @@ impl Direct {
         Some(Lock::new(word, self.generation))
     }
 
-    /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a
-    /// member.
+    /// Takes the lock of a member's part if it is free and has no waiters.
+    ///
+    /// Returns false if it was not taken or the member does not exist.
     #[inline]
     pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
         self.lock_of_epochs(rank)
             .is_some_and(|lock| lock.take_free(hold))
     }
 
-    /// Takes the lock of a member's part, if it is free and there is such a member. Who
-    /// `has_waited` for somebody who wants to hold it alone need not do so again soon.
+    /// Takes the lock of a member's part if it is free and the member exists.
+    ///
+    /// A reader that `has_waited` for a waiting writer need not wait for another one soon.
     pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
         let Some(lock) = self.lock_of_epochs(rank) else {
             return false;
@@ -210,7 +214,7 @@ impl Direct {
         lock.take(hold, false) || hold == Hold::Shared && self.take_in_turn(lock, has_waited)
     }
 
-    /// The same with others, where somebody may wait to hold it alone.
+    /// Takes a shared lock for which a writer may wait.
     #[cold]
     fn take_in_turn(&self, lock: Lock<'_>, has_waited: bool) -> bool {
         if self.waited.get().is_some_and(|then| then.elapsed() < AGAIN) {
@@ -223,7 +227,7 @@ impl Direct {
         is_taken
     }
 
-    /// Takes those of all members, or none.
+    /// Takes the locks of all members, or none of them.
     pub fn take_all(&self, hold: Hold, has_waited: bool) -> bool {
         let missed = self
             .members()
@@ -238,7 +242,7 @@ impl Direct {
         self.members().for_each(|rank| self.give_back(rank, hold));
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     #[inline]
     pub fn give_back(&self, rank: c_int, hold: Hold) {
         if let Some(lock) = self.lock_of_epochs(rank) {
@@ -246,7 +250,7 @@ impl Direct {
         }
     }
 
-    /// The ranks whose locks are the layer's.
+    /// Returns the ranks whose locks are the runtime's.
     pub fn members(&self) -> Range<c_int> {
         0..self
             .locks
@@ -254,13 +258,13 @@ impl Direct {
             .map_or(0, |locks| locks.members as c_int)
     }
 
-    /// Of which passive target epochs the library has been told.
+    /// Borrows the set of passive target epochs that were opened in the library.
     #[inline]
     pub fn told(&self) -> RefMut<'_, Told> {
         self.told.borrow_mut()
     }
 
-    /// Whether the library need not be asked for its progress either.
+    /// True if this call need not make progress in the library.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.quiet.set(self.quiet.get().wrapping_add(1));

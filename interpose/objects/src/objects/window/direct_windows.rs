@@ -1,4 +1,4 @@
-//! Windows whose memory this process has mapped, in this generation of MPI.
+//! Windows whose memory this process has mapped, in this MPI instance.
 
 use super::direct::{Direct, Flush};
 use super::rma_window::Window;
@@ -13,10 +13,10 @@ use understudy_catalogue::message;
 use understudy_formats::private::MEMORY;
 use understudy_numbers::ProcessNumber;
 
-/// A window whose memory this process has mapped.
+/// Returns a window whose memory this process has mapped.
 ///
 /// # Errors
-/// If the file of its locks cannot be.
+/// The file of its locks cannot be mapped.
 pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     let Some(window) = get(rt, win).filter(|window| window.region.is_mapped()) else {
         return Ok(None);
@@ -28,10 +28,10 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     renew(rt, number, &window, &world::get(rt).players)
 }
 
-/// Maps the locks of the window with this index anew; these processes play the workers.
+/// Maps the locks of the window with this index; `players` are the workers' processes.
 ///
 /// # Errors
-/// As of [`direct`].
+/// As [`direct`].
 pub(super) fn renew(
     rt: &Runtime,
     index: u32,
@@ -61,7 +61,7 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     }
 }
 
-/// Records whether operations that the library has begun may be under way.
+/// Sets the flag for operations of the library that may be incomplete.
 pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
     if let Ok(Some(direct)) = direct(rt, win) {
         direct.is_busy.set(is);

@@ -12,18 +12,19 @@ const LOCK_EXCLUSIVE: c_int = 1;
 pub const LOCK_SHARED: c_int = 2;
 pub const NO_CHECK: c_int = 1;
 
-/// How a lock is held.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     Shared,
     Exclusive,
-    /// Not at all: the program says that nobody else asks for it (MPI 4.1, 12.5.5), and libraries
-    /// take its word for that.
+    /// No lock, since the program asserts that there are no conflicting ones (MPI 4.1, 12.5.5).
+    ///
+    /// Libraries rely on this assertion.
     Unchecked,
 }
 
 impl Hold {
-    /// By a lock's type and assertion.
+    /// Returns the kind of a lock from its type and assertion.
     #[inline]
     pub fn of(kind: c_int, assert: c_int) -> Option<Hold> {
         match kind {
@@ -35,32 +36,32 @@ impl Hold {
     }
 }
 
-/// What is open on a window.
+/// Open epochs of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Epochs {
-    /// The last fence may be followed by another one; the same in all members.
+    /// True if another fence may follow the last one; equal in all members.
     pub is_fenced: bool,
-    /// All are locked (MPI_Win_lock_all), with this assertion.
+    /// Assertion of `MPI_Win_lock_all`, if all members are locked.
     pub all: Option<i32>,
-    /// Locks, those of targets too.
+    /// Locks of single members, including members that are targets of general epochs.
     pub locks: Held,
-    /// The targets between MPI_Win_start and MPI_Win_complete.
+    /// Targets between `MPI_Win_start` and `MPI_Win_complete`.
     pub targets: Option<Vec<i32>>,
-    /// The origins between MPI_Win_post and MPI_Win_wait.
+    /// Origins between `MPI_Win_post` and `MPI_Win_wait`.
     pub origins: Option<Vec<i32>>,
-    /// Who has posted, and nobody has asked for that yet.
+    /// Members that have posted and whose message has not been used yet.
     pub exposed: BTreeSet<i32>,
-    /// Who has completed, and nobody has asked for that yet.
+    /// Members that have completed and whose message has not been used yet.
     pub done: BTreeSet<i32>,
 }
 
 impl Epochs {
-    /// Between start and complete, or between post and wait.
+    /// True between start and complete, and between post and wait.
     pub fn are_general(&self) -> bool {
         self.targets.is_some() || self.origins.is_some()
     }
 
-    /// Whether this process may access a member's part.
+    /// True if this process may access a member's part.
     pub fn admit(&self, rank: c_int) -> bool {
         let is_target = || {
             self.targets
@@ -70,25 +71,27 @@ impl Epochs {
         self.is_fenced || self.all.is_some() || self.locks.has(rank) || is_target()
     }
 
-    /// Whether a lock is held: on a rank, or on any.
+    /// True if a lock is held: on `rank`, or without it, on any member.
     pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.has(rank))
     }
 
-    /// Whether this process may lock a member's part: it holds no lock of that, nor is it between
-    /// start and complete.
+    /// True if this process may lock a member's part.
+    ///
+    /// It must not hold a lock of that member or be between start and complete.
     #[inline]
     pub fn may_lock(&self, rank: c_int) -> bool {
         self.targets.is_none() && self.all.is_none() && !self.locks.has(rank)
     }
 
-    /// Whether this process may begin to access any of them: it holds no lock, nor is it between
-    /// start and complete.
+    /// True if this process may begin to access any member.
+    ///
+    /// It must not hold any lock or be between start and complete.
     pub fn may_begin(&self) -> bool {
         self.targets.is_none() && self.all.is_none() && self.locks.is_empty()
     }
 
-    /// How this process holds the lock of a member's part.
+    /// Returns the kind of the lock that this process holds on a member's part.
     #[inline]
     pub fn held(&self, rank: c_int) -> Option<Hold> {
         self.locks
@@ -96,19 +99,19 @@ impl Epochs {
             .and_then(|(kind, assert)| Hold::of(kind, assert))
     }
 
-    /// How it holds those of all members.
+    /// Returns the kind of the lock that this process holds on all members.
     pub fn held_of_all(&self) -> Option<Hold> {
         Hold::of(LOCK_SHARED, self.all?)
     }
 
-    /// Whether an epoch is open that excludes one between fences.
+    /// True if an epoch is open that excludes an epoch between fences.
     pub(super) fn is_held(&self) -> bool {
         self.all.is_some() || !self.locks.is_empty() || self.are_general()
     }
 
-    /// Opens them on a window that has been made again. All members call it.
+    /// Reopens these epochs on a window that has been rebuilt. Collective.
     pub(super) fn open(&self, win: RealWin) -> mpi::Result<()> {
-        // SAFETY: a window of ours. Locks that were held at the same time do not exclude each
+        // SAFETY: a window of the runtime. Locks that were held at one time do not exclude each
         // other.
         unsafe {
             if self.is_fenced {

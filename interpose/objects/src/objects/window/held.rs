@@ -1,14 +1,14 @@
-//! The passive target locks that a process holds on a window (MPI 4.1, 12.5.3).
+//! Passive target locks that a process holds on a window (MPI 4.1, 12.5.3).
 //!
-//! Most hold one, for the time of an operation: what a list had is kept for the next, without the
-//! allocator.
+//! Most processes hold one lock, for one operation. The list therefore keeps its memory and avoids
+//! the allocator.
 
 use std::ffi::c_int;
 
 /// Type and assertion of a lock.
 pub type Terms = (i32, i32);
 
-/// Terms by rank, in the order of ranks.
+/// Types and assertions of locks, in the order of ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Held(Vec<(i32, Terms)>);
 
@@ -18,25 +18,25 @@ impl Held {
         self.0.binary_search_by_key(&rank, |&(rank, _)| rank)
     }
 
-    /// Whether one is held.
+    /// True if the lock of `rank` is held.
     #[inline]
     pub fn has(&self, rank: c_int) -> bool {
         self.find(rank).is_ok()
     }
 
-    /// On what terms one is held.
+    /// Returns type and assertion of the lock of `rank`, if it is held.
     #[inline]
     pub fn get(&self, rank: c_int) -> Option<Terms> {
         self.find(rank).ok().map(|at| self.0[at].1)
     }
 
-    /// Whether none is held and there is room for one.
+    /// True if no lock is held and there is room for one.
     #[inline]
     pub fn has_room_for_first(&self) -> bool {
         self.0.is_empty() && self.0.capacity() > 0
     }
 
-    /// The first one has been taken.
+    /// Adds the first lock, if there is room for it.
     #[inline]
     pub fn push_first(&mut self, rank: c_int, terms: Terms) {
         if self.has_room_for_first() {
@@ -44,7 +44,7 @@ impl Held {
         }
     }
 
-    /// On what terms this one is held, and no other.
+    /// Returns type and assertion of the lock of `rank`, if no other lock is held.
     #[inline]
     pub fn only(&self, rank: c_int) -> Option<Terms> {
         match self.0[..] {
@@ -53,7 +53,7 @@ impl Held {
         }
     }
 
-    /// One has been taken.
+    /// Adds or replaces a lock that has been taken.
     #[inline]
     pub fn insert(&mut self, rank: c_int, terms: Terms) {
         match self.find(rank) {
@@ -62,7 +62,7 @@ impl Held {
         }
     }
 
-    /// One has been given back.
+    /// Removes a lock that has been released.
     #[inline]
     pub fn remove(&mut self, rank: c_int) {
         if let Ok(at) = self.find(rank) {
@@ -70,17 +70,17 @@ impl Held {
         }
     }
 
-    /// All have been given back.
+    /// Removes all locks, which have been released.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets all but those of some ranks.
+    /// Removes all locks except those of some ranks.
     pub fn retain(&mut self, mut is_kept: impl FnMut(c_int) -> bool) {
         self.0.retain(|&(rank, _)| is_kept(rank));
     }
 
-    /// Whether none is held.
+    /// True if no lock is held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

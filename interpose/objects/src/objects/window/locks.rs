@@ -1,24 +1,26 @@
-//! Passive target locks of windows whose memory all members share (MPI 4.1, 12.5.3): a word for
-//! each member, changed by its origins.
+//! Passive target locks of windows whose memory all members share (MPI 4.1, 12.5.3).
+//!
+//! Each member has a word, which the origins change:
 //!
 //! ```text
 //!   63        32   31       30       29      0
 //!   generation     writer   waits    readers
 //! ```
 //!
-//! In a later generation of MPI than that of the word nobody holds the lock: who held it takes it
-//! again ([`super::Epochs::open`]). Who is left behind in an earlier one changes nothing.
+//! A lock is free in any MPI instance later than that of its word: processes that held the lock
+//! take it once more ([`super::Epochs::open`]). Processes that are still in an earlier MPI instance
+//! cannot change the word.
 
 use super::epochs::Hold;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Somebody holds it alone.
+/// A process holds the lock exclusively.
 const WRITER: u32 = 1 << 31;
-/// Somebody waits to hold it alone: no more readers, for now.
+/// A process waits for an exclusive lock, so no new readers are admitted.
 const WAITS: u32 = 1 << 30;
 
-/// The lock of a member's part, for processes of one generation.
+/// Lock of a member's part, for processes of one MPI instance.
 #[derive(Clone, Copy)]
 pub struct Lock<'a> {
     word: &'a AtomicU64,
@@ -26,13 +28,13 @@ pub struct Lock<'a> {
 }
 
 impl Lock<'_> {
-    /// A word of shared memory, which was 0 at first.
+    /// Returns a lock on a word of shared memory, whose initial value is zero.
     #[inline]
     pub fn new(word: &AtomicU64, generation: u32) -> Lock<'_> {
         Lock { word, generation }
     }
 
-    /// Changes what is held, if `change` allows that; whether it has.
+    /// Changes the state if `change` returns a new one; returns true in that case.
     #[inline]
     fn change(self, change: impl Fn(u32) -> Option<u32>) -> bool {
         let mut found = self.word.load(Ordering::Relaxed);
@@ -56,7 +58,7 @@ impl Lock<'_> {
         }
     }
 
-    /// Takes the lock, if it is free and nobody waits for it.
+    /// Takes the lock if it is free and no process waits for it.
     #[inline]
     pub fn take_free(self, hold: Hold) -> bool {
         self.change(|state| match hold {
@@ -66,8 +68,10 @@ impl Lock<'_> {
         })
     }
 
-    /// Takes the lock, if it is free. Readers stay out as long as somebody waits to hold it alone,
-    /// unless they have waited for long: then it may be for one of them.
+    /// Takes the lock if it is free.
+    ///
+    /// Readers are blocked while a writer waits. A reader that `has_waited` for a long time is not,
+    /// since the writer may wait for a lock of that reader.
     #[inline]
     pub fn take(self, hold: Hold, has_waited: bool) -> bool {
         let barred = if has_waited { WRITER } else { WRITER | WAITS };
@@ -80,7 +84,7 @@ impl Lock<'_> {
         }
     }
 
-    /// Readers are to know that somebody waits to hold it alone, who does not hold it yet.
+    /// Announces a waiting writer to readers; returns false, since the lock is not taken.
     #[cold]
     fn wish(self) -> bool {
         self.change(|state| Some(state | WAITS));
@@ -108,7 +112,7 @@ mod tests {
         let lock = Lock::new(&word, 3);
         assert!(lock.take(Shared, false) && lock.take(Shared, false));
         assert!(!lock.take(Exclusive, false));
-        // Now somebody waits.
+        // Now a writer waits.
         assert!(!lock.take(Shared, false) && lock.take(Shared, true));
         (0..3).for_each(|_| lock.give_back(Shared));
         assert!(!lock.take(Shared, false) && lock.take(Exclusive, false));

@@ -1,9 +1,9 @@
-//! Numbers that this process adds by itself, as a call of the library takes longer than that.
+//! Numbers that this process adds itself, which is faster than a call of the library.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 
-/// How a number is added.
+/// Type of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     I32,
@@ -16,13 +16,14 @@ impl Number {
     /// Adds one number to another, which is copied to `before` first.
     ///
     /// # Safety
-    /// A number at `from` and at `into`; no place, or one for a number.
+    /// `from` and `into` must point to numbers of this type, and `before`, if given, to memory for
+    /// one.
     #[inline]
     pub unsafe fn add(self, from: *const c_void, into: *mut c_void, before: Option<*mut c_void>) {
         macro_rules! add {
             ($type:ty, $add:expr) => {{
                 let (from, into) = (from.cast::<$type>(), into.cast::<$type>());
-                // SAFETY: the caller's promise.
+                // SAFETY: by the caller's contract.
                 unsafe {
                     let (number, found) = (from.read_unaligned(), into.read_unaligned());
                     if let Some(before) = before {

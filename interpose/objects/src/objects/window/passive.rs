@@ -1,7 +1,8 @@
 //! Passive target epochs of windows whose memory all members share.
 //!
-//! Their locks are the layer's ([`super::locks`]). The library takes one, too, before it does
-//! something itself: unchecked, since whom that would exclude is excluded already.
+//! The runtime implements their locks ([`super::locks`]). Before the library performs an operation,
+//! a lock is taken in the library as well, with `MPI_MODE_NOCHECK`: conflicting locks are excluded
+//! already.
 #![allow(unsafe_code)]
 
 use super::direct::Direct;
@@ -18,10 +19,10 @@ use std::io;
 use std::rc::Rc;
 use understudy_mpi::real_types::RealWin;
 
-/// How a window with locks of the layer's is reached.
+/// Returns a window whose locks are the runtime's.
 ///
 /// # Errors
-/// If the file of its locks cannot be mapped.
+/// The file of its locks cannot be mapped.
 pub fn own(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     if let Some(direct) = recent::direct_of(rt, win) {
         return Ok(direct.has_locks().then_some(direct));
@@ -29,15 +30,17 @@ pub fn own(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     Ok(direct(rt, win)?.filter(|direct| direct.has_locks()))
 }
 
-/// The library is to do something on a window: it hears of the locks that this process holds there.
-/// Its return code.
+/// Opens epochs in the library for the locks that this process holds on a window.
+///
+/// Must be called before the library performs an operation on the window. Returns the library's
+/// return code.
 pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
     let (Ok(Some(own)), Some(window)) = (own(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
     let (Epochs { all, locks, .. }, mut told, real) =
         (&window.epochs, own.told(), real_win(rt, win));
-    // SAFETY: a window of ours.
+    // SAFETY: a window of the runtime.
     unsafe {
         if all.is_some() && !told.all {
             match real::PMPI_Win_lock_all(NO_CHECK, real) {
@@ -58,7 +61,9 @@ pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
     SUCCESS
 }
 
-/// What a procedure of the library's returns that is to know of them.
+/// Calls a procedure of the library that needs the epochs of this window.
+///
+/// Returns the return code of the procedure, or of the opening of the epochs.
 pub fn told(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_int) -> c_int {
     match tell(rt, win) {
         SUCCESS => procedure(),
@@ -66,13 +71,13 @@ pub fn told(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_int) -> c_
     }
 }
 
-/// [`told`], of a procedure that begins what may not end at once.
+/// Same as [`told`], for a procedure that starts an operation which may stay incomplete.
 pub fn begun(rt: &Runtime, win: VirtWin, procedure: impl FnOnce(RealWin) -> c_int) -> c_int {
     direct_windows::set_busy(rt, win, true);
     told(rt, win, || procedure(real_win(rt, win)))
 }
 
-/// What the library had begun on a window has ended.
+/// Records that all operations of the library on a window are complete.
 pub fn end(rt: &Runtime, win: VirtWin) {
     direct_windows::set_busy(rt, win, false);
 }

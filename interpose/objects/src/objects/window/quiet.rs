@@ -1,4 +1,4 @@
-//! Windows at a cut: everything that was begun in open epochs has arrived.
+//! Windows at a cut: all operations that were started in open epochs are complete.
 #![allow(unsafe_code)]
 
 use super::passive;
@@ -10,13 +10,14 @@ use crate::objects::comm;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 
-/// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When
-/// all workers have called it, nothing is under way. Collective over the members of each window.
-/// Whether fences are open everywhere or nowhere: where some workers have come further than others,
-/// there is no cut.
+/// Completes all operations of this process, locally and at their targets.
+///
+/// The epochs stay open. When all workers have called this, no operation is in flight. Collective
+/// over the members of each window. Returns false if fences are open in some workers and not in
+/// others: the workers are at different points, so no cut is taken.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
     let mut are_even = true;
     for window in in_order(rt) {
@@ -27,8 +28,8 @@ pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
         let says = [epochs.is_fenced, !epochs.is_fenced, epochs.is_held()].map(u64::from);
         match real_comm(rt, comm).extremes(Extreme::Greatest, &says)?[..] {
             [1, 1, _] => are_even = false,
-            // Where somebody holds a lock no epoch between fences is open.
-            // SAFETY: a window of ours; all members are here.
+            // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
+            // which would exclude an epoch between fences.
             [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
             _ => {}
         }
@@ -43,7 +44,7 @@ fn flush(rt: &Runtime, window: &Known) -> mpi::Result<()> {
         _ => epochs,
     };
     if epochs.all.is_some() {
-        // SAFETY: a window of ours, in an epoch that allows it.
+        // SAFETY: a window of the runtime, in an epoch that allows the call.
         check(unsafe { real::PMPI_Win_flush_all(*real) })?;
     }
     for rank in epochs.locks.ranks() {
@@ -53,11 +54,12 @@ fn flush(rt: &Runtime, window: &Known) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Waits until all have been captured who may be written to: nobody goes on before. Collective over
-/// the members of each window.
+/// Blocks until all members whose memory others may write have been captured.
+///
+/// No member continues earlier. Collective over the members of each window.
 ///
 /// # Errors
-/// That of a real procedure.
+/// The error of a real procedure.
 pub fn meet_again(rt: &Runtime) -> mpi::Result<()> {
     let windows = in_order(rt);
     let widest = windows

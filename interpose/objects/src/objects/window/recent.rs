@@ -1,7 +1,6 @@
-//! The part of a window that was reached last: a loop of operations asks for the same again and
-//! again.
+//! Cache of the most recently accessed part of a window, for loops of operations.
 //!
-//! It holds until any object but a window's epochs changes
+//! The cache is valid until any object except a window's epochs changes
 //! ([`objects_mut`](crate::objects::objects_mut)), or a recovery begins.
 #![allow(unsafe_code)]
 
@@ -38,7 +37,9 @@ fn number_of(rt: &Runtime, datatype: VirtDatatype) -> Option<Number> {
     found.map(|&(_, number)| number)
 }
 
-/// The address and bytes of `count` elements, if that part was reached last with this datatype.
+/// Returns address and size in bytes of `count` elements in the cached part.
+///
+/// `None` unless the part was accessed with this datatype and contains the elements.
 #[inline]
 pub fn place(
     rt: &Runtime,
@@ -52,15 +53,17 @@ pub fn place(
     is_it.then(|| recent.place(disp, count)).flatten()
 }
 
-/// How its window is reached.
+/// Returns the window of the cached part, if it is `win`.
 pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
     let recent = rt.objects.recent.borrow();
     let recent = recent.as_ref().filter(|recent| recent.win == win)?;
     Some(Rc::clone(&recent.direct))
 }
 
-/// Takes the lock of a member's part as the only one and enters that, if its window was reached
-/// last and nothing has to be waited for or asked first.
+/// Takes and records the lock of a member's part, on the fast path.
+///
+/// Returns false, and changes nothing, unless the window is the cached one, this is the only lock,
+/// and no wait and no other check is necessary.
 #[inline(always)]
 pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
     change(rt, win, |recent, epochs| {
@@ -76,7 +79,10 @@ pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int)
     })
 }
 
-/// Gives the only lock back, if its window was reached last and the library has nothing to do.
+/// Releases the only lock, on the fast path.
+///
+/// Returns false, and changes nothing, unless the window is the cached one and the library is not
+/// needed.
 #[inline(always)]
 pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
     change(rt, win, |recent, epochs| {
@@ -102,8 +108,9 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
     })
 }
 
-/// Changes the epochs of the window that was reached last, if it is this one; whether they have
-/// changed.
+/// Changes the epochs of `win`, if it is the window of the cached part.
+///
+/// Returns false if `change` did, or for another window.
 #[inline(always)]
 fn change(
     rt: &Runtime,
@@ -126,7 +133,7 @@ fn change(
     change(recent, epochs)
 }
 
-/// Epochs of a window have been opened or closed.
+/// Updates the cached part after epochs of a window have been opened or closed.
 fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
     if let Some(recent) = rt
         .objects
@@ -139,7 +146,7 @@ fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
     }
 }
 
-/// How its window is reached, and [`place`].
+/// Returns the window of the cached part with the result of [`place`].
 #[inline]
 pub fn direct_place(
     rt: &Runtime,
@@ -152,11 +159,13 @@ pub fn direct_place(
     Some((direct, memory, bytes))
 }
 
-/// Adds a number to one in that part, which is copied to `before` first. Nothing has been done if
-/// it is another part or datatype.
+/// Adds a number to one in the cached part, which is copied to `before` first.
+///
+/// Returns false, and changes nothing, if the part or the datatype is another one.
 ///
 /// # Safety
-/// The program's numbers of this datatype; no place, or one for such a number.
+/// `number` must point to a number of this datatype in the program, and `before`, if given, to
+/// memory for one.
 #[inline(always)]
 pub unsafe fn add(
     rt: &Runtime,
@@ -179,12 +188,12 @@ pub unsafe fn add(
     let Some(_locked) = recent.direct.lock(rank as usize) else {
         return false;
     };
-    // SAFETY: the caller's promise; memory of the window, inside of it.
+    // SAFETY: by the caller's contract; the other address is inside of the window's memory.
     unsafe { kind.add(number, place as *mut c_void, before) };
     true
 }
 
-/// What a flush has to wait for: of a rank, or of all.
+/// Returns the work that a flush of `rank`, or of all ranks, requires.
 #[inline]
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     match (&*rt.objects.recent.borrow(), rank) {
@@ -195,7 +204,7 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     }
 }
 
-/// This part was reached, for elements of so many bytes, which lie there without gaps.
+/// Caches a part that was accessed, for elements of `element` bytes without gaps.
 pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype, element: u64) {
     let part = |window: &Window| {
         let (memory, segment) = window.region.segment(usize::try_from(rank).ok()?)?;

@@ -7,21 +7,21 @@ use crate::handles::{VirtDatatype, VirtWin};
 use std::ffi::c_int;
 use std::rc::Rc;
 
-/// A member's memory that this process may load and store in.
+/// Memory of a member that this process may load from and store to.
 #[derive(Debug)]
 pub struct RecentPart {
     pub(super) win: VirtWin,
     pub(super) rank: c_int,
     pub(super) datatype: VirtDatatype,
-    /// Bytes of one of those.
+    /// Size of an element of `datatype` in bytes.
     pub(super) element: u64,
     pub(super) number: Option<Number>,
     pub(super) memory: u64,
     pub(super) size: u64,
     pub(super) unit: u64,
-    /// An epoch is open in which this process may access it.
+    /// True if an epoch is open in which this process may access the part.
     pub(super) is_open: bool,
-    /// A lock is held.
+    /// True if this process holds a lock on the part.
     pub(super) is_passive: bool,
     pub(super) direct: Rc<Direct>,
 }

@@ -1,11 +1,12 @@
-//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate.
+//! Memory of `MPI_Win_allocate_shared` and, on one node, of `MPI_Win_allocate`.
 //!
-//! Segments of all members (MPI 4.1, 12.2), at addresses of each process's own.
+//! It consists of the segments of all members (MPI 4.1, 12.2), at different addresses in each
+//! process.
 //!
-//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI,
-//! and its addresses must not change. Each page is in the image of one member ([`Part`]). No
-//! process writes while another one captures its part or restores it: all stand still at a cut
-//! until all members have captured, and restore only when all are in the recovery.
+//! The runtime allocates it without the library: the mapping of a survivor must outlive an MPI
+//! instance, and its addresses must not change. Each page is in the image of one member ([`Part`]).
+//! No process writes while another one captures or restores its part: all processes are quiesced at
+//! a cut until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
 use crate::abi::is_foreign;
@@ -23,40 +24,40 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Request of a member.
+/// Memory that a member has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Segment {
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
-    /// Bytes of a unit of displacements.
+    /// Unit of displacements in bytes.
     pub disp_unit: i32,
     /// True if the segment may begin at a page of its own (the hint `alloc_shared_noncontig`).
     pub is_apart: bool,
 }
 
-/// The memory of all members.
+/// Memory of all members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Region {
     /// First address in this process; zero if the region has no bytes.
     pub(super) base: u64,
     /// Segments of the members, in the order of ranks.
     pub(super) segments: Vec<Segment>,
-    /// First bytes of the segments, counted from `base`, and the end of the last one.
+    /// Offsets of the segments from `base`, and the end of the last one.
     pub(super) starts: Vec<u64>,
-    /// The number of the window in the names of its files.
+    /// Number of the window in the names of its files.
     pub(super) window: u64,
-    /// The members as workers.
+    /// Workers of the members.
     pub(super) owners: Vec<Worker>,
 }
 
-/// True if all members allow holes.
+/// True if all members allow gaps.
 fn may_be_apart(segments: &[Segment]) -> bool {
     !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
 }
 
-/// Returns the begins of the segments, and behind them the end of all.
+/// Returns the offsets of the segments, followed by the end of the last one.
 ///
-/// There are no holes unless all members allow them.
+/// There are no gaps unless all members allow them.
 pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
     let may_be_apart = may_be_apart(segments);
     let mut starts = vec![0];
@@ -72,16 +73,16 @@ pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
 }
 
 impl Region {
-    /// The bytes of whole pages.
+    /// Returns the size of the region in bytes, in whole pages.
     pub(super) fn length(&self) -> u64 {
         self.starts
             .last()
             .map_or(0, |end| end.next_multiple_of(PAGE))
     }
 
-    /// Returns the files, and the bytes of the region that are in each.
+    /// Returns the files, and the bytes of the region that are in each file.
     ///
-    /// A page that two members have is in the file of the lower rank.
+    /// A page with segments of two members is in the file of the lower rank.
     fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
         let bounds = self.starts.windows(2).map(|ends| {
             let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
@@ -105,7 +106,7 @@ impl Region {
 
     /// True if this process and that member are on one node.
     ///
-    /// Both have the same file mapped then.
+    /// Both have mapped the same file then.
     pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
         let node = |process: ProcessNumber| world.nodes[process.index()];
@@ -121,25 +122,25 @@ impl Region {
 
     /// Returns the address of a member's segment in this process, and the member's request.
     ///
-    /// For an empty segment Open MPI reports the address at which it would be, unless there are
-    /// holes; MPICH reports nothing.
+    /// For an empty segment, Open MPI reports the address at which it would be, unless there are
+    /// gaps; MPICH reports no address.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
         let is_nowhere = segment.size == 0 && (is_foreign() || may_be_apart(&self.segments));
         Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 
-    /// The lowest rank with memory.
+    /// Returns the lowest rank with memory.
     pub fn first(&self) -> Option<usize> {
         self.segments.iter().position(|segment| segment.size > 0)
     }
 
-    /// The number of the window in the names of its files.
+    /// Returns the number of the window in the names of its files.
     pub fn window(&self) -> u64 {
         self.window
     }
 
-    /// Number of members that have the region.
+    /// Returns the number of members that have the region.
     pub fn members(&self) -> usize {
         self.owners.len()
     }
@@ -153,12 +154,12 @@ impl Region {
             .all(|two| node(&two[0]) == node(&two[1]))
     }
 
-    /// Maps all parts, one behind the other.
+    /// Maps all parts, one after the other.
     pub(super) fn map(&mut self) -> io::Result<()> {
         if self.length() == 0 {
             return Ok(());
         }
-        // Not the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
+        // The runtime's mmap(2) and syscall(2) would choose an address on the runtime side.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let arguments = [
             0,
@@ -182,7 +183,7 @@ impl Region {
             );
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-            // SAFETY: inside of the mapping above, which nobody knows yet.
+            // SAFETY: inside of the mapping above, which no other code uses yet.
             if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) }
                 == libc::MAP_FAILED
             {
@@ -192,7 +193,7 @@ impl Region {
         Ok(())
     }
 
-    /// Takes the memory away from the program, whose window is gone.
+    /// Unmaps the memory of a window that does not exist any more.
     pub fn unmap(&self) {
         if self.base != 0 {
             // SAFETY: mapped by `map`.
@@ -211,8 +212,8 @@ impl Region {
             return Ok(());
         }
         self.unmap();
-        // No member may have a removed file mapped: a survivor would keep another file than the
-        // process that takes a part.
+        // No member may have mapped a file that is removed: a survivor would keep another file than
+        // the process that replaces a failed member.
         real.barrier()?;
         if let Some((part, _)) = self.own_part() {
             part.remove();
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Every page is in one file, and files lie one behind the other.
+    /// Checks that every page is in one file, and that the files are contiguous.
     fn assert_covered(region: &Region) {
         let mut at = 0;
         for (part, bytes) in region.parts() {

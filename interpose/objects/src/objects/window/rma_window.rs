@@ -9,10 +9,10 @@ use understudy_job::Runtime;
 
 /// Hint that a window is never locked.
 ///
-/// The library is not told: general epochs are made of locks.
+/// The library does not get it, since general epochs use locks.
 pub const NO_LOCKS: &[u8] = b"no_locks";
 
-/// By which procedure a window was made.
+/// Procedure that creates a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Flavor {
     Create = 1,
@@ -24,38 +24,40 @@ pub enum Flavor {
 /// Recipe of a window, and the values that the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Window {
-    /// Index of its communicator.
+    /// Index of the window's communicator.
     pub comm: u32,
-    /// Procedure that has made the window.
+    /// Procedure that has created the window.
     pub flavor: Flavor,
-    /// Address of this process's part on the user side.
+    /// Address of this process's part on the program side.
     pub base: u64,
-    /// Bytes of this process's part.
+    /// Size of this process's part in bytes.
     pub size: i64,
-    /// Bytes of a unit of displacements.
+    /// Unit of displacements in bytes.
     pub disp_unit: i32,
-    /// Address of [`Cells`] on the user side, which malloc(3) has given.
+    /// Address of [`Cells`] on the program side, in a block of malloc(3).
     pub cells: u64,
-    /// Block of malloc(3) for the memory of MPI_Win_allocate; zero if that is shared.
+    /// Block of malloc(3) for the memory of `MPI_Win_allocate`; zero if that memory is shared.
     pub block: u64,
     /// Memory that the members share.
     pub region: Region,
-    /// Memory attached to a dynamic window: address and bytes, in the order of attaching.
+    /// Memory attached to a dynamic window: addresses and sizes in bytes, in that order.
+    ///
+    /// The pieces are in the order of attachment.
     pub attached: Vec<(u64, i64)>,
-    /// Hints: key and value.
+    /// Hints: keys and values.
     pub info: Pairs,
     /// The program's value of the hint [`NO_LOCKS`], which the library does not get.
     pub no_locks: Option<Vec<u8>>,
-    /// The name that the program has set. C strings need not be UTF-8.
+    /// Name that the program has set. C strings need not be UTF-8.
     pub name: Vec<u8>,
-    /// The error handler: the program's handle; 0: the default.
+    /// Program's handle of the error handler; zero for the default.
     pub errhandler: u64,
-    /// Attributes: key and value.
+    /// Attributes: keys and values.
     pub attributes: Attributes,
     pub epochs: Epochs,
 }
 
-/// Values of predefined attributes on the user side, to which the program gets the addresses.
+/// Values of predefined attributes, whose addresses on the program side the program gets.
 #[repr(C)]
 pub struct Cells {
     pub(super) size: i64,
@@ -65,16 +67,16 @@ pub struct Cells {
 }
 
 impl Window {
-    /// True if the memory is the library's own, which no copy has.
+    /// True if the memory belongs to the library, so that no replica contains it.
     pub(super) fn is_in_library(&self) -> bool {
         let is_allocated = matches!(self.flavor, Flavor::Allocate | Flavor::Shared);
         is_allocated && self.block == 0 && !self.region.is_mapped()
     }
 
-    /// Returns the address of a displacement in a member's part.
+    /// Returns the address of the byte at `first` from a displacement in a member's part.
     ///
     /// `None` unless this process shares that part, and an epoch is open in which it may load and
-    /// store `bytes` there from `first` on, which is counted from the displacement.
+    /// store `bytes` from there on.
     pub fn open_memory(
         &self,
         rt: &Runtime,

@@ -18,17 +18,19 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 const ERR_RMA_SHARED: c_int = 71;
 
-/// One part in so many of the memory that is left for files may become a window's that needs none.
+/// Divisor of the free memory for files: an optional window may take one such share.
 const SHARE: u64 = 4;
 
-/// From now on this process plays that worker, whose parts of windows are in its image.
+/// Makes this process the owner of the worker's parts of windows.
+///
+/// The parts are in the image of their owner.
 pub fn belong_to(worker: Worker) {
     shared::begin(|| user::in_job_memory(&told::job(), ""), worker);
 }
 
-/// Whether a window of so many bytes takes but a small part of the memory for files.
+/// True if a window of this size takes a small share of the free memory.
 fn is_plenty(bytes: u64) -> bool {
-    // SAFETY: statvfs(3) of a path, into a place of this frame.
+    // SAFETY: statvfs(3) of a path, with a structure of this frame.
     unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
         let path = std::ffi::CString::new(MEMORY).unwrap_or_default();
@@ -37,11 +39,12 @@ fn is_plenty(bytes: u64) -> bool {
     }
 }
 
-/// The memory of a window of `MPI_Win_allocate`, if members can share it as well as not: they are
-/// on one node, and there is plenty. Collective over its members.
+/// Allocates memory for `MPI_Win_allocate` that the members share, if that is possible and cheap.
+///
+/// `None` if they are on several nodes or memory for files is short. Collective over the members.
 ///
 /// # Errors
-/// `MPI_ERR_NO_MEM`, or that of a real procedure.
+/// `MPI_ERR_NO_MEM`, or the error of a real procedure.
 pub fn allocate_if_plenty(
     rt: &Runtime,
     own: u32,
@@ -57,11 +60,13 @@ pub fn allocate_if_plenty(
     Ok(None)
 }
 
-/// The memory of a window, whose communicator has `real` and the index `own`. Collective over its
+/// Allocates the memory of a window.
+///
+/// The window's communicator has the index `own` and the real handle `real`. Collective over its
 /// members.
 ///
 /// # Errors
-/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or that of a real
+/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or the error of a real
 /// procedure.
 pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Region, c_int> {
     let code = |error: mpi::Error| error.code();
@@ -78,7 +83,7 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     if !region.is_on_one_node(rt, &world::get(rt).players) {
         return Err(ERR_RMA_SHARED);
     }
-    // Nobody has it mapped yet; it may be one that was left behind.
+    // No process has mapped the file; an existing one is a leftover.
     shared::remove_locks(region.window);
     let made = region.own_part().map_or(Ok(()), |(part, bytes)| {
         part.make(bytes.end - bytes.start).map(drop)
@@ -95,17 +100,18 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     Err(ERR_NO_MEM)
 }
 
-/// Workers that share memory would be on several nodes.
+/// Error for workers that share memory and would be on several nodes.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", message::SHARED_WINDOW_ON_SEVERAL_NODES)]
 pub struct Apart;
 
-/// Whether workers that have asked for shared memory are on one node each time, where these
-/// processes play them. Those of other windows may part: who is not reached ([`Region::reaches`])
-/// is reached by the library.
+/// Checks that the members of each window of `MPI_Win_allocate_shared` are on one node.
+///
+/// `players` are the workers' processes. Members of other windows may be on several nodes: the
+/// library accesses the parts that this process cannot ([`Region::reaches`]).
 ///
 /// # Errors
-/// If not.
+/// Members are on several nodes.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Apart> {
     let all = objects(rt);
     let shared = |window: &Window| window.flavor == Flavor::Shared;

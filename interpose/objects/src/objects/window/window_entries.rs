@@ -16,30 +16,30 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::{RealComm, RealErrhandler, RealWin};
 
-/// The keys of predefined attributes of windows (MPI 4.1, 12.2.6) in Open MPI's numbers.
+/// Keys of predefined attributes of windows (MPI 4.1, 12.2.6), as Open MPI numbers them.
 const BASE: c_int = 7;
 const SIZE: c_int = 8;
 const DISP_UNIT: c_int = 9;
 const CREATE_FLAVOR: c_int = 10;
 const MODEL: c_int = 11;
 
-/// `MPI_WIN_NULL` as the program knows it.
+/// Returns the program's handle of `MPI_WIN_NULL`.
 pub fn null_handle(rt: &Runtime) -> VirtWin {
     static NULL: Predefined = Predefined::new("ompi_mpi_win_null");
     VirtWin(NULL.get(rt))
 }
 
-/// The program's handle of the window with this index.
+/// Returns the program's handle of the window with this index.
 pub fn handle(index: u32) -> VirtWin {
     VirtWin(handles::virtual_handle(HandleKind::Win, index))
 }
 
-/// The index of a window.
+/// Returns the index of a window.
 pub fn index(rt: &Runtime, win: VirtWin) -> Option<u32> {
     created(HandleKind::Win, win.0).filter(|&index| objects(rt).windows.get(index).is_some())
 }
 
-/// The recipe of a window.
+/// Returns the recipe of a window.
 pub fn get(rt: &Runtime, win: VirtWin) -> Option<Ref<'_, Window>> {
     let index = index(rt, win)?;
     Ref::filter_map(objects(rt), |all| all.windows.get(index)).ok()
@@ -51,19 +51,20 @@ pub fn get_mut(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Window>> {
     RefMut::filter_map(objects_mut(rt), |all| all.windows.get_mut(index)).ok()
 }
 
-/// Returns the window's communicator, which the program does not know.
+/// Returns the window's communicator, which the program does not see.
 pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
     get(rt, win).map(|window| comm::handle(rt, window.comm))
 }
 
-/// True if spawned processes have the window too.
+/// True if spawned processes are members of the window.
 ///
-/// The window is the library's alone then, since they run without the layer, and never comes back.
+/// Only the library implements such a window, since spawned processes run without the runtime. It
+/// is never rebuilt.
 pub fn has_spawned(rt: &Runtime, win: VirtWin) -> bool {
     comm_of(rt, win).is_some_and(|comm| comm::has_spawned(rt, comm))
 }
 
-/// The program's handle of the error handler; 0: the default.
+/// Returns the program's handle of the error handler; zero for the default.
 pub fn errhandler(rt: &Runtime, win: VirtWin) -> u64 {
     get(rt, win).map_or(0, |window| window.errhandler)
 }
@@ -88,7 +89,7 @@ pub fn predefined(rt: &Runtime, win: VirtWin, key: c_int) -> Option<u64> {
     }
 }
 
-/// Enters a window, whose real one is there, and fills its cells.
+/// Enters a window whose real window exists, and fills its cells.
 pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
     let cells = Cells {
         size: window.size,
@@ -96,7 +97,7 @@ pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
         flavor: abi::integer_for_program(Domain::WinFlavor, window.flavor as c_int),
         model: model(real),
     };
-    // SAFETY: so many bytes of the program's malloc(3).
+    // SAFETY: a block of this size from the program's malloc(3).
     unsafe { (window.cells as *mut Cells).write(cells) };
     return_errors(real);
     let info = info_of(rt, real);
@@ -105,17 +106,19 @@ pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
     handle(index)
 }
 
-/// Removes a window whose real one has gone.
+/// Removes a window whose real window has been freed.
 pub fn remove(rt: &Runtime, index: u32) -> Option<Window> {
     handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
     rt.objects.direct.borrow_mut().remove(&index);
     objects_mut(rt).windows.remove(index)
 }
 
-/// The memory model, in the program's constants: its ABI is the library's.
+/// Returns the memory model as a constant of the program's ABI.
+///
+/// The library has the ABI of the program.
 fn model(win: RealWin) -> c_int {
     let (mut at, mut flag) = (std::ptr::null::<c_int>(), 0);
-    // SAFETY: a window of ours; the value is the address of an integer.
+    // SAFETY: a window of the runtime; the value is the address of an integer.
     unsafe {
         match real::PMPI_Win_get_attr(win, MODEL, (&raw mut at).cast::<c_void>(), &mut flag) {
             0 if flag != 0 && !at.is_null() => *at,
@@ -130,7 +133,7 @@ pub(super) fn return_errors(win: RealWin) {
     unsafe { real::PMPI_Win_set_errhandler(win, handler) };
 }
 
-/// A window as the library and the layer know it.
+/// Window with its real handle, its communicator and its open epochs.
 pub(super) struct Known {
     pub(super) index: u32,
     pub(super) real: RealWin,
@@ -140,7 +143,7 @@ pub(super) struct Known {
 
 /// Returns all windows of workers only, in one order for all members.
 ///
-/// The order is that of their communicators' numbers.
+/// The order is that of their communicators' `uid`s.
 pub(super) fn in_order(rt: &Runtime) -> Vec<Known> {
     let all = objects(rt);
     let numbered = |(index, window): (u32, &Window)| {
@@ -161,7 +164,7 @@ pub(super) fn in_order(rt: &Runtime) -> Vec<Known> {
     sorted.into_iter().filter_map(known).collect()
 }
 
-/// Addresses and bytes of this process's memory that others may write.
+/// Returns addresses and sizes in bytes of this process's memory that others may write.
 pub fn exposed(rt: &Runtime) -> Vec<(u64, u64)> {
     let all = objects(rt);
     let mut parts = Vec::new();

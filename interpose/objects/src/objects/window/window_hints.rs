@@ -10,10 +10,10 @@ use crate::objects::info;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealInfo, RealWin};
 
-/// The hints of a real window.
+/// Returns the hints of a real window.
 pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
     let mut info = hints::null_info(rt);
-    // SAFETY: a window of ours; the info object is ours then.
+    // SAFETY: a window of the runtime, which owns the returned info object.
     unsafe {
         if real::PMPI_Win_get_info(win, &mut info) != 0 {
             return Vec::new();
@@ -24,16 +24,16 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
     }
 }
 
-/// The program's hints for a window, as the library is to hear them.
+/// Program's hints for a window, in the form for the library.
 pub struct Hints {
-    /// The program's value of [`NO_LOCKS`].
+    /// Program's value of [`NO_LOCKS`].
     pub no_locks: Option<Vec<u8>>,
     pub real: RealInfo,
     is_own: bool,
 }
 
 impl Hints {
-    /// Takes the hints of an info object.
+    /// Reads the hints of an info object.
     ///
     /// # Errors
     /// The error of a real procedure.
@@ -59,13 +59,13 @@ impl Hints {
 impl Drop for Hints {
     fn drop(&mut self) {
         if self.is_own {
-            // SAFETY: an info object of ours.
+            // SAFETY: an info object of the runtime.
             unsafe { real::PMPI_Info_free(&mut self.real) };
         }
     }
 }
 
-/// The hints of a window as the program is told.
+/// Returns the hints of a window that the program sees.
 pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
     let mut pairs = info::Info {
         pairs: info_of(rt, real),
@@ -76,7 +76,7 @@ pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
     pairs.pairs
 }
 
-/// A real info object with these hints, to be freed.
+/// Creates a real info object with these hints, which the caller must free.
 pub(super) fn info_with(rt: &Runtime, pairs: &Pairs) -> Result<RealInfo, c_int> {
     info::make(
         rt,

@@ -1,4 +1,4 @@
-//! Making windows again in the next generation of MPI.
+//! Rebuild of windows in the next MPI instance.
 #![allow(unsafe_code)]
 
 use super::direct::Direct;
@@ -16,11 +16,12 @@ use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::ProcessNumber;
 
-/// Makes all windows from their recipes, and opens the epochs that were open. Collective over the
-/// workers, which have their communicators again and are played by these processes.
+/// Creates all windows from their recipes, and reopens the epochs that were open.
+///
+/// Collective over the workers, whose communicators exist and whose processes are `players`.
 ///
 /// # Errors
-/// The first error of a real procedure; then all begin again in another generation.
+/// The first error of a real procedure; all workers then restart in another MPI instance.
 pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
     for known in in_order(rt) {
         let Some(window) = objects(rt).windows.get(known.index).cloned() else {
@@ -28,7 +29,7 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
         };
         let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
         let made = make(rt, &window, info);
-        // SAFETY: an info object of ours.
+        // SAFETY: an info object of the runtime.
         unsafe { real::PMPI_Info_free(&mut info) };
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
@@ -46,7 +47,7 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Takes the locks again that were held at a cut.
+/// Takes the locks that were held at a cut.
 fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
     let mut taken = epochs.locks.iter().map(|(rank, (kind, assert))| {
         Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
@@ -67,8 +68,8 @@ fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
 fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     let comm = real_comm_of(rt, window);
     let mut new = real_win(rt, VirtWin(std::ptr::null_mut()));
-    // SAFETY: memory of the program, as at the cut; a communicator of ours, all members of which
-    // are here.
+    // SAFETY: memory of the program, as at the cut; a communicator of the runtime, all members of
+    // which make this call.
     unsafe {
         match window.flavor {
             Flavor::Create | Flavor::Allocate | Flavor::Shared => {
@@ -97,7 +98,9 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     Ok(new)
 }
 
-/// Forgets the real windows after a failure: they have gone with the library that has made them.
+/// Discards the real windows after a failure.
+///
+/// They do not exist any more, since the library that created them has been reset.
 pub fn drop_reals(rt: &Runtime) {
     rt.objects.forget_recent_part();
     rt.objects.direct.borrow_mut().clear();

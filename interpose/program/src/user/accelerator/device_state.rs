@@ -1,13 +1,13 @@
-//! Known driver and devices of the program.
+//! Driver and devices that this process has found in the program.
 
 use super::driver::Driver;
 use crate::user::loader::Mark;
 use std::cell::Cell;
 
-/// Driver and devices of the program, as far as this process has found them.
+/// Driver and devices of the program that this process has found.
 pub struct DeviceState {
     pub(super) driver: Cell<Option<Driver>>,
-    /// State of ld.so in which the program had no driver.
+    /// State of ld.so at which the program had no driver.
     pub(super) without: Cell<Option<Mark>>,
     /// True while device memory is in the program's memory.
     pub(super) is_checkpointed: Cell<bool>,
@@ -16,7 +16,7 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub const fn new() -> DeviceState {
         DeviceState {
             driver: Cell::new(None),

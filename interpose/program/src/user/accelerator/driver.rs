@@ -1,4 +1,4 @@
-//! NVIDIA's driver, as the program has loaded it.
+//! NVIDIA's driver in the program.
 #![allow(unsafe_code)]
 
 use crate::arch::call_user;
@@ -11,7 +11,9 @@ use understudy_catalogue::message;
 use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
 use understudy_image::threads::without_signals;
 
-/// Time that the driver waits for calls under way, in milliseconds; then the cut is put off.
+/// Time that the driver waits for running calls, in milliseconds.
+///
+/// After that the cut is postponed.
 const LOCK_TIMEOUT: u32 = 100;
 /// Time limit of a step, which moves the memory of whole devices.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -24,18 +26,18 @@ pub struct DriverError {
     pub(super) code: i32,
 }
 
-/// The program's libcuda: addresses of functions, 0 for functions that it lacks.
+/// The program's libcuda: addresses of functions, zero for missing functions.
 #[derive(Clone, Copy)]
 pub(super) struct Driver {
     /// Record of ld.so for the library.
     pub handle: u64,
     version: u64,
     device_count: u64,
-    /// Lock, checkpoint, restore, unlock.
+    /// Functions lock, checkpoint, restore and unlock.
     pub steps: [u64; 4],
 }
 
-/// The driver's steps, in the order of their names.
+/// Steps of the driver, in the order of [`Driver::steps`].
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     Lock,
@@ -69,9 +71,9 @@ impl Driver {
         (function != 0 && answer(&raw mut number) == 0).then_some(number)
     }
 
-    /// True if the program has initialised the driver and found a device.
+    /// True if the program has initialised the driver, which has found a device.
     ///
-    /// Before that all other calls fail (`CUDA_ERROR_NOT_INITIALIZED`).
+    /// Without initialisation all other calls fail (`CUDA_ERROR_NOT_INITIALIZED`).
     pub fn is_in_use(&self) -> bool {
         Self::number(self.device_count).is_some_and(|count| count > 0)
     }
@@ -84,12 +86,12 @@ impl Driver {
         }
     }
 
-    /// Makes one step for this process.
+    /// Performs one step for this process.
     ///
     /// # Errors
-    /// The driver refuses the step.
+    /// Fails if the driver refuses the step.
     pub fn step(&self, step: Step) -> Result<(), DriverError> {
-        // `CUcheckpointLockArgs` begins with the time; the structures of all steps are of this
+        // `CUcheckpointLockArgs` begins with the time limit. The structures of all steps have this
         // length, and may be zero.
         let mut arguments = [0u32; 16];
         if let Step::Lock = step {
@@ -98,7 +100,8 @@ impl Driver {
         let function = self.steps[step as usize] as *const c_void;
         let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
         let call = STEPS[step as usize].to_str().unwrap_or_default();
-        // SAFETY: the driver's function with a process and its structure, on the program's stack.
+        // SAFETY: the driver's function with a process id and its structure, on the program's
+        // stack.
         let code = watched(LIMIT, call, || unsafe {
             call_user(function, own, arguments, 0, 0, 0)
         }) as i32;
@@ -110,7 +113,8 @@ impl Driver {
     }
 }
 
-/// Makes a `call`; this process ends, to be replaced, if the call takes longer than `limit`.
+/// Executes `call`; kills this process, which is then replaced, if `call` takes longer than
+/// `limit`.
 fn watched<T>(limit: Duration, name: &'static str, call: impl FnOnce() -> T) -> T {
     let (returned, returns) = mpsc::channel::<()>();
     let watch = move || {

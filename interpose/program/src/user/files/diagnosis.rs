@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// The kernel's answer about a UNIX socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// Inode of the other end; 0 if that was closed.
+    /// Inode of the other end; zero if the other end was closed.
     pub peer: u64,
     /// Directions that were shut down: 1 for reading, 2 for writing.
     pub is_shut: u8,
-    /// Connections that wait at a listener, and the number that may wait.
+    /// Number of connections that wait at a listener, and their maximum.
     pub backlog: [u32; 2],
 }
 
@@ -42,7 +42,7 @@ const UNIX_DIAG_SHUTDOWN: u16 = 6;
 /// Length of `struct nlmsghdr` and `struct unix_diag_msg`.
 const ANSWER_HEADERS: usize = 16 + 16;
 
-/// Asks the kernel about a UNIX socket; `None` if the kernel does not answer.
+/// Queries the kernel about a UNIX socket; `None` if the kernel does not answer.
 pub fn diagnose(inode: u64) -> Option<Diagnosis> {
     let request = Request {
         length: size_of::<Request>() as u32,
@@ -56,7 +56,7 @@ pub fn diagnose(inode: u64) -> Option<Diagnosis> {
         ..Request::default()
     };
     let mut answer = [0u8; 1024];
-    // SAFETY: a socket of our own; the request and the buffer have the lengths that are told.
+    // SAFETY: a socket of this function; the request and the buffer have the passed lengths.
     let length = unsafe {
         let made = libc::socket(
             libc::AF_NETLINK,

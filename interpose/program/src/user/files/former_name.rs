@@ -1,4 +1,4 @@
-//! Names of open files, also of those whose names were removed.
+//! Names of open files, including files whose names were removed.
 
 use crate::user::open::{link_of, path_of, stat};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use understudy_abi::written::BACKUP_PREFIX;
 use understudy_image::vmas::REMOVED;
 
-/// True for the path of a backup, which is understudy's.
+/// True for the path of a backup that understudy has made.
 pub fn is_backup(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.as_bytes().starts_with(BACKUP_PREFIX.as_bytes()))
@@ -29,9 +29,9 @@ pub fn is_nameless(path: &[u8]) -> bool {
 
 /// Names (link(2)) of a file whose name was removed.
 pub enum Named {
-    /// No name: the file ends with its last descriptor.
+    /// No name: the file exists until its last descriptor is closed.
     Not,
-    /// A name in the same directory.
+    /// A name in the directory of the removed name.
     By(Vec<u8>),
     /// Names in other directories.
     Elsewhere,
@@ -62,7 +62,7 @@ pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
     }
 }
 
-/// Returns the path by which a file can be opened, or the kernel's path without one.
+/// Returns a path that opens the file, or the kernel's path if none does.
 pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
     match other_name(about, path) {
         Named::By(name) => name,
@@ -70,14 +70,14 @@ pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns the name of a file before its removal.
+/// Returns the last name of a file whose name was removed.
 pub fn former(path: &Path) -> Option<&Path> {
     let bytes = path.as_os_str().as_bytes();
     let before = bytes.strip_suffix(REMOVED).filter(|_| is_nameless(bytes))?;
     Some(Path::new(OsStr::from_bytes(before)))
 }
 
-/// Opens the file of a descriptor for its name only (O_PATH, open(2)).
+/// Opens the file of a descriptor with O_PATH (open(2)), for its name only.
 pub fn path_only(fd: i32) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

@@ -1,13 +1,14 @@
 //! Locks of files: flock(2) and fcntl(2).
 //!
-//! The kernel keeps them, so they do not go back with the program's memory. A lock that has been
-//! taken since the cut is released before anybody goes on, or whoever comes first would wait for
-//! ever; those that were held at the cut are taken again when all have done that.
+//! The kernel keeps these locks, so they do not roll back with the program's memory. Every process
+//! releases the locks that it has taken since the cut before any process resumes; otherwise the
+//! first process that needs such a lock would block forever. After all processes have released
+//! these locks, each one takes the locks that it held at the cut.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// After how long a lock that another process holds is given up.
+/// Time limit for taking a lock that another process holds.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -25,11 +26,11 @@ pub struct Lock {
     way: Way,
     is_exclusive: bool,
     start: i64,
-    /// 0: to the end of the file, however long that will be.
+    /// Length in bytes; zero extends to the end of a growing file.
     length: i64,
 }
 
-/// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF` (proc(5), fdinfo)
+/// Parses `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF` (proc(5), fdinfo).
 fn parse(line: &str) -> Option<Lock> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, way, _, access, _, _, start, end] = words[..] else {
@@ -55,7 +56,7 @@ fn parse(line: &str) -> Option<Lock> {
     })
 }
 
-/// Those that are held by a descriptor.
+/// Returns the locks of a descriptor.
 pub fn of(fd: i32) -> Vec<Lock> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
     text.lines()
@@ -106,7 +107,7 @@ impl Lock {
         } else {
             libc::LOCK_SH
         };
-        // SAFETY: flock(2), and fcntl(2) with a valid structure; nothing is waited for.
+        // SAFETY: flock(2), and fcntl(2) with a valid structure. Neither call blocks.
         unsafe {
             match self.way {
                 Way::File => libc::flock(fd, of_file | libc::LOCK_NB) == 0,
@@ -116,8 +117,9 @@ impl Lock {
     }
 }
 
-/// Releases what a descriptor must not hold. All of a way, if one of that is to go: the others are
-/// taken again.
+/// Releases the locks of a descriptor that are not in `then`.
+///
+/// Releases all locks of a kind if one of them is not in `then`. [`take`] restores the others.
 pub fn release(fd: i32, then: &[Lock]) {
     let now = of(fd);
     for lock in now.iter().filter(|lock| !then.contains(lock)) {
@@ -125,7 +127,7 @@ pub fn release(fd: i32, then: &[Lock]) {
     }
 }
 
-/// Takes those that a descriptor is to hold. False: another process has one of them, and keeps it.
+/// Takes the locks in `then`. Returns false if another process keeps one of them.
 pub fn take(fd: i32, then: &[Lock]) -> bool {
     let deadline = Instant::now() + DEADLINE;
     let mut missing: Vec<&Lock> = then.iter().collect();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn tempfile() -> std::fs::File {
-        // SAFETY: memfd_create(2), whose descriptor nobody else has.
+        // SAFETY: memfd_create(2), whose new descriptor is used here only.
         unsafe {
             let fd = libc::memfd_create(c"locked".as_ptr(), libc::MFD_CLOEXEC);
             assert!(fd >= 0);

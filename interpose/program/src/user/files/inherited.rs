@@ -1,22 +1,22 @@
-//! Descriptors that the process was started with.
+//! Descriptors that the process inherited at its start.
 
 use super::streams;
 use crate::user::open::{path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 
-/// Open file of a descriptor at the start.
+/// Object that a descriptor referred to at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     fd: i32,
     /// Device and inode.
     ///
-    /// All files of an anonymous inode share one; they differ in the kernel's name.
+    /// All files of an anonymous inode share this pair. Such files differ in the kernel's name.
     id: (u64, u64),
     name: Vec<u8>,
 }
 
 impl Inherited {
-    /// Returns what a descriptor is open on.
+    /// Returns the object that a descriptor refers to.
     pub fn of(fd: i32) -> Option<Inherited> {
         let about = stat(fd)?;
         Some(Inherited {
@@ -26,15 +26,15 @@ impl Inherited {
         })
     }
 
-    /// True if the descriptor is open on the same as at the start.
+    /// True if the descriptor still refers to its object from the start.
     ///
-    /// The layer has put its own pipes in the place of standard output and error.
+    /// False for standard output and error, which understudy has replaced by pipes.
     fn is_unchanged(&self) -> bool {
         !streams::was_one(self.fd) && Inherited::of(self.fd).as_ref() == Some(self)
     }
 }
 
-/// True if a descriptor is as the launcher has left it.
+/// True if a descriptor is as the launcher left it.
 pub fn is_launchers(all: &[Inherited], fd: i32) -> bool {
     all.iter().any(|it| it.fd == fd && it.is_unchanged())
 }

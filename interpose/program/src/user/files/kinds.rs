@@ -1,4 +1,4 @@
-//! Names of the kinds of descriptors, as [`crate::kernel_state::DESCRIPTORS`] has them.
+//! Names of the kinds of descriptors that [`crate::kernel_state::DESCRIPTORS`] lists.
 #![allow(unsafe_code)]
 
 use super::sockets::LocalSockets;
@@ -7,7 +7,7 @@ use crate::user::open::{path_of, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
-/// File systems of which regular files are none (statfs(2)).
+/// File systems whose regular files are special objects (statfs(2)).
 const FILE_SYSTEMS: [(i64, &str); 4] = [
     (0x958_458f6, "hugetlbfs"),
     (0x5345_434d, "memfd_secret"),
@@ -16,7 +16,7 @@ const FILE_SYSTEMS: [(i64, &str); 4] = [
 ];
 const PROC: i64 = 0x9fa0;
 
-/// Character devices that are known by their numbers, wherever their files are.
+/// Character devices that are identified by their numbers, independently of their paths.
 const DEVICES: [((u32, u32), &str); 5] = [
     ((1, 3), "/dev/null"),
     ((1, 5), "/dev/zero"),
@@ -33,7 +33,7 @@ pub fn of_all(open: &[(i32, libc::stat)], sockets: &LocalSockets) -> BTreeMap<i3
         .collect()
 }
 
-/// Descriptors among which the other ends of pipes and sockets are sought.
+/// Descriptors among which the other ends of pipes and sockets are searched.
 struct Peers<'a> {
     open: &'a [(i32, libc::stat)],
     sockets: &'a LocalSockets,
@@ -55,7 +55,7 @@ fn of(fd: i32, about: &libc::stat, peers: &Peers<'_>) -> String {
     let path = path.as_os_str().as_bytes();
     let text = || String::from_utf8_lossy(path).into_owned();
     let has_name = !former_name::is_nameless(path);
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     let is_path_only = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_PATH != 0;
     match (about.st_mode & libc::S_IFMT, file_system(fd)) {
         (libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK, PROC) => proc_names::kind(path).into(),

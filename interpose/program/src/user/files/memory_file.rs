@@ -9,7 +9,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use understudy_image::vmas::REMOVED;
 
-/// Beginning of the kernel's names of such files.
+/// Prefix of the kernel's names of such files.
 const PREFIX: &[u8] = b"/memfd:";
 
 /// True for the kernel's name of such a file.
@@ -17,19 +17,19 @@ pub fn is_its_name(path: &[u8]) -> bool {
     path.starts_with(PREFIX)
 }
 
-/// Returns the seals of a file in memory (F_GET_SEALS of fcntl(2)); 0 for other files.
+/// Returns the seals of a file in memory (F_GET_SEALS of fcntl(2)); zero for other files.
 pub fn seals(fd: i32) -> i32 {
     if !is_its_name(path_of(fd).as_os_str().as_bytes()) {
         return 0;
     }
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     unsafe { libc::fcntl(fd, libc::F_GET_SEALS) }.max(0)
 }
 
-/// Adds the seals that are missing.
+/// Adds the missing seals.
 ///
 /// # Errors
-/// Those of fcntl(2).
+/// Fails with the errors of fcntl(2).
 pub fn seal(fd: i32, seals: i32) -> io::Result<()> {
     let missing = seals & !self::seals(fd);
     // SAFETY: fcntl(2) on the program's file.
@@ -39,17 +39,17 @@ pub fn seal(fd: i32, seals: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file that can be sealed.
+/// Creates an empty file that can be sealed.
 ///
-/// The kernel's name `path` contains its name.
+/// The file's name is taken from the kernel's name `path`.
 ///
 /// # Errors
-/// Those of memfd_create(2).
+/// Fails with the errors of memfd_create(2).
 pub fn make(path: &[u8]) -> io::Result<File> {
     let name = path.strip_prefix(PREFIX).unwrap_or(b"scratch");
     let name = name.strip_suffix(REMOVED).unwrap_or(name);
     let name = CString::new(name).unwrap_or_default();
-    // SAFETY: memfd_create(2), whose descriptor nobody else has.
+    // SAFETY: memfd_create(2), whose new descriptor is used here only.
     unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         let made = libc::memfd_create(name.as_ptr(), flags);

@@ -1,8 +1,8 @@
-//! Open files that have no name any more: their content goes with the image.
+//! Open files without a name, whose content is part of the checkpoint.
 //!
-//! Programs remove a file as soon as they have opened it, so that it goes with them (tmpfile(3),
-//! Fortran's scratch files, memfd_create(2)). Nobody else can open it, so an understudy makes
-//! another one like it, in the same directory.
+//! Programs remove the name of a file right after opening it, so that the file disappears when the
+//! program exits (tmpfile(3), Fortran's scratch files, memfd_create(2)). No other process can open
+//! such a file, so a replacement creates an equal file in the file's directory.
 #![allow(unsafe_code)]
 
 use super::memory_file;
@@ -17,17 +17,17 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Nameless {
     pub id: (u64, u64),
-    /// `None`: a lower descriptor has the same file.
+    /// `None` if a lower descriptor refers to this file.
     content: Option<Vec<u8>>,
     /// Seals of a file in memory.
     seals: i32,
     mode: u32,
 }
 
-/// Returns the content of a file; `None` if that is longer than `room`.
+/// Returns the content of a file; `None` if the content is longer than `room`.
 ///
-/// The program's descriptor is read if possible: closing another descriptor of the file ends the
-/// locks that the program has on the file (fcntl(2)).
+/// The program's descriptor is read if possible, because closing another descriptor of the file
+/// releases the program's locks on the file (fcntl(2)).
 pub fn content(fd: i32, flags: i32, room: usize) -> io::Result<Option<Vec<u8>>> {
     // SAFETY: the program's descriptor, which stays open.
     let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
@@ -44,7 +44,7 @@ pub fn content(fd: i32, flags: i32, room: usize) -> io::Result<Option<Vec<u8>>> 
 }
 
 impl Nameless {
-    /// Returns the file of a descriptor, with this content.
+    /// Returns the file of a descriptor, with the given content.
     pub fn of(fd: i32, id: (u64, u64), content: Option<Vec<u8>>) -> Nameless {
         Nameless {
             id,
@@ -54,7 +54,9 @@ impl Nameless {
         }
     }
 
-    /// Returns true for a descriptor of that file, unless it has further seals, which stay.
+    /// True for a descriptor of this file.
+    ///
+    /// False if the file has gained seals, because seals cannot be removed.
     pub fn is_open_at(&self, fd: i32) -> bool {
         let is_sealed = || memory_file::seals(fd) & !self.seals != 0;
         let is_it = link_of(fd)
@@ -63,9 +65,9 @@ impl Nameless {
         is_it && !is_sealed()
     }
 
-    /// Gives a file its content, mode and seals again, if these are other ones.
+    /// Restores content, mode and seals of a file where they differ.
     ///
-    /// The descriptor may be one for reading only.
+    /// The descriptor may be read-only.
     pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
         let Some(then) = &self.content else {
             return Ok(());

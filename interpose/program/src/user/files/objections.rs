@@ -1,4 +1,6 @@
-//! Descriptors that cannot be restored: found at a cut, before anything depends on them.
+//! Detection of descriptors that cannot be restored.
+//!
+//! The detection takes place at a cut, before a checkpoint depends on the descriptors.
 
 use super::former_name::{self, Named};
 use super::open_files::Others;
@@ -12,7 +14,7 @@ use crate::user::open::{descriptors, path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Returns what stands in the way of one descriptor, whose kind is restored.
+/// Returns the reason why a descriptor cannot be restored, although its kind can.
 fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> Option<String> {
     match kind {
         "file" | "removed file" => {
@@ -32,9 +34,9 @@ fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> O
     }
 }
 
-/// Refuses descriptors whose numbers are understudy's.
+/// Refuses descriptors whose numbers are reserved for understudy.
 ///
-/// `highest` is such a number that the program has been given.
+/// `highest` is such a number that was given to the program.
 pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError> {
     if let Some(number) = highest {
         return Err(UserError::Descriptors(format!("descriptor {number}")));
@@ -45,7 +47,7 @@ pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError
     Ok(())
 }
 
-/// Refuses if one of the program's descriptors cannot be restored.
+/// Refuses a descriptor of the program that cannot be restored.
 pub fn check_kinds(files: &Others, input: &Input) -> Result<(), UserError> {
     let about = |fd| Some((fd, stat(fd)?));
     let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(about).collect();

@@ -1,4 +1,4 @@
-//! Open files that another process can open by their names, or make anew.
+//! Open files that another process can open by name, or create anew.
 #![allow(unsafe_code)]
 
 use super::former_name::{is_nameless, is_regular, present_name};
@@ -14,7 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_catalogue::message;
 
-/// Limit of the content of all such files of a process, in bytes: it is in every checkpoint.
+/// Limit of the total content of files without a name, in bytes.
+///
+/// Every checkpoint of the process contains this content.
 const MAX_CONTENT: usize = 64 << 20;
 
 /// Open regular file, directory or device.
@@ -28,7 +30,7 @@ pub struct Open {
     pub close_on_exec: bool,
     pub offset: i64,
     pub size: i64,
-    /// Lower descriptor with the same open file description, if any.
+    /// Lower descriptor of this open file description, if any.
     pub same_as: Option<i32>,
     /// Content of a file without a name.
     pub nameless: Option<Nameless>,
@@ -37,9 +39,9 @@ pub struct Open {
 impl Open {
     /// Returns the file of a descriptor; `None` if no name opens it.
     ///
-    /// `lower` are lower descriptors, which may have the same open file description.
+    /// `lower` lists lower descriptors, which may share the open file description.
     pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
-        // SAFETY: fcntl(2) that only asks.
+        // SAFETY: fcntl(2) that only queries.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         let has_name = match stat.st_mode & libc::S_IFMT {
             libc::S_IFREG => !is_queue(fd),
@@ -51,7 +53,7 @@ impl Open {
         }
         let path = present_name(stat, path_of(fd).as_os_str().as_bytes());
         let is_same = |other: &&i32| is_same_description(fd, **other);
-        // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
+        // SAFETY: fcntl(2) and lseek(2) on a descriptor of this process.
         unsafe {
             Some(Open {
                 path: proc_names::neutral(&path),
@@ -66,11 +68,11 @@ impl Open {
         }
     }
 
-    /// True if this process has the file open as `now`.
+    /// True if the open file `now` of this process is this file.
     ///
-    /// Another name may have been given to the file, or its name may have been removed, if this
-    /// process is the one that was saved (`own`). A file that the program has removed is there
-    /// again, and is another one if it had to be copied.
+    /// In the process that was saved (`own`) the file's name may have been changed or removed
+    /// since. If the program has removed the file, its name has been restored, and refers to
+    /// another file if the content had to be copied.
     pub fn is_still(&self, now: &Open, own: bool) -> bool {
         let is_back = || {
             Path::new(OsStr::from_bytes(&self.path))
@@ -81,7 +83,7 @@ impl Open {
         now.path == self.path || (own && now.id == self.id && keeps())
     }
 
-    /// Returns the error of the last system call, by which the file cannot be put back.
+    /// Returns an error that contains the error of the last system call.
     pub fn failed(&self, action: &str) -> UserError {
         let error = std::io::Error::last_os_error();
         UserError::File {
@@ -96,7 +98,9 @@ impl Open {
     }
 }
 
-/// Reads the content of files that have no name. Warns once of a file that is too long.
+/// Reads the content of files without a name.
+///
+/// Warns once of files that are too long.
 pub fn keep_nameless(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
     let mut room = MAX_CONTENT;
     let mut read: BTreeSet<(u64, u64)> = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Descriptors of the program side: those of a cut, and those that the program has not opened.
+//! Descriptors of the program side: at a cut, and not opened by the program.
 
 use super::held::Lock;
 use super::inherited::{self, Inherited};
@@ -13,20 +13,20 @@ use std::sync::Weak;
 
 /// Open files that the program has not opened, and the state of the last cut.
 pub struct Others {
-    /// Descriptors that the launcher has left open: a replacement has its own.
+    /// Descriptors inherited from the launcher: a replacement has its own.
     pub inherited: Field<Vec<Inherited>>,
-    /// Files that understudy has open for the program (MPI's files).
+    /// Files that understudy has opened for the program (MPI files).
     pub of_layer: Field<Vec<Weak<File>>>,
-    /// True once a warning of a file without a name that is too long was printed.
+    /// True once the user was warned of a too long file without a name.
     pub has_warned: Cell<bool>,
-    /// Files that were open when all processes stood still.
+    /// Open files, recorded while all processes were stopped.
     pub at_cut: Field<Option<Saved>>,
-    /// Locks of the cut to which the job has rolled back.
+    /// Locks at the cut to which the job has rolled back.
     pub locks: Field<BTreeMap<i32, Vec<Lock>>>,
 }
 
 impl Others {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub const fn new() -> Others {
         Others {
             inherited: Field::new(Vec::new()),
@@ -37,14 +37,14 @@ impl Others {
         }
     }
 
-    /// True for a descriptor of the launcher.
+    /// True for a descriptor inherited from the launcher.
     pub fn was_inherited(&self, fd: i32) -> bool {
         inherited::is_launchers(&self.inherited.borrow(), fd)
     }
 
-    /// True if the program has opened the descriptor, and not its launcher.
+    /// True if the program, not its launcher, has opened the descriptor.
     ///
-    /// Pipes of standard input are restored by [`crate::user::input`].
+    /// Pipes of standard input are excluded: [`crate::user::input`] restores them.
     pub fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
         let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
         fd > libc::STDERR_FILENO || streams::was_one(fd) || !is_pipe && !self.was_inherited(fd)
@@ -61,8 +61,8 @@ pub struct Saved {
     pub locks: BTreeMap<i32, Vec<Lock>>,
     /// Standard descriptors that are closed.
     pub closed: Vec<i32>,
-    /// Kernel's names of pipes, sockets and the like that the program has made.
+    /// The kernel's names of pipes, sockets and similar objects that the program has created.
     pub others: BTreeMap<i32, Vec<u8>>,
-    /// Pipes, sockets and the like that can be made anew.
+    /// Pipes, sockets and similar objects that can be created anew.
     pub specials: BTreeMap<i32, Special>,
 }

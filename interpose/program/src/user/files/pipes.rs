@@ -1,4 +1,4 @@
-//! What a pipe holds, if this process has both of its ends.
+//! Content of pipes of which this process has both ends.
 #![allow(unsafe_code)]
 
 use crate::user::open;
@@ -6,12 +6,12 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Longest content that is kept.
+/// Maximum length of content that is saved, in bytes.
 const LONGEST: usize = 16 << 20;
 
 /// True for an end that can only be read.
 pub fn is_read_end(fd: i32) -> bool {
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     flags & libc::O_ACCMODE == libc::O_RDONLY
 }
@@ -21,7 +21,7 @@ pub fn is_orphan(fd: i32) -> bool {
     open::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
-/// How many bytes are in it.
+/// Returns the number of bytes in the pipe.
 fn waiting(fd: i32) -> usize {
     let mut count = 0;
     // SAFETY: ioctl(2) that fills a number.
@@ -29,19 +29,19 @@ fn waiting(fd: i32) -> usize {
     if rc == 0 { count as usize } else { 0 }
 }
 
-/// How many bytes it can hold.
+/// Returns the capacity of the pipe in bytes.
 pub fn capacity(fd: i32) -> i32 {
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) }
 }
 
-/// What it holds, which stays in it.
+/// Returns a copy of the pipe's content.
 pub fn content(fd: i32) -> Vec<u8> {
     let length = waiting(fd).min(LONGEST);
     let mut ends = [0; 2];
     let mut bytes = vec![0; length];
-    // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with descriptors and a buffer of our
-    // own.
+    // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with the program's descriptor, and
+    // descriptors and a buffer of this function.
     unsafe {
         if length == 0 || libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
             return Vec::new();
@@ -57,9 +57,9 @@ pub fn content(fd: i32) -> Vec<u8> {
     bytes
 }
 
-/// Why an end of a pipe cannot be saved.
+/// Returns the reason why an end of a pipe cannot be saved.
 pub fn objection(fd: i32) -> Option<String> {
-    // SAFETY: fcntl(2) that only asks.
+    // SAFETY: fcntl(2) that only queries.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if flags & libc::O_DIRECT != 0 {
         return Some("it keeps what is written apart (O_DIRECT); make it without".into());
@@ -71,10 +71,10 @@ pub fn objection(fd: i32) -> Option<String> {
     })
 }
 
-/// Reads all that is there, and makes of the descriptor what it was.
+/// Discards the content, and sets the status flags of the descriptor.
 pub fn empty(fd: i32, flags: i32) {
     let mut bytes = [0u8; 4096];
-    // SAFETY: fcntl(2), and read(2) into a buffer of our own.
+    // SAFETY: fcntl(2), and read(2) into a buffer of this function.
     unsafe {
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
         while libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) > 0 {}
@@ -82,12 +82,12 @@ pub fn empty(fd: i32, flags: i32) {
     }
 }
 
-/// Gives it another content, and the room for that.
+/// Replaces content and capacity of the pipe.
 pub fn refill(fd: i32, flags: i32, capacity: i32, bytes: &[u8]) -> io::Result<()> {
     empty(fd, flags);
-    // SAFETY: fcntl(2); what is too small is found out below.
+    // SAFETY: fcntl(2); a capacity that is too small is detected below.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, capacity) };
-    // Another descriptor for the other end.
+    // A descriptor of the write end of the pipe.
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK);
     options

@@ -1,8 +1,8 @@
-//! POSIX message queues of this process alone (mq_overview(7)).
+//! POSIX message queues that only this process uses (mq_overview(7)).
 //!
-//! A queue without a name that has one open file description, which no child has, is used by this
-//! process alone. Its messages are received and sent again: the kernel copies none. All threads of
-//! the program stand still meanwhile, and none of them waits in the kernel.
+//! Only this process uses a queue that has no name, has one open file description, and was not
+//! inherited by a child. The kernel cannot copy messages, so they are received and sent a second
+//! time. Meanwhile all threads of the program are stopped, and none waits in the kernel.
 #![allow(unsafe_code)]
 
 use super::former_name;
@@ -29,13 +29,13 @@ const NOTIFIED: &str = "it is to notify of a message (mq_notify), which cannot b
 const UNREADABLE: &str = "its permissions do not let its messages be read and sent; let its owner \
                           read and write it";
 
-/// A message: its priority and its text.
+/// Priority and text of a message.
 type Message = (u32, Vec<u8>);
 
-/// A queue at a cut.
+/// Queue at a cut.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Queue {
-    /// Name that it has had.
+    /// Name of the queue before its removal.
     name: Vec<u8>,
     inode: u64,
     max_messages: i64,
@@ -75,7 +75,7 @@ pub fn objection(fd: i32, about: &libc::stat) -> Option<String> {
 ///
 /// Only then the kernel grants a lease for writing (fcntl(2)).
 fn is_open_once(fd: i32) -> bool {
-    // SAFETY: fcntl(2) on a descriptor of the program; the lease is given back at once.
+    // SAFETY: fcntl(2) on a descriptor of the program; the lease is released at once.
     unsafe {
         let is_granted = libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK) == 0;
         libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK);
@@ -83,7 +83,7 @@ fn is_open_once(fd: i32) -> bool {
     }
 }
 
-/// Reads the text that the kernel has for a queue.
+/// Reads the kernel's description of a queue.
 ///
 /// `None` if the queue is open for writing only.
 fn text_of(fd: i32) -> Option<String> {
@@ -94,16 +94,16 @@ fn text_of(fd: i32) -> Option<String> {
     std::str::from_utf8(text).ok().map(Into::into)
 }
 
-/// True if the text of a queue names a process to notify.
+/// True if the description names a process to notify.
 fn has_notification(text: &str) -> bool {
     let value = |word: &str| word.strip_prefix("NOTIFY_PID:")?.parse().ok();
     let process: Option<i32> = text.split_whitespace().find_map(value);
     process != Some(0)
 }
 
-/// Opens the queue of a descriptor with another open file description.
+/// Opens the queue of a descriptor with a separate open file description.
 ///
-/// Closing that ends the notification of this process (mq_notify(3)).
+/// Closing it ends the notification of this process (mq_notify(3)).
 fn open_separately(fd: i32) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -111,7 +111,7 @@ fn open_separately(fd: i32) -> Result<File> {
     options.open(format!("/proc/self/fd/{fd}"))
 }
 
-/// Returns the error of a call that returned -1.
+/// Converts the return value of a call, which is -1 after an error.
 fn outcome(rc: isize) -> Result<isize> {
     match rc {
         -1 => Err(Error::last_os_error()),
@@ -149,7 +149,7 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the messages of a queue, which stay in it.
+/// Returns the messages of a queue and leaves them in it.
 fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let messages = receive_all(queue, max_bytes)?;
     if let Err(error) = send_all(queue, &messages) {
@@ -164,7 +164,8 @@ impl Queue {
     pub fn of(fd: i32) -> Option<Queue> {
         let about = stat(fd)?;
         let path = path_of(fd);
-        // A notification of after the cut would be sent.
+        // Closing the queue ends a notification that was requested after the cut, which the kernel
+        // would otherwise send.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.
@@ -185,15 +186,16 @@ impl Queue {
         })
     }
 
-    /// True if this queue can become the other one by its messages.
+    /// True if replacing the messages turns this queue into `other`.
     pub fn can_become(&self, other: &Queue) -> bool {
         let key = |it: &Queue| (it.inode, it.max_messages, it.max_bytes);
         key(self) == key(other) && self.name == other.name
     }
 
-    /// Makes an empty queue without a name, open with these flags.
+    /// Creates an empty queue without a name, open with these flags.
     ///
-    /// The name before is used if it is free: the descriptor's link in `/proc` has it.
+    /// The queue gets its former name if that is free, because the descriptor's link in `/proc`
+    /// shows the name.
     pub fn make(&self, flags: i32) -> Result<OwnedFd> {
         let other = format!("/understudy.{}", std::process::id()).into_bytes();
         let made = self.make_as(&self.name);
@@ -222,7 +224,7 @@ impl Queue {
         }
     }
 
-    /// Puts the messages in the place of those that the queue of the descriptor has.
+    /// Replaces the messages of the descriptor's queue.
     pub fn fill(&self, fd: i32) -> Result<()> {
         let queue = open_separately(fd)?;
         receive_all(&queue, self.max_bytes as usize)?;

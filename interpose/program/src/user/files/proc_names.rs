@@ -1,11 +1,11 @@
-//! Files of `/proc` that describe the process itself: their names have its number.
+//! Files of `/proc` that describe the process itself, whose number is part of their names.
 
-/// Directory of the process's own files, whatever its number.
+/// Directory of the process's files, independent of its number.
 const SELF: &[u8] = b"/proc/self";
-/// Directory of the main thread, whatever its number; understudy's own notation.
+/// Directory of the main thread, independent of its number; a notation of understudy only.
 const MAIN: &[u8] = b"/proc/self/task/self";
 
-/// Splits off the decimal number that a name begins with.
+/// Splits off the decimal number at the start of a name.
 fn number(name: &[u8]) -> Option<(u32, &[u8])> {
     let end = name.iter().position(|byte| !byte.is_ascii_digit());
     let (digits, rest) = name.split_at(end.unwrap_or(name.len()));
@@ -14,7 +14,7 @@ fn number(name: &[u8]) -> Option<(u32, &[u8])> {
     ends.then_some((number, rest))
 }
 
-/// Returns the name for any process, if this one has the number `own`.
+/// Returns the process-independent name, if `own` is the number of this process.
 fn neutral_for(path: &[u8], own: u32) -> Option<Vec<u8>> {
     let (process, rest) = number(path.strip_prefix(b"/proc/")?)?;
     if process != own {
@@ -27,12 +27,12 @@ fn neutral_for(path: &[u8], own: u32) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the name that stands for the same file in every process.
+/// Returns a name that means the corresponding file in every process.
 pub fn neutral(path: &[u8]) -> Vec<u8> {
     neutral_for(path, std::process::id()).unwrap_or_else(|| path.to_vec())
 }
 
-/// Returns the name that a neutral one has in this process.
+/// Returns the name in this process for a process-independent name.
 pub fn actual(path: &[u8]) -> Vec<u8> {
     match path.strip_prefix(MAIN) {
         Some(rest) => {

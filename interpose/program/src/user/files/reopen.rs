@@ -1,4 +1,4 @@
-//! Files that are opened again, by their names or by another descriptor.
+//! Reopening of files, by name or through another descriptor.
 #![allow(unsafe_code)]
 
 use super::nameless::Nameless;
@@ -15,13 +15,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Gives a descriptor its file.
+/// Opens the file of the cut at its descriptor.
 ///
 /// # Errors
-/// The file cannot be opened or made.
+/// Fails if the file cannot be opened or created.
 pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
-    // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is
-    // not the program's.
+    // SAFETY: open(2), dup3(2), close(2) with valid arguments; the program does not use the
+    // previous object of the descriptor.
     unsafe {
         let mode = if file.close_on_exec {
             libc::O_CLOEXEC
@@ -61,7 +61,7 @@ pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), Use
     Ok(())
 }
 
-/// Opens a file, also one that the program has made read-only since.
+/// Opens a file, even if the program has made it read-only since.
 fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {
@@ -80,16 +80,16 @@ fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
     }
 }
 
-/// Opens the file without a name that descriptor `fd` is to have.
+/// Opens the file without a name that belongs to descriptor `fd`.
 ///
-/// This is the file that another one of `all` has open already, or a new one.
+/// Uses the file of another descriptor in `all` if that is already open, or creates a file.
 fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::Result<File> {
     let is_same = |open: &Open| {
         open.nameless
             .as_ref()
             .is_some_and(|it| it.id == nameless.id)
     };
-    // Lower descriptors have been put back; a higher one may be open still.
+    // Lower descriptors have been restored. A higher descriptor may still be open.
     let is_there = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
     let twin = all
         .iter()
@@ -100,7 +100,7 @@ fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::
     )
 }
 
-/// Makes an empty file like `file`, in the same directory if possible, else in memory.
+/// Creates an empty file in the directory of `file` if possible, else in memory.
 fn make_like(file: &Open) -> io::Result<File> {
     let path = Path::new(OsStr::from_bytes(&file.path));
     let is_in_memory = memory_file::is_its_name(&file.path);

@@ -1,8 +1,8 @@
-//! Sockets that belong to this process alone.
+//! Sockets that only this process uses.
 //!
-//! Connected pairs (socketpair(2)), connections of TCP with both ends in this process, listeners
-//! at which no connection waits, and new sockets. The socket diagnosis interface reports the other
-//! end of a UNIX socket (sock_diag(7)).
+//! The sockets are connected pairs (socketpair(2)), TCP connections with both ends in this process,
+//! listeners without a waiting connection, and new sockets. The socket diagnosis interface
+//! (sock_diag(7)) reports the other end of a UNIX socket.
 
 mod connecting;
 mod connection_list;

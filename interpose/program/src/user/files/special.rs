@@ -1,10 +1,8 @@
-//! Descriptors that belong to this process alone.
+//! Descriptors of kernel objects that only this process uses.
 //!
-//! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both
-//! ends.
-//!
-//! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an
-//! understudy makes them anew.
+//! The objects are event counters, timers, signals, epoll sets, and pipes and pairs of sockets of
+//! which the process has both ends. Event loops consist of such objects. The kernel reports their
+//! state (proc(5), `fdinfo`), so a replacement creates them anew.
 #![allow(unsafe_code)]
 
 use super::pipes;
@@ -19,47 +17,49 @@ use std::os::unix::ffi::OsStrExt;
 
 const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
 
-/// What is behind a descriptor.
+/// Kernel object of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Kind {
-    /// eventfd(2).
+    /// Counter of eventfd(2).
     Counter {
         count: u64,
         is_semaphore: bool,
     },
-    /// timerfd_create(2): the clock, and seconds and nanoseconds between expiries and to the next.
+    /// Timer of timerfd_create(2).
+    ///
+    /// The times are seconds and nanoseconds of the interval and of the time to the next expiry.
     Timer {
         clock: i32,
         times: [i64; 4],
     },
-    /// signalfd(2).
+    /// Mask of signalfd(2).
     Signals(u64),
-    /// epoll_create(2): descriptors, events and data.
+    /// Members of epoll_create(2): descriptor, events and data.
     Set(Vec<(i32, u32, u64)>),
-    /// An end of a pipe, by the number of that; with what it can hold, and what is in it at the end
-    /// that is read.
+    /// End of a pipe, with the number of the pipe and its capacity in bytes.
+    ///
+    /// The content is recorded at the read end.
     Pipe {
         number: u64,
         capacity: i32,
         content: Vec<u8>,
-        /// No process has the other end.
+        /// True if no process has the other end.
         is_orphan: bool,
     },
     Socket(Socket),
-    /// A POSIX message queue.
     Queue(Queue),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Special {
     kind: Kind,
-    /// open(2).
+    /// Flags of open(2).
     flags: i32,
-    /// Another descriptor with the same open file description, if there is a lower one.
+    /// Lower descriptor of this open file description, if any.
     same_as: Option<i32>,
 }
 
-/// The value of a line of `fdinfo`.
+/// Returns the value of a line of `fdinfo`.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines()
         .find_map(|line| line.strip_prefix(name))
@@ -70,7 +70,7 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// `(seconds, nanoseconds)`.
+/// Parses `(seconds, nanoseconds)`.
 fn pair(text: &str) -> Option<[i64; 2]> {
     let (seconds, rest) = text.strip_prefix('(')?.split_once(',')?;
     Some([
@@ -79,7 +79,7 @@ fn pair(text: &str) -> Option<[i64; 2]> {
     ])
 }
 
-/// `tfd: 3 events: 19 data: 9 …`
+/// Parses `tfd: 3 events: 19 data: 9 …`.
 fn member(line: &str) -> Option<(i32, u32, u64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [descriptor, "events:", events, "data:", data, ..] = words[..] else {
@@ -89,7 +89,7 @@ fn member(line: &str) -> Option<(i32, u32, u64)> {
 }
 
 impl Special {
-    /// What this descriptor is; `None`: something that only another process could make.
+    /// Returns the object of a descriptor; `None` if it cannot be created anew.
     pub fn of(fd: i32, local: &LocalSockets) -> Option<Special> {
         let path = path_of(fd);
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
@@ -104,7 +104,7 @@ impl Special {
                     pair(value(&text, "it_interval:")?)?,
                     pair(value(&text, "it_value:")?)?,
                 ];
-                // What has expired and was not read expires again at once.
+                // An expiry that was not read is repeated at once.
                 let has_expired = value(&text, "ticks:") != Some("0");
                 let times = if has_expired {
                     [interval, more, 0, 1]
@@ -151,7 +151,7 @@ impl Special {
         })
     }
 
-    /// Those of these descriptors that can be made anew.
+    /// Returns the objects of these descriptors that can be created anew.
     pub fn among<'a>(descriptors: impl Iterator<Item = &'a i32>) -> BTreeMap<i32, Special> {
         let mut all: BTreeMap<i32, Special> = BTreeMap::new();
         let descriptors: Vec<i32> = descriptors.copied().collect();
@@ -167,7 +167,7 @@ impl Special {
         all
     }
 
-    /// Whether it can become the other by what is put into it.
+    /// True if setting its content turns this object into `other`.
     fn is_like(&self, other: &Special) -> bool {
         let is_alike = match (&self.kind, &other.kind) {
             (
@@ -221,9 +221,9 @@ impl Special {
     }
 }
 
-/// A new descriptor gets this number.
+/// Moves a new descriptor to the number `fd`. Returns false on failure.
 fn place(made: i32, fd: i32, flags: i32) -> bool {
-    // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that nobody else uses.
+    // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that no other thread uses.
     unsafe {
         let is_placed =
             made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
@@ -237,7 +237,7 @@ fn place(made: i32, fd: i32, flags: i32) -> bool {
     }
 }
 
-/// Makes one of which there is no part yet.
+/// Creates an object of which this process has no descriptor yet.
 fn make(fd: i32, special: &Special) -> bool {
     // SAFETY: system calls that make descriptors, with valid arguments.
     unsafe {
@@ -253,7 +253,7 @@ fn make(fd: i32, special: &Special) -> bool {
             Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
             Kind::Signals(_) => set_signals(-1, 0),
             Kind::Set(_) => libc::epoll_create1(0),
-            // Pairs are made together.
+            // Both ends of a pair are created by `make_pair`.
             Kind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
             Kind::Queue(queue) => queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd),
             Kind::Pipe { .. } => {
@@ -265,7 +265,7 @@ fn make(fd: i32, special: &Special) -> bool {
                 } else {
                     (write, read)
                 };
-                // The other end is opened by this one.
+                // The other end is opened later through this end.
                 let is_placed = place(kept, fd, special.flags);
                 return is_placed & (libc::close(other) == 0);
             }
@@ -274,7 +274,7 @@ fn make(fd: i32, special: &Special) -> bool {
     }
 }
 
-/// One more descriptor for a pipe.
+/// Opens a descriptor of the pipe that descriptor `end` belongs to.
 fn open_end(end: i32, fd: i32, flags: i32) -> bool {
     let Ok(path) = std::ffi::CString::new(format!("/proc/self/fd/{end}")) else {
         return false;
@@ -284,7 +284,7 @@ fn open_end(end: i32, fd: i32, flags: i32) -> bool {
     place(opened, fd, flags)
 }
 
-/// A descriptor of these signals; a new one for -1.
+/// Sets the mask of a signalfd; creates a new one if `fd` is -1.
 fn set_signals(fd: i32, mask: u64) -> i32 {
     // SAFETY: signalfd4(2) with a valid mask.
     unsafe {
@@ -298,9 +298,9 @@ fn set_signals(fd: i32, mask: u64) -> i32 {
     }
 }
 
-/// Those that this process has not, or of which it has made something else.
+/// Returns the saved objects that this process lacks or has changed to other objects.
 pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
-    // Pipes have other numbers in another process.
+    // Pipes have different numbers in another process.
     let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
     let mut is_its_pipe = |then: u64, now: u64| match pipes.get(&then) {
         Some(known) => *known == now,
@@ -337,7 +337,7 @@ fn with_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) 
     missing.extend(all.map(|(fd, _)| *fd));
 }
 
-/// Makes both ends of a pair of sockets, and returns their descriptors.
+/// Creates both ends of a pair of sockets, and returns their descriptors.
 fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
     let is_other = |(_, it): &(&i32, &Special)| {
         it.same_as.is_none() && it.socket().map(Socket::number) == socket.peer()
@@ -351,12 +351,12 @@ fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option
     is_placed.then_some([fd, other_fd])
 }
 
-/// Makes sockets with an address anew, and returns their descriptors.
+/// Creates sockets with an address anew, and returns their descriptors.
 fn make_with_addresses(
     saved: &BTreeMap<i32, Special>,
     missing: &BTreeSet<i32>,
 ) -> Result<BTreeSet<i32>, LostSocket> {
-    // Sockets in their places may have their addresses.
+    // Sockets that are open at these descriptors may occupy the addresses.
     let has_address = |fd: &&i32| saved[fd].socket().is_some_and(Socket::has_address);
     missing
         .iter()
@@ -368,7 +368,7 @@ fn make_with_addresses(
     Ok(made.into_iter().filter_map(is_placed).collect())
 }
 
-/// Sockets, each by its lowest descriptor.
+/// Returns the sockets, each with its lowest descriptor.
 fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
     let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
     primary
@@ -376,12 +376,12 @@ fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
         .collect()
 }
 
-/// Makes these anew, which are [`missing`], and returns those that could be made.
+/// Creates the [`missing`] objects without content.
 ///
-/// They are empty.
+/// Returns the descriptors of the objects that could be created.
 ///
 /// # Errors
-/// A socket cannot have its address.
+/// Fails if a socket cannot be given its address.
 pub fn make_again(
     saved: &BTreeMap<i32, Special>,
     missing: &BTreeSet<i32>,
@@ -402,7 +402,7 @@ pub fn make_again(
             saved.iter().filter(is_end).map(|(end, _)| *end)
         };
         let has_come = if let Some(other) = special.same_as {
-            // SAFETY: dup3(2); what the descriptor was before is not the program's.
+            // SAFETY: dup3(2); the program does not use the previous object of the descriptor.
             is_there(&other)
                 && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
         } else if let Some(socket) = special.socket().filter(|socket| socket.peer().is_some()) {
@@ -413,7 +413,7 @@ pub fn make_again(
         } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
             open_end(end, *fd, special.flags)
         } else {
-            // Another process has the other end, if it is not here.
+            // If the other end is not in this process, another process has it.
             let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
             is_whole && make(*fd, special)
         };
@@ -427,7 +427,7 @@ pub fn make_again(
 fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
     let control = |what, &(descriptor, events, u64): &(i32, u32, u64)| {
         let mut event = libc::epoll_event { events, u64 };
-        // SAFETY: epoll_ctl(2); what is not there any more is left out.
+        // SAFETY: epoll_ctl(2); a descriptor that no longer exists is ignored.
         unsafe { libc::epoll_ctl(fd, what, descriptor, &raw mut event) };
     };
     now.iter()
@@ -438,8 +438,9 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
         .for_each(|it| control(libc::EPOLL_CTL_ADD, it));
 }
 
-/// Gives those that are there what was in them. A pipe of which another process may have an end
-/// stays as it is.
+/// Restores the content of the objects that exist.
+///
+/// A pipe is left unchanged if another process may have one of its ends.
 pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
     let all: Vec<i32> = saved.keys().copied().collect();
     let local = LocalSockets::among(&all);
@@ -451,7 +452,7 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             continue;
         };
         if now.flags != special.flags {
-            // SAFETY: fcntl(2); those of access and of close-on-exec it leaves alone.
+            // SAFETY: fcntl(2), which ignores the flags of the access mode and close-on-exec.
             unsafe { libc::fcntl(fd, libc::F_SETFL, special.flags) };
         }
         if now.kind == special.kind {
@@ -461,13 +462,13 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             (Kind::Counter { count: now, .. }, Kind::Counter { count, .. }) if now != count => {
                 pipes::empty(fd, special.flags);
                 if *count > 0 {
-                    // SAFETY: write(2) of a number to a counter of zero.
+                    // SAFETY: write(2) of a number to an empty counter.
                     unsafe { libc::write(fd, (&raw const *count).cast(), 8) };
                 }
             }
             (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
-                // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is
-                // forgotten.
+                // SAFETY: timerfd_settime(2) with an itimerspec; it discards expiries since the
+                // cut.
                 unsafe {
                     libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut())
                 };

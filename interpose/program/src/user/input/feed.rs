@@ -1,4 +1,4 @@
-//! The pipe by which this process gets the input that a guardian relays.
+//! Pipe through which this process receives the input that a guardian relays.
 #![allow(unsafe_code)]
 
 use super::withheld;
@@ -15,26 +15,26 @@ use understudy_wire::line::{
     InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket,
 };
 
-/// Time that the relay has to reply.
+/// Time limit for a reply of the relay.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Time that the relay has to finish a write.
+/// Time limit for the relay to finish a write.
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The input that is relayed to this process.
+/// Input that is relayed to this process.
 #[derive(Debug)]
 pub struct Feed {
     pub guardian: Guardian,
-    /// The read end; the program has other descriptors of it.
+    /// Read end of the pipe. The program has other descriptors of it.
     pipe: File,
     /// Device and inode of the pipe.
     id: (u64, u64),
     positions: &'static InputPage,
 }
 
-/// Failure to get a pipe that is fed from a position on.
+/// Failure to obtain a pipe that is fed from a position on.
 #[derive(Debug)]
 pub enum FeedError {
-    /// The relay has released the position.
+    /// The relay has already released the position.
     Released,
     /// No relay of this guardian can be reached from this node.
     Absent(io::Error),
@@ -47,7 +47,7 @@ impl From<io::Error> for FeedError {
 }
 
 impl Feed {
-    /// Returns the input that this process has from its start, if that is relayed.
+    /// Returns the input that this process has had since its start, if it is relayed.
     pub fn present() -> Option<Feed> {
         let place = told::place()?;
         if place.number.0 != place.guardian.0 {
@@ -57,7 +57,7 @@ impl Feed {
         reply.ok().map(|(feed, ..)| feed)
     }
 
-    /// Has this guardian's relay feed another pipe from `position` on.
+    /// Makes this guardian's relay feed another pipe from `position` on.
     pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
         let place = told::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let request = InputRequest::From { position };
@@ -70,9 +70,9 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Returns the input, the line to its relay, and the pipe's write end.
+    /// Returns the input, the connection to its relay, and the pipe's write end.
     ///
-    /// There is no write end if the pipe has all of the input.
+    /// The write end is absent if the pipe already contains all of the input.
     fn request(
         place: &ProcessPlace,
         guardian: Guardian,
@@ -112,7 +112,7 @@ impl Feed {
         ))
     }
 
-    /// Returns true if a descriptor of this device and inode is one of the pipe.
+    /// True if a descriptor with this device and inode refers to the pipe.
     pub fn is(&self, id: (u64, u64)) -> bool {
         self.id == id
     }
@@ -135,17 +135,17 @@ impl Feed {
 
     fn waiting(&self) -> u64 {
         let mut count: libc::c_int = 0;
-        // SAFETY: ioctl(2), FIONREAD: fills a number.
+        // SAFETY: ioctl(2), FIONREAD, fills a number.
         unsafe { libc::ioctl(self.pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
         count as u64
     }
 
-    /// Returns true if nothing follows `position`.
+    /// True if the input ends at `position`.
     pub fn ends_at(&self, position: u64) -> bool {
         self.positions.length() == Some(position)
     }
 
-    /// Allows the relay to release what precedes `position`.
+    /// Allows the relay to release the input before `position`.
     pub fn release(&self, position: u64) {
         self.positions.release(position);
     }
@@ -155,9 +155,9 @@ impl Feed {
     }
 }
 
-/// Keeps the write end of a pipe until it has all of the input.
+/// Keeps a pipe's write end open until the pipe contains all of the input.
 ///
-/// The program would find the end of the input where the relay ends.
+/// Otherwise the program would find the end of the input when the relay exits.
 fn keep(line: &Line, writer: File, inode: u64) {
     loop {
         match line.receive(None) {
@@ -171,8 +171,8 @@ fn keep(line: &Line, writer: File, inode: u64) {
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the relay's file, which has that length; it is never unmapped, and
-    // its words are atomic.
+    // SAFETY: a new mapping of the relay's file, which has this length. The mapping is never
+    // removed, and its words are atomic.
     unsafe {
         let mapped = libc::mmap(
             std::ptr::null_mut(),

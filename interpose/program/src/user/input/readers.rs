@@ -1,4 +1,4 @@
-//! Threads that wait in a system call until a pipe has input (proc(5), `syscall`).
+//! Threads that wait in a system call for input of a pipe (proc(5), `syscall`).
 #![allow(unsafe_code)]
 
 use crate::user::open;
@@ -7,13 +7,13 @@ use understudy_image::own_memory;
 
 /// Arguments of a system call that name descriptors.
 enum Names {
-    /// The first is a descriptor.
+    /// The first argument is a descriptor.
     Descriptor,
-    /// The first two are an array of `struct pollfd` and its length.
+    /// The first two arguments are an array of `struct pollfd` and its length.
     Polled,
-    /// The first two are a number of descriptors and an `fd_set`.
+    /// The first two arguments are a number of descriptors and an `fd_set`.
     Selected,
-    /// The first is an epoll(7) descriptor.
+    /// The first argument is an epoll(7) descriptor.
     Watched,
 }
 
@@ -33,10 +33,10 @@ const CALLS: [(i64, Names); 12] = [
     (libc::SYS_epoll_pwait2, Names::Watched),
 ];
 
-/// Most descriptors of one call that are looked at.
+/// Maximum number of descriptors of one call that are examined.
 const MOST: u64 = 1024;
 
-/// Returns true if a thread of this process waits for input of this pipe.
+/// True if a thread of this process waits for input of this pipe.
 pub fn is_read(inode: u64) -> bool {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     let call = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("syscall")).ok();
@@ -46,7 +46,7 @@ pub fn is_read(inode: u64) -> bool {
         .any(|call| waits(call, inode))
 }
 
-/// Returns number and first two arguments of the call that a thread waits in.
+/// Returns number and first two arguments of the call in which a thread waits.
 fn parse(line: &str) -> Option<(i64, [u64; 2])> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;
@@ -85,9 +85,9 @@ fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
 /// Size of a `struct pollfd` in bytes (poll(2)).
 const POLLFD: u64 = size_of::<libc::pollfd>() as u64;
 
-/// Copies memory of this process that may have gone.
+/// Copies memory of this process that may have been unmapped.
 ///
-/// Empty if it has.
+/// Empty if the memory is not mapped.
 fn copy(address: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     if !own_memory::read(address, &mut bytes) {
@@ -104,7 +104,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, Instant};
 
-    /// Has a thread wait for a pipe until it is found.
+    /// Makes a thread wait for a pipe until the thread is found.
     fn assert_found(wait: impl FnOnce(i32) + Send + 'static) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let about = fs::metadata(format!("/proc/self/fd/{}", reader.as_raw_fd()));
@@ -140,7 +140,7 @@ mod tests {
             unsafe { libc::poll(&raw mut polled, 1, -1) };
         });
         assert_found(|fd| {
-            // SAFETY: select(2) with a set of this function, and no time limit.
+            // SAFETY: select(2) with a set of this function, and without a time limit.
             unsafe {
                 let mut set: libc::fd_set = std::mem::zeroed();
                 libc::FD_SET(fd, &raw mut set);

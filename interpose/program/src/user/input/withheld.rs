@@ -1,8 +1,8 @@
-//! Input that stays on another node, of which the program has read nothing so far.
+//! Input on another node, of which the program has read nothing so far.
 //!
-//! Most programs read none of the standard input that they are given. The end of the input would be
-//! a wrong answer to one that does. So a read waits, and a thread that finds the program waiting
-//! ends the job.
+//! Most programs read none of their standard input. For a program that does read it, the end of the
+//! input would be a wrong result. So a read blocks, and a thread that detects a blocked read ends
+//! the job.
 #![allow(unsafe_code)]
 
 use super::readers;
@@ -15,10 +15,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use understudy_catalogue::message;
 
-/// Interval in which the program's threads are looked at.
+/// Interval at which the program's threads are examined.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pipe; its writer stays open, since a read would find the end otherwise.
+/// Pipe without content. The writer stays open, because a read would otherwise find the end.
 static PIPE: OnceLock<Pipe> = OnceLock::new();
 
 struct Pipe {
@@ -43,10 +43,10 @@ impl Pipe {
     }
 }
 
-/// Returns a pipe in which nothing ever comes, and has a thread watch for reads.
+/// Returns a pipe that never receives data, and starts a thread that watches for reads.
 ///
 /// # Errors
-/// Those of pipe(2), and of starting a thread.
+/// Fails with the errors of pipe(2), and of starting a thread.
 pub fn withhold() -> io::Result<File> {
     if let Some(pipe) = PIPE.get() {
         return pipe.reader.try_clone();
@@ -58,7 +58,7 @@ pub fn withhold() -> io::Result<File> {
     PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
-/// Waits until a thread of the program reads the pipe, and ends the job.
+/// Waits until a thread of the program reads the pipe, then ends the job.
 pub fn end_at_read(inode: u64, words: &str) -> ! {
     let is_read = || {
         let _held = shim::hold_descriptors();

@@ -1,4 +1,4 @@
-//! The loaded libraries, as ld.so lists them.
+//! Loaded libraries, as listed by ld.so.
 #![allow(unsafe_code)]
 
 use crate::arch::call_user;
@@ -12,28 +12,29 @@ use understudy_mpi::library;
 pub struct Library {
     pub path: String,
     pub base: u64,
-    /// The first address behind its last segment.
+    /// First address after the last segment.
     pub end: u64,
-    /// ld.so's record of it, whose address is what dlopen(3) returns.
+    /// Address of ld.so's record of the library, which dlopen(3) returns.
     pub handle: u64,
-    /// The number of its thread-local storage; 0: it has none.
+    /// Number of the thread-local storage; zero if the library has none.
     pub tls_module: u64,
-    /// The largest alignment of its segments.
+    /// Largest alignment of the segments.
     pub alignment: u64,
 }
 
-/// What dl_iterate_phdr(3) tells of a library.
+/// Description of a library by dl_iterate_phdr(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
     pub base: u64,
     pub end: u64,
     pub tls_module: u64,
-    /// Its thread-local block in this thread; 0: not made yet.
+    /// Thread-local block of this thread; zero if not allocated yet.
     pub tls_block: u64,
-    /// It uses thread-local data whose place is fixed when it is opened (static thread-local
-    /// storage), its own or another's.
+    /// True if the library uses static thread-local storage.
+    ///
+    /// Such data, the library's own or another's, has an offset that is fixed when it is opened.
     pub is_static: bool,
-    /// The largest alignment of its segments.
+    /// Largest alignment of the segments.
     pub alignment: u64,
 }
 
@@ -55,14 +56,14 @@ impl Module {
     }
 }
 
-/// The modules of the user side, in load order.
+/// Returns the modules of the program side, in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     tls::for_each_module(|module| modules.push(Module::of(module)));
     modules
 }
 
-/// The modules of the runtime side, the runtime's before the MPI library's.
+/// Returns the modules of the runtime side, followed by the MPI library's.
 pub fn runtime_modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     let mut note = |module: &LoadedModule| modules.push(Module::of(module));
@@ -71,14 +72,15 @@ pub fn runtime_modules() -> Vec<Module> {
     modules
 }
 
-/// ld.so's records of the libraries of the user side, in load order. To be walked while the program
-/// does not run.
+/// Returns ld.so's records of the program side's libraries, in load order.
+///
+/// The records may be walked only while the program does not run.
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: ld.so's list of the program's namespace.
     unsafe { LinkMap::list(told::info().link_map.cast()) }
 }
 
-/// All libraries of the user side in load order.
+/// Returns all libraries of the program side, in load order.
 pub fn libraries() -> Vec<Library> {
     let mut list = Vec::new();
     let modules = modules();
@@ -86,7 +88,7 @@ pub fn libraries() -> Vec<Library> {
     for map in link_maps() {
         let path = String::from_utf8_lossy(map.name()).into_owned();
         let base = map.base() as u64;
-        // dl_iterate_phdr(3) walks the same list.
+        // dl_iterate_phdr(3) walks ld.so's list in equal order.
         let module = modules.next();
         list.push(Library {
             path,
@@ -106,12 +108,12 @@ pub fn namespaces() -> usize {
     unsafe { LoaderDebug::namespaces(told::user_symbol("_r_debug") as *const LoaderDebug) }
 }
 
-/// Has ld.so say where a module's thread-local block is, which makes it if need be.
+/// Returns the address of a module's thread-local block; makes ld.so allocate it if needed.
 pub fn use_block(tls_module: u64) -> u64 {
     let argument = [tls_module, 0];
     let function = told::user_symbol("__tls_get_addr");
-    // SAFETY: the function that code calls for thread-local data (ELF ABI), on the program's stack,
-    // with a module that is loaded.
+    // SAFETY: the function that compiled code calls for thread-local data (ELF ABI), on the
+    // program's stack, with a loaded module.
     unsafe {
         call_user(
             function as *const c_void,
@@ -124,9 +126,11 @@ pub fn use_block(tls_module: u64) -> u64 {
     }
 }
 
-/// ld.so does not note where the block of a library is that only code with fixed offsets uses. Has
-/// it do so if there is one such library behind the first `known` ones. To be called in a procedure
-/// of the program, whose stack is used.
+/// Makes ld.so record the blocks of libraries with static thread-local storage.
+///
+/// By default ld.so does not record the address of a block that is used only by code with fixed
+/// offsets. Acts if there is such a library after the first `known` ones. Must be called in an MPI
+/// procedure of the program, whose stack is used.
 pub fn find_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {

@@ -1,15 +1,15 @@
-//! What ld.so remembers of the user side, as memory: a survivor puts it back.
+//! Memory with ld.so's state of the program side, which a surviving process restores.
 //!
 //! ```text
-//!   ld.so's data, its first heap     but locks, lists of threads' stacks, the control block and static thread-local storage
-//!   its heap for the user side       with its books
-//!   its heap for the runtime side    only what ld.so's data point to: tables with records of both sides
-//!   the main thread's vector         but the runtime side's entries
+//!   ld.so's data, first heap      except locks, lists of stacks, control block, static TLS
+//!   heap for the program side     with its bookkeeping
+//!   heap for the runtime side     only blocks to which ld.so's data points: tables of both sides
+//!   the main thread's vector      except the runtime side's entries
 //! ```
 //!
-//! This is right as long as the runtime side has opened no library since. It works in the same
-//! process only: the records of the two sides point to each other, and the runtime side's lie
-//! elsewhere in another one.
+//! The restored state is correct only if the runtime side has opened no library since. The state
+//! can be restored only in the process where it was copied: the records of the two sides point to
+//! each other, and in another process the runtime side's records have other addresses.
 #![allow(unsafe_code)]
 
 use super::list::{self, Module};
@@ -26,13 +26,13 @@ use understudy_image::runs::AddrRange;
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
 
-/// Where its locks stand side by side; for signal handlers, too.
+/// Range of ld.so's adjacent locks; also read by signal handlers.
 static LOCKS: OnceLock<AddrRange> = OnceLock::new();
 
-/// A copy of a piece of memory.
+/// Address and content of a range of memory.
 type Copy = (u64, Vec<u8>);
 
-/// ld.so's state at a moment.
+/// State of ld.so at one time.
 pub struct Snapshot {
     data: Vec<Copy>,
     heap: Vec<Copy>,
@@ -42,12 +42,12 @@ pub struct Snapshot {
     runtime: Vec<(u64, u64)>,
 }
 
-/// Returns the ranges of ld.so's state; none if it does not have the known form.
+/// Returns the ranges of ld.so's state; empty if their format is unknown.
 ///
-/// `first_heap` is what ld.so has allocated before it had the program's malloc.
+/// `first_heap` lists the memory that ld.so allocated before it used the program's malloc.
 pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     let (start, length) = told::info().loader_data;
-    // ld.so's first allocations lie behind its data, in the same page.
+    // ld.so's first allocations follow its data, up to the end of the page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
     let Some(not) = not_state(data) else {
@@ -67,11 +67,13 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     places
 }
 
-/// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own
-/// memory.
+/// Returns the ranges that must not be restored.
+///
+/// The ranges contain locks, the lists of threads' stacks, and the main thread's control block with
+/// its static thread-local storage.
 fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
-    // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h); libc
-    // tells debuggers their offset.
+    // `struct rtld_global` ends with the lists of stacks (glibc's sysdeps/generic/ldsodefs.h). libc
+    // exports their offset for debuggers.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
     let global = told::user_symbol("_rtld_global");
     let used = sys::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
@@ -80,7 +82,7 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
     if global == 0 || info == 0 {
         return None;
     }
-    // SAFETY: ld.so's function tells size and alignment of static thread-local storage.
+    // SAFETY: ld.so's function returns size and alignment of static thread-local storage.
     unsafe {
         let lists = global + used;
         let (mut length, mut alignment) = (0usize, 0usize);
@@ -95,7 +97,9 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
     }
 }
 
-/// glibc's `pthread_mutex_t`, in words of 32 bits: lock, count, owner, users, kind.
+/// Size of glibc's `pthread_mutex_t`.
+///
+/// Its words of 32 bits are lock, count, owner, users, kind.
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 
@@ -104,7 +108,7 @@ unsafe extern "C" fn look_for_lock(
     _: usize,
     argument: *mut std::ffi::c_void,
 ) -> c_int {
-    // SAFETY: the argument of `locks`: ranges; the first is ld.so's data, which is mapped.
+    // SAFETY: the argument that `locks` passes. The range is ld.so's data, which is mapped.
     unsafe {
         let (data, found) = &mut *argument.cast::<(AddrRange, Vec<u64>)>();
         let own = libc::gettid() as u32;
@@ -117,10 +121,12 @@ unsafe extern "C" fn look_for_lock(
     1
 }
 
-/// ld.so's locks stand side by side; dl_iterate_phdr(3) holds the second of them.
+/// Returns the range of ld.so's locks, which are adjacent.
+///
+/// dl_iterate_phdr(3) holds the second lock while it calls the callback.
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
-    // SAFETY: the callback's argument is the one it expects.
+    // SAFETY: the callback receives the argument that it expects.
     unsafe { libc::dl_iterate_phdr(Some(look_for_lock), (&raw mut argument).cast()) };
     let [held] = argument.1[..] else { return None };
     // SAFETY: words of ld.so's data.
@@ -133,7 +139,9 @@ fn locks(data: AddrRange) -> Option<AddrRange> {
     Some(AddrRange::new(first, first + count * MUTEX))
 }
 
-/// Whether somebody is inside of ld.so, or its locks are not known. Safe in a signal handler.
+/// True if a thread holds one of ld.so's locks, or the locks are unknown.
+///
+/// Safe in a signal handler.
 pub fn is_locked() -> bool {
     let Some(locks) = LOCKS.get() else {
         return true;
@@ -144,13 +152,13 @@ pub fn is_locked() -> bool {
 }
 
 fn copy(range: AddrRange) -> Copy {
-    // SAFETY: mapped memory of ld.so, which stands still.
+    // SAFETY: mapped memory of ld.so, which no thread changes meanwhile.
     let bytes =
         unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
     (range.start, bytes.to_vec())
 }
 
-/// Writes what differs: other threads may be reading.
+/// Writes only the words that differ, because other threads may be reading.
 fn write((at, bytes): &Copy) {
     for (word, bytes) in (*at..)
         .step_by(WORD as usize)
@@ -167,10 +175,12 @@ fn write((at, bytes): &Copy) {
     }
 }
 
-/// The part of each region of a heap (0: the user side's) that is in use.
+/// Returns the used part of each region of a heap.
+///
+/// Heap 0 is the program side's.
 fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     let start = [USER_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
-    // SAFETY: the face's books.
+    // SAFETY: the preload library's bookkeeping, which lives as long as the process.
     let used: [usize; LD_HEAP_CLASSES] =
         unsafe { told::info().loader_heap.used[heap].read_volatile() };
     let regions = (0u64..).zip(used).filter(|&(_, used)| used > 0);
@@ -179,7 +189,7 @@ fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     })
 }
 
-/// The block of the runtime side's heap that an address lies in.
+/// Returns the block of the runtime side's heap that contains an address.
 fn runtime_block(address: u64) -> Option<AddrRange> {
     let region = in_use(1).find(|region| region.contains(address))?;
     let class = (region.start - RUNTIME_LD_HEAP as u64) / REGION;
@@ -187,8 +197,10 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
     Some(AddrRange::new(start, start + (1 << class)))
 }
 
-/// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer
-/// to: its tables are chained by their first words. The blocks of threads are not among them.
+/// Returns the blocks of the runtime side's heap that ld.so's data refers to.
+///
+/// Includes blocks to which the first word of another block points, because ld.so's tables are
+/// chained by their first words. Blocks of threads are not included.
 fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();
@@ -197,7 +209,7 @@ fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
     for word in places.iter().filter(is_data).flat_map(words) {
-        // SAFETY: words of ld.so's data, and of its heap below.
+        // SAFETY: words of ld.so's data, and below of its heap.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
             let Some(block) = runtime_block(address) else {
@@ -207,7 +219,7 @@ fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
                 break;
             }
             found.push(block);
-            // SAFETY: within a block in use.
+            // SAFETY: a word within a used block.
             address = unsafe { ((address & !(WORD - 1)) as *const u64).read() };
         }
     }
@@ -220,13 +232,13 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 }
 
 impl Snapshot {
-    /// Copies the state of ld.so, which lies in these places.
+    /// Copies the state of ld.so, which consists of these ranges.
     pub fn take(places: &[AddrRange]) -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
             data: places.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
-            // SAFETY: the face's books of that length.
+            // SAFETY: the preload library's bookkeeping, which has this length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
             shared: shared_blocks(places).into_iter().map(copy).collect(),
             vector: vector::entries(),
@@ -234,7 +246,7 @@ impl Snapshot {
         }
     }
 
-    /// Puts it back. False, and nothing has changed, if that cannot be done.
+    /// Restores the state. Returns false and changes nothing if this is impossible.
     pub fn put_back(&self) -> bool {
         if runtime_libraries() != self.runtime {
             return false;
@@ -245,7 +257,8 @@ impl Snapshot {
             .into_iter()
             .flatten()
             .for_each(write);
-        // SAFETY: the face's books of that length; nobody allocates for the user side meanwhile.
+        // SAFETY: the preload library's bookkeeping, which has this length. No thread allocates
+        // memory for the program side meanwhile.
         unsafe {
             heap.state
                 .copy_from_nonoverlapping(self.books.as_ptr(), self.books.len())

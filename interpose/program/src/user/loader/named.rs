@@ -1,10 +1,12 @@
-//! Which procedures of MPI the program's own code names.
+//! MPI procedures that the program's own code refers to.
 
 use super::list::link_maps;
 use std::path::Path;
 
-/// Whether the program or a library that is loaded, but none of MPI itself, names a procedure (in C
-/// or Fortran), whose name in lower case begins so. To be called while the program does not run.
+/// True if the program refers to a procedure whose name starts with `start`.
+///
+/// Considers the program and its loaded libraries except MPI's own, and names in C and Fortran in
+/// lower case. Must be called while the program does not run.
 pub fn names(start: &str) -> bool {
     let is_it = |name: &[u8]| {
         let name = name.to_ascii_lowercase();
@@ -15,7 +17,7 @@ pub fn names(start: &str) -> bool {
     link_maps().any(|map| !is_of_mpi(map.name()) && map.imports().any(is_it))
 }
 
-/// The library, its bindings for other languages, and ours.
+/// True for the MPI library, its bindings for other languages, and understudy's libraries.
 fn is_of_mpi(path: &[u8]) -> bool {
     let path = String::from_utf8_lossy(path);
     let file = Path::new(path.as_ref())

@@ -1,51 +1,51 @@
-//! What the program has opened and closed since MPI_Init, in order: an understudy does the same.
+//! Libraries that the program has opened and closed since MPI_Init, in order.
 //!
-//! The face tells of each dlopen(3) and dlclose(3) before it happens. What has become of it is seen
-//! afterwards, in ld.so's list; what libc opens by itself (character sets, name services) is seen
-//! there, too.
+//! A replacement repeats these operations. The preload library reports each dlopen(3) and
+//! dlclose(3) before it happens. The result is read later from ld.so's list, which also shows
+//! libraries that libc opens by itself (character sets, name services).
 
 use super::list::{self, Library};
 use crate::cell::Field;
 use std::cell::RefMut;
 use std::path::Path;
 
-/// What the program has called.
+/// Call of the program that changes ld.so's list.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Call {
-    /// dlopen(3), with the working directory if the name is relative.
+    /// Call of dlopen(3), with the working directory if the name is relative.
     Open {
         path: String,
         flags: i32,
         directory: Option<String>,
     },
-    /// dlclose(3)
+    /// Call of dlclose(3).
     Close { handle: u64 },
-    /// libc has opened something.
+    /// No call: libc has opened a library.
     Nothing,
 }
 
-/// A call, and what has changed in ld.so's list until the next one.
+/// Call, and the changes of ld.so's list until the next call.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Operation {
     pub call: Call,
-    /// Libraries that there are since.
+    /// Libraries that were added.
     pub made: Vec<Library>,
-    /// Handles of those that there are no more.
+    /// Handles of libraries that were removed.
     pub gone: Vec<u64>,
 }
 
-/// The operations, and the list after the last of them.
+/// Operations, and the list after the last operation.
 #[derive(Default)]
 pub(super) struct Log {
     operations: Vec<Operation>,
     known: Vec<Library>,
-    /// How many calls there were.
+    /// Number of calls.
     calls: u64,
-    /// The process that the log is of: not that of a child which the program has forked.
+    /// Process that has started the log; a forked child does not use the log.
     process: u32,
 }
 
-/// Begins an empty log.
+/// Starts an empty log.
 pub fn begin(log: &Field<Option<Log>>) {
     log.set(Some(Log {
         known: list::libraries(),
@@ -59,7 +59,7 @@ fn own(log: &Field<Option<Log>>) -> Option<RefMut<'_, Log>> {
     (log.process == std::process::id()).then_some(log)
 }
 
-/// The program is about to call this.
+/// Records a call that the program is about to make.
 pub fn note(log: &Field<Option<Log>>, call: Call) {
     if let Some(mut log) = own(log) {
         log.settle();
@@ -72,12 +72,12 @@ pub fn note(log: &Field<Option<Log>>, call: Call) {
     }
 }
 
-/// How many calls there were.
+/// Returns the number of calls.
 pub fn calls(log: &Field<Option<Log>>) -> u64 {
     own(log).map_or(0, |log| log.calls)
 }
 
-/// The operations up to now.
+/// Returns the operations up to now.
 pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
     own(log).map_or_else(Vec::new, |mut log| {
         log.settle();
@@ -85,8 +85,9 @@ pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
     })
 }
 
-/// The state is that after these operations, with these libraries: not all of them need be mapped
-/// yet.
+/// Sets the log to the state after these operations, with these libraries.
+///
+/// Not all of the libraries need be mapped yet.
 pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
     if let Some(mut log) = own(log) {
         log.operations = operations.to_vec();
@@ -95,7 +96,7 @@ pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[
 }
 
 impl Log {
-    /// Notes what has become of the last call.
+    /// Records the result of the last call.
     fn settle(&mut self) {
         let now = list::libraries();
         if now != self.known {
@@ -119,7 +120,7 @@ impl Log {
         self.shorten();
     }
 
-    /// Forgets a library that was opened and closed again at once.
+    /// Removes the last two operations if they opened and closed one library.
     fn shorten(&mut self) {
         if let [.., open, close] = &self.operations[..]
             && cancels(open, close)
@@ -129,12 +130,12 @@ impl Log {
     }
 }
 
-/// Those of `now` that are not in `before`.
+/// Returns the libraries of `now` that are not in `before`.
 fn missing<'a>(before: &'a [Library], now: &'a [Library]) -> impl Iterator<Item = &'a Library> {
     now.iter().filter(|library| !before.contains(library))
 }
 
-/// Whether the second operation undoes the first.
+/// True if the second operation undoes the first.
 fn cancels(open: &Operation, close: &Operation) -> bool {
     let (Call::Open { .. }, Call::Close { handle }) = (&open.call, &close.call) else {
         return false;
@@ -147,7 +148,9 @@ fn cancels(open: &Operation, close: &Operation) -> bool {
     is_its && made == gone && open.gone.is_empty() && close.made.is_empty()
 }
 
-/// Whether a library is the one that was asked for by this name, which may be without a directory.
+/// True if `path` may be the name by which the library was opened.
+///
+/// The name may lack the directory.
 pub fn is_named(library: &Library, path: &str) -> bool {
     Path::new(&library.path).file_name() == Path::new(path).file_name()
 }

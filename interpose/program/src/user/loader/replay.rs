@@ -1,9 +1,11 @@
-//! An understudy opens and closes what the dead rank has opened and closed since MPI_Init, without
-//! constructors and destructors: their effects come with the pages.
+//! Replay of the library operations of a failed worker in its replacement.
 //!
-//! Libraries come to lie at the same addresses, and so do ld.so's records of them, which are the
-//! program's handles, and the blocks of their thread-local data, to which the program may have
-//! pointers.
+//! Opens and closes the libraries that the worker has opened and closed since MPI_Init, without
+//! running constructors and destructors: their effects are part of the pages.
+//!
+//! The libraries get the addresses that they had in the worker. So do ld.so's records of the
+//! libraries, which are the program's handles, and the blocks of their thread-local data, to which
+//! the program may have pointers.
 #![allow(unsafe_code)]
 
 use super::list::{self, Library};
@@ -17,7 +19,7 @@ use understudy_abi::LIBRARY_PLACES;
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas::{self, Owner};
 
-/// Makes these libraries and blocks the state of ld.so; the operations lead to it.
+/// Gives ld.so these libraries and blocks; the operations lead to this state.
 pub fn run(
     libraries: &[Library],
     blocks: &[Block],
@@ -26,7 +28,7 @@ pub fn run(
     let now = list::libraries();
     let missing = || libraries.iter().filter(|library| !now.contains(library));
     let late = || blocks.iter().filter(|block| block.current().is_none());
-    // Nothing else may take their places.
+    // Reserved, so that no other allocation takes these addresses.
     let records = missing().map(|library| library.handle);
     let mut reserved: Vec<u64> = records.chain(late().map(|block| block.allocated)).collect();
     reserved.retain(|&address| reserve(address));
@@ -50,13 +52,15 @@ pub fn run(
     Err(UserError::Library(first))
 }
 
-/// Takes a block of ld.so's heap, unless it is in use.
+/// Reserves a block of ld.so's heap. Returns false if the block is in use.
 fn reserve(address: u64) -> bool {
-    // SAFETY: the face's heap, in this thread.
+    // SAFETY: the preload library's heap, which only this thread uses.
     unsafe { (told::info().loader_heap.reserve)(address as usize) }
 }
 
-/// `reserved`: blocks that are free but for this.
+/// Performs one operation.
+///
+/// `reserved` lists blocks that are free except for their reservation.
 fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserError> {
     // SAFETY: records of loaded libraries.
     let hide = |&handle: &u64| unsafe { (told::info().user_hide_destructors)(handle as *const _) };
@@ -77,7 +81,8 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     }
     prescribe(&operation.made, &places);
     match &operation.call {
-        // Found by another one's search path, maybe; now it is known where.
+        // The library may have been found in another library's search path. The path is known from
+        // the worker.
         Call::Open {
             path,
             flags,
@@ -109,12 +114,13 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     Ok(())
 }
 
-/// Finds where ld.so is to begin with this library, and removes what this process has there: memory
-/// of the user side, all of which is about to be replaced.
+/// Returns the start address of ld.so's mapping for this library, and makes room there.
 ///
-/// For a library that is to be aligned to more than a page, ld.so (glibc 2.35 and later,
-/// `_dl_map_segment`) reserves as much more, and gives back what is left over on both sides.
-/// `before` are opened before it.
+/// Unmaps memory of the program side in that range, because all of it is about to be replaced.
+///
+/// For a library with an alignment of more than a page, ld.so (glibc 2.35 and later,
+/// `_dl_map_segment`) reserves the alignment in addition, and unmaps the excess on both sides.
+/// `before` lists libraries that are opened before this one.
 fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
     let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);
@@ -149,7 +155,7 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
             .by_ref()
             .filter_map(|vma| vma.range.intersect(window))
         {
-            // SAFETY: plain memory of the user side, which nobody uses any more.
+            // SAFETY: plain memory of the program side, which is no longer used.
             unsafe { libc::munmap(part.start as *mut _, part.len() as usize) };
         }
         return Ok(start);
@@ -157,9 +163,9 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     Err(UserError::Library(library.path.clone()))
 }
 
-/// Whether ld.so aligns libraries.
+/// True if ld.so aligns libraries.
 fn is_aligning() -> bool {
-    // SAFETY: a string of libc's.
+    // SAFETY: a static string of libc.
     let version =
         unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
     let minor = version
@@ -169,7 +175,7 @@ fn is_aligning() -> bool {
     minor.is_some_and(|minor| minor >= 35)
 }
 
-/// Tells ld.so where the next libraries go, and the records of them.
+/// Sets the addresses of the next libraries, and of their records, for ld.so.
 fn prescribe(libraries: &[Library], starts: &[u64]) {
     let (mut places, mut records) = ([0; LIBRARY_PLACES], [0; LIBRARY_PLACES]);
     for (index, (library, &start)) in libraries
@@ -181,8 +187,8 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
         places[index] = start as usize;
         records[index] = library.handle as usize;
     }
-    // SAFETY: the face's lists, which only ld.so's calls from this thread use; the blocks were
-    // reserved.
+    // SAFETY: the preload library's lists, which only ld.so's calls of this thread use. The blocks
+    // were reserved.
     unsafe {
         told::info().library_places.write_volatile(places);
         told::info().loader_heap.link_maps.write_volatile(records);

@@ -1,4 +1,4 @@
-//! Blocks of thread-local data that ld.so has made for libraries.
+//! Blocks of thread-local data that ld.so has allocated for libraries.
 #![allow(unsafe_code)]
 
 use super::list::{self, Library};
@@ -12,7 +12,7 @@ pub struct Block {
     path: String,
     module: u64,
     address: u64,
-    /// Allocation of ld.so; zero if the block is in static thread-local storage.
+    /// Address of ld.so's allocation; zero if the block is in static thread-local storage.
     pub allocated: u64,
 }
 
@@ -28,13 +28,13 @@ impl Block {
             .filter(|&block| block != 0)
     }
 
-    /// Makes the block at its address.
+    /// Allocates the block at its address.
     ///
     /// # Errors
-    /// ld.so has put the block elsewhere.
+    /// Fails if ld.so allocates the block at another address.
     pub fn make(&self) -> Result<(), UserError> {
         let next = told::info().loader_heap.next_block;
-        // SAFETY: the face's word; the block was reserved.
+        // SAFETY: the preload library's word; the block was reserved.
         let made = unsafe {
             next.write_volatile(self.allocated as usize);
             let made = list::use_block(self.module);

@@ -1,31 +1,33 @@
-//! The main thread's vector of thread-local blocks (dynamic thread vector, DTV), which both sides
-//! use.
+//! The main thread's dynamic thread vector (DTV), which both sides use.
 //!
-//! ld.so makes a block when a library's thread-local data are used for the first time, and enters
-//! it under the library's number. A rollback must put the user side's entries back and leave those
-//! of the runtime side alone. So that the vector never moves, it is replaced at the start by one
-//! that is long enough for all libraries.
+//! ld.so allocates a thread-local block when a library's thread-local data is used for the first
+//! time, and enters it under the library's number. A rollback must restore the program side's
+//! entries and keep the runtime side's. To prevent moves of the vector, it is replaced at the start
+//! by a vector that is long enough for all libraries.
 //!
-//! Its form is ABI between ld.so and libc: the control block's second word points to entry 0, which
-//! holds a generation; before it stands the length (Drepper, "ELF Handling For Thread-Local
-//! Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
+//! The vector's format is an ABI between ld.so and libc: the control block's second word points to
+//! entry 0, which contains a generation. The length is stored before entry 0 (Drepper, "ELF
+//! Handling For Thread-Local Storage", 3; glibc's sysdeps/generic/dl-dtv.h).
 #![allow(unsafe_code)]
 
 use super::list::Module;
 use crate::user::tls;
 
-/// An entry; of entry 0 the first word is the generation, of the one before it the length.
+/// Entry of the vector.
+///
+/// The first word of entry 0 is the generation; the first word of the entry before it is the
+/// length.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub block: u64,
-    /// What is to be freed; 0 for static thread-local storage.
+    /// Memory to be freed; zero for static thread-local storage.
     pub allocated: u64,
 }
 
-/// How many libraries may have thread-local data.
+/// Maximum number of libraries with thread-local data.
 const LENGTH: usize = 4096;
-/// The second word of the control block.
+/// Offset of the second word of the control block.
 const VECTOR: u64 = 8;
 
 fn place() -> *mut *mut Entry {
@@ -37,12 +39,14 @@ fn vector() -> *mut Entry {
     unsafe { place().read() }
 }
 
-/// Puts a long vector into the place of ld.so's own. False if that does not have the known form: it
-/// must agree with what dl_iterate_phdr(3) says of these modules.
+/// Replaces ld.so's vector by a long one.
+///
+/// Returns false if the vector's format is unknown: its entries must agree with dl_iterate_phdr(3)
+/// for these modules.
 pub fn lengthen(modules: &[Module]) -> bool {
     let old = vector();
-    // SAFETY: ld.so's vector, whose length stands before it; the new one is never freed, or moved
-    // unless it overflows.
+    // SAFETY: ld.so's vector, whose length is stored before it. The new vector is never freed, and
+    // moved only if it overflows.
     unsafe {
         let length = old.sub(1).read().block as usize;
         let fits = |module: &&Module| (module.tls_module as usize) <= length;
@@ -70,20 +74,20 @@ pub fn lengthen(modules: &[Module]) -> bool {
     true
 }
 
-/// The vector's entries from 0 on.
+/// Returns the vector's entries from entry 0 on.
 pub fn entries() -> Vec<Entry> {
-    // SAFETY: our vector, or a longer one.
+    // SAFETY: the vector of `lengthen`, or a longer one.
     unsafe { std::slice::from_raw_parts(vector(), LENGTH + 1) }.to_vec()
 }
 
-/// Puts all entries back but these.
+/// Restores all entries except those of the modules `but`.
 pub fn put_back(saved: &[Entry], but: &[Module]) {
     for (number, &entry) in saved.iter().enumerate() {
         if !but
             .iter()
             .any(|module| number != 0 && module.tls_module == number as u64)
         {
-            // SAFETY: within our vector.
+            // SAFETY: an entry within the vector of `lengthen`.
             unsafe { vector().add(number).write(entry) };
         }
     }

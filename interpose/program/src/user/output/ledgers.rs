@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use understudy_numbers::ProcessNumber;
 use understudy_relay::Position;
 
-/// Path of this rank's ledger, and what the relay of a failed rank has forwarded.
+/// Path of this rank's ledger, and positions reached by a failed rank's relay.
 pub struct Ledgers {
     pub own: Option<PathBuf>,
-    /// Positions in the two streams, for the replacement of the failed rank.
+    /// Positions in the two streams up to which the failed rank's output was forwarded.
     pub inherited: [Position; 2],
 }
 

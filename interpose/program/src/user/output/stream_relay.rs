@@ -13,13 +13,13 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_relay::{LedgerView, NoteCell, Position, RankStage, Stream};
 
-/// Time that a relay may take to start, or to pass on what it still has.
+/// Time limit for a relay to start, or to forward its remaining output.
 ///
-/// It may be kept from running on a machine with too much to do, or wait for a reader. A relay
-/// that has ended or cannot work is detected at once.
+/// A relay may be delayed on an overloaded machine, or by a slow reader. A relay that has exited or
+/// cannot work is detected at once.
 pub const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Places in the two streams, if they go through a relay.
+/// Positions in the two streams; `None` for a stream without a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     pub(super) places: [Option<Position>; 2],
@@ -28,14 +28,14 @@ pub struct Saved {
 struct Output {
     view: LedgerView,
     pipes: [Option<RawFd>; 2],
-    /// Device and number of each of these pipes.
+    /// Device and inode of each pipe.
     identities: [Option<(u64, u64)>; 2],
 }
 
-/// Read in signal handlers and by other threads, too.
+/// Also read by signal handlers and other threads.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 fn private_copy(fd: RawFd) -> Option<RawFd> {
-    // SAFETY: fcntl(2) on a descriptor of this process; a copy that the program does not know.
+    // SAFETY: fcntl(2) on a descriptor of this process; the program does not use the copy.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
         if libc::fstat(fd, &mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFIFO {
@@ -59,17 +59,17 @@ pub fn stream_of(identity: (u64, u64)) -> Option<usize> {
     known.iter().position(|known| *known == Some(identity))
 }
 
-/// Returns a descriptor of a stream's pipe that the program does not know.
+/// Returns a private descriptor of a stream's pipe.
 ///
-/// `None` if the stream does not go through a relay.
+/// `None` if the stream has no relay.
 pub fn pipe_of(stream: usize) -> Option<RawFd> {
     OUTPUT.get()?.pipes[stream]
 }
 
 /// Directs output of the MPI library on descriptor 1 to standard output or standard error.
 ///
-/// Bytes of the library do not pass through the relay: it counts the program's output only. If the
-/// program has led descriptor 1 elsewhere, the library follows.
+/// The library's output does not pass through the relay, which counts the program's output only. If
+/// the program has redirected descriptor 1, the library's output is redirected as well.
 pub fn show_library_output(is_shown: bool) {
     let (info, first) = (told::info(), libc::STDOUT_FILENO);
     let source = match (is_shown, pipe_of(0).and_then(identity_of)) {
@@ -77,13 +77,13 @@ pub fn show_library_output(is_shown: bool) {
         (true, Some(pipe)) if identity_of(first) != Some(pipe) => first,
         (true, _) => info.output,
     };
-    // SAFETY: dup3(2), past libc, onto a descriptor that only the library writes to.
+    // SAFETY: dup3(2), bypassing libc, to a descriptor that only the library writes to.
     unsafe { libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC) };
 }
 
-/// Discards what the MPI library prints on descriptor 1.
+/// Discards the MPI library's output on descriptor 1.
 ///
-/// Called in a child that is no part of the job.
+/// Called in a child that does not belong to the job.
 pub fn discard_library_output() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         // SAFETY: as above.
@@ -98,9 +98,9 @@ pub fn discard_library_output() {
     }
 }
 
-/// Connects to this rank's relay by its ledger.
+/// Connects to this rank's relay through its ledger.
 ///
-/// `is_silent`: output of the program is discarded until its state is loaded.
+/// `is_silent` is true if the program's output is discarded until its state is loaded.
 pub fn connect(path: &Path, is_silent: bool) {
     let pipes = [private_copy(1), private_copy(2)];
     match LedgerView::attach(path, pipes, RELAY_TIMEOUT) {
@@ -126,7 +126,7 @@ pub fn connect(path: &Path, is_silent: bool) {
     }
 }
 
-/// Waits until the relay has passed on what this process has printed.
+/// Waits until the relay has forwarded this process's output.
 pub fn flush() {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
@@ -145,14 +145,14 @@ pub fn set_stage(stage: RankStage) {
     }
 }
 
-/// Reports to the relays if this process is an idle spare.
+/// Reports to the relays whether this process is an idle spare.
 pub fn set_idle(idle: bool) {
     if let Some(output) = OUTPUT.get() {
         output.view.set_idle(idle);
     }
 }
 
-/// Reports the end of this process with `status` and without `MPI_Finalize`.
+/// Reports that this process exits with `status` and without `MPI_Finalize`.
 ///
 /// Safe in a signal handler.
 pub fn leave(status: i32) {
@@ -161,17 +161,21 @@ pub fn leave(status: i32) {
     }
 }
 
-/// Returns the record of the cause of this process's failure. Safe in a signal handler.
+/// Returns the record of the cause of this process's failure.
+///
+/// Safe in a signal handler.
 pub fn note_cell() -> Option<&'static NoteCell> {
     OUTPUT.get().map(|output| output.view.note())
 }
 
-/// Returns the word for the epoch, plus 1, after whose cut threads change files.
+/// Returns the word for effects of threads on files.
+///
+/// The word contains the number of the checkpoint after whose cut the effects occurred, plus 1.
 pub fn effects() -> Option<&'static AtomicU64> {
     OUTPUT.get().map(|output| output.view.effects())
 }
 
-/// Returns the places at a cut.
+/// Returns the positions at a cut.
 pub fn capture() -> Saved {
     let mut saved = Saved::default();
     if let Some(output) = OUTPUT.get() {
@@ -185,9 +189,10 @@ pub fn capture() -> Saved {
     saved
 }
 
-/// Continues from the places of a cut: output forwarded since is not forwarded again.
+/// Continues from the positions of a cut, without forwarding output a second time.
 ///
-/// `inherited`: what the relay of the failed rank has forwarded, unless this process is its `own`.
+/// `inherited` contains the positions that the relay of the failed rank has reached. The positions
+/// are ignored if this process is the one that was saved (`own`).
 pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
@@ -210,7 +215,7 @@ pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
     }
 }
 
-/// Lets the relay remove the ledger: the rank ends in good order.
+/// Permits the relay to remove the ledger, because the rank ends regularly.
 pub fn release() {
     if let Some(output) = OUTPUT.get() {
         output.view.remove_on_close();

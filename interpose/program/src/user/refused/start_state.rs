@@ -1,4 +1,4 @@
-//! Credentials and namespaces, which a process must keep from its start on.
+//! Credentials and namespaces, which a process must not change after its start.
 
 use crate::kernel_state::attributes::NAMESPACES;
 use crate::kernel_state::{self, STATUS};
@@ -9,19 +9,19 @@ use understudy_formats::proc_file::ProcFile;
 /// State at the start of the process that must not change.
 #[derive(Debug)]
 pub struct StartState {
-    /// Fields of `/proc/self/status` that are refused if they differ.
+    /// Fields of `/proc/self/status` that are refused if they have changed.
     status: Vec<(String, String)>,
     namespaces: Vec<Option<PathBuf>>,
 }
 
 impl StartState {
-    /// State of a process that has not recorded it yet.
+    /// State of a process that has not recorded its start yet.
     pub const NONE: StartState = StartState {
         status: Vec::new(),
         namespaces: Vec::new(),
     };
 
-    /// Returns the state of this process now.
+    /// Returns the current state of this process.
     pub fn read() -> StartState {
         StartState {
             status: status(),
@@ -29,7 +29,7 @@ impl StartState {
         }
     }
 
-    /// Refuses credentials and namespaces that are not those of the start.
+    /// Refuses credentials and namespaces that differ from those at the start.
     pub fn check(&self) -> Result<(), UserError> {
         let now = status();
         if let Some((name, _)) = now.iter().find(|field| !self.status.contains(field)) {
@@ -76,7 +76,7 @@ fn namespaces() -> Vec<Option<PathBuf>> {
     PLACES.into_iter().map(link).collect()
 }
 
-/// Returns the refusal of state that the kernel keeps.
+/// Returns the refusal of state in the kernel.
 pub fn refused_state(what: impl Into<String>, why: &'static str) -> UserError {
     UserError::KernelState {
         what: what.into(),

@@ -6,15 +6,15 @@ pub type Action = [u64; 4];
 
 /// Number of the highest signal.
 pub const SIGNALS: i64 = 64;
-/// Values in place of a handler: the default action, and none.
+/// Values in place of a handler: the default action.
 pub const SIG_DFL: u64 = 0;
 pub const SIG_IGN: u64 = 1;
-/// A pending signal is discarded when its action becomes this one (signal(7)).
+/// Action that discards a pending signal (signal(7)).
 pub const IGNORE: Action = [SIG_IGN, 0, 0, 0];
 
-/// Returns and, if `new` is given, sets the action of a signal.
+/// Returns the action of a signal, and sets it to `new` if given.
 ///
-/// The call goes past libc, which keeps two signals to itself.
+/// Bypasses libc, which reserves two signals for itself.
 pub fn action(signal: i64, new: Option<&Action>) -> Action {
     let mut old: Action = [0; 4];
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -23,7 +23,9 @@ pub fn action(signal: i64, new: Option<&Action>) -> Action {
     old
 }
 
-/// Returns and, if `new` is given, sets this thread's signal mask, past libc, too.
+/// Returns this thread's signal mask, and sets it to `new` if given.
+///
+/// Bypasses libc, which reserves two signals for itself.
 pub fn mask(new: Option<u64>) -> u64 {
     let mut old = 0u64;
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -1,8 +1,9 @@
-//! Signals that wait for the process or for the calling thread (signal(7)).
+//! Pending signals of the process or of the calling thread (signal(7)).
 //!
-//! Only who takes a signal knows what came with it (sigwaitinfo(2)), so all are taken and sent
-//! again in the same order. A signal of a timer stays where it is, since taking it starts the timer
-//! again (timer_getoverrun(2)); it is restored as one signal without a value.
+//! Only by receiving a signal can its information be read (sigwaitinfo(2)), so all pending signals
+//! are received and sent a second time in their order. A signal of a timer is not received, because
+//! that would restart the timer (timer_getoverrun(2)). Such a signal is restored as one signal
+//! without a value.
 #![allow(unsafe_code)]
 
 use super::action::{IGNORE, SIGNALS, action};
@@ -15,20 +16,20 @@ use understudy_catalogue::message;
 /// Size of a `siginfo_t` in bytes (sigaction(2)).
 const INFO: usize = size_of::<libc::siginfo_t>();
 
-/// The `si_code` of a signal of kill(2).
+/// `si_code` of a signal of kill(2).
 const SI_USER: i32 = 0;
 
-/// A signal that waits.
+/// Pending signal.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Waiting {
     pub signal: i32,
-    /// Waits for the calling thread, and for no other.
+    /// True if the signal is pending for the calling thread only.
     is_threads: bool,
-    /// The bytes of a `siginfo_t`; empty for a signal of a timer.
+    /// Bytes of a `siginfo_t`; empty for a signal of a timer.
     info: Vec<u8>,
 }
 
-/// Returns the signals that wait, each as often as it was sent.
+/// Returns the pending signals, each as often as it was sent.
 pub fn capture() -> Vec<Waiting> {
     if all() & !OWN_SIGNALS == 0 {
         return Vec::new();
@@ -38,7 +39,7 @@ pub fn capture() -> Vec<Waiting> {
     pending
 }
 
-/// Has the signals of `saved` wait, and no others.
+/// Replaces the pending signals by those of `saved`.
 ///
 /// The calling thread must block all of them.
 pub fn restore(saved: &[Waiting]) {
@@ -56,7 +57,7 @@ pub fn restore(saved: &[Waiting]) {
     saved.iter().filter(is_there).for_each(Waiting::send);
 }
 
-/// Takes the signals that wait, but for those of timers.
+/// Receives the pending signals, except those of timers.
 fn take() -> Vec<Waiting> {
     let of_timers = kernel_timer::signals();
     let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
@@ -88,7 +89,7 @@ fn is_in(set: u64, signal: i32) -> bool {
     set >> (signal - 1) & 1 != 0
 }
 
-/// Returns the signals that wait for the process or for this thread.
+/// Returns the signals that are pending for the process or for this thread.
 fn all() -> u64 {
     let mut set = 0u64;
     // SAFETY: rt_sigpending(2) with a mask of eight bytes.
@@ -96,12 +97,12 @@ fn all() -> u64 {
     set
 }
 
-/// Returns the signals that wait for this thread only (proc(5)).
+/// Returns the signals that are pending for this thread only (proc(5)).
 fn of_thread() -> u64 {
     field_of(ThreadNumber::own(), "SigPnd").unwrap_or_default()
 }
 
-/// Takes a signal that waits and is blocked; returns what has come with it.
+/// Receives a pending signal, which must be blocked; returns its information.
 pub fn take_one(signal: i32) -> Option<Vec<u8>> {
     let mut info = vec![0u8; INFO];
     let set = 1u64 << (signal - 1);
@@ -109,7 +110,7 @@ pub fn take_one(signal: i32) -> Option<Vec<u8>> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: rt_sigtimedwait(2) with a mask of eight bytes and a buffer of that size.
+    // SAFETY: rt_sigtimedwait(2) with a mask of eight bytes and a buffer of the required size.
     let taken = unsafe {
         let (set, at_once) = (&raw const set, &raw const at_once);
         libc::syscall(
@@ -123,7 +124,7 @@ pub fn take_one(signal: i32) -> Option<Vec<u8>> {
     (taken == i64::from(signal)).then_some(info)
 }
 
-/// A signal that waits is discarded when its action becomes this one.
+/// Discards a pending signal by changing its action temporarily.
 fn discard(signal: i32) {
     let own = action(signal.into(), Some(&IGNORE));
     action(signal.into(), Some(&own));
@@ -140,8 +141,8 @@ impl Waiting {
             info[..4].copy_from_slice(&self.signal.to_ne_bytes());
             info[8..12].copy_from_slice(&SI_USER.to_ne_bytes());
         }
-        // A thread may send what another has sent only to its own number, which stands for its
-        // process in rt_sigqueueinfo(2).
+        // rt_sigqueueinfo(2) permits the sender's information of another process only for the
+        // caller's own number. The number of this thread stands for its process.
         // SAFETY: rt_sigqueueinfo(2), rt_tgsigqueueinfo(2) with a whole siginfo_t.
         let sent = unsafe {
             let info = info.as_ptr();
@@ -192,7 +193,7 @@ mod tests {
         queue(4);
         restore(&saved);
         assert_eq!(values(SIGNAL), [1, 2, 3]);
-        // Another process has none.
+        // After `values` no signal is pending, as in another process.
         restore(&saved);
         assert_eq!(values(SIGNAL), [1, 2, 3]);
         restore(&[]);

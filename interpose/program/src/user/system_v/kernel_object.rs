@@ -1,4 +1,4 @@
-//! Objects of System V as the kernel has them: permissions, names, removal.
+//! Kernel objects of System V IPC: permissions, names, removal.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -35,7 +35,7 @@ impl Access {
         about.mode = self.mode as _;
     }
 
-    /// Permissions of an object that a test makes.
+    /// Returns permissions for objects of tests.
     #[cfg(test)]
     pub fn of_tests() -> Access {
         // SAFETY: these calls only return numbers.
@@ -48,13 +48,13 @@ impl Access {
         }
     }
 
-    /// Flags that make an object which must not exist.
+    /// Returns the flags of a call that creates an object and fails if it exists.
     pub fn flags(&self) -> i32 {
         libc::IPC_CREAT | libc::IPC_EXCL | self.mode as i32
     }
 }
 
-/// Returns a number for the namespace that identifiers are of, which differs in each host.
+/// Returns a number that identifies the namespace of identifiers; it differs between hosts.
 pub fn namespace() -> u64 {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let link = std::fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn remove(kind: i64, real: i32) -> io::Result<()> {
     found(outcome(rc)).map(drop)
 }
 
-/// Returns the error of a call that returned -1.
+/// Converts the return value of a call, which is -1 after an error.
 pub fn outcome(rc: libc::c_int) -> io::Result<libc::c_int> {
     match rc {
         -1 => Err(io::Error::last_os_error()),
@@ -89,7 +89,7 @@ pub fn outcome(rc: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Takes the error of an object that does not exist for `None`.
+/// Converts the error of an object that does not exist to `None`.
 pub fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM)) => Ok(None),
@@ -97,21 +97,21 @@ pub fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// True if a process of this number is another one than the caller.
+/// True if the number is that of a process other than the caller.
 pub fn is_other(pid: libc::pid_t) -> bool {
     pid != 0 && pid as u32 != std::process::id()
 }
 
-/// An object in the kernel.
+/// State of an object in the kernel.
 pub struct Read<Content> {
     pub access: Access,
     pub content: Content,
-    /// True if another process has used the object last, or waits for it.
+    /// True if another process was the last user of the object, or waits for it.
     pub is_foreign: bool,
 }
 
 impl<Content> Read<Content> {
-    /// Returns the object with its content as one of several kinds.
+    /// Returns the object with its content converted to a common type.
     pub fn with<Kinds>(self, kind: impl FnOnce(Content) -> Kinds) -> Read<Kinds> {
         Read {
             access: self.access,
@@ -121,5 +121,5 @@ impl<Content> Read<Content> {
     }
 }
 
-/// Objects that had to be made again: kind, identifier at the cut, and identifier now.
+/// Objects that had to be created anew: kind, identifier at the cut, and new identifier.
 pub type Exchanged = Vec<(i64, i32, i32)>;

@@ -4,18 +4,18 @@
 use super::kernel_object::{Access, Read, found, is_other, outcome};
 use std::io;
 
-/// Copies the message of a number instead of receiving it (CONFIG_CHECKPOINT_RESTORE).
+/// Flag that copies the message of an index without receiving it (CONFIG_CHECKPOINT_RESTORE).
 const MSG_COPY: i32 = 0o40000;
-/// Length of a message's type.
+/// Length of a message's type in bytes.
 const TYPE_BYTES: usize = size_of::<libc::c_long>();
 
-/// A message: its type and its text.
+/// Type and text of a message.
 type Message = (i64, Vec<u8>);
 
-/// Messages of a queue.
+/// Content of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Queue {
-    /// Greatest number of bytes in the queue.
+    /// Maximum number of bytes in the queue.
     limit: u64,
     messages: Vec<Message>,
 }
@@ -29,7 +29,7 @@ fn about(real: i32) -> io::Result<libc::msqid_ds> {
     }
 }
 
-/// Receives the first message, or copies the one of this number.
+/// Receives the first message, or copies the message of an index.
 ///
 /// `None` if there is no such message.
 fn receive(real: i32, number: Option<usize>, room: usize) -> io::Result<Option<Message>> {
@@ -39,7 +39,7 @@ fn receive(real: i32, number: Option<usize>, room: usize) -> io::Result<Option<M
         None => (libc::IPC_NOWAIT | libc::MSG_NOERROR, 0),
     };
     let at = buffer.as_mut_ptr().cast();
-    // SAFETY: msgrcv(2) writes a type and `room` bytes at most.
+    // SAFETY: msgrcv(2) writes a type and at most `room` bytes.
     let length = unsafe { libc::msgrcv(real, at, room, number as libc::c_long, flags) };
     if length < 0 {
         let error = io::Error::last_os_error();
@@ -56,7 +56,7 @@ fn receive(real: i32, number: Option<usize>, room: usize) -> io::Result<Option<M
 
 fn send(real: i32, (kind, text): &Message) -> io::Result<()> {
     let message = [&kind.to_ne_bytes()[..], text].concat();
-    // SAFETY: msgsnd(2) of a type and that many bytes.
+    // SAFETY: msgsnd(2) of a type and this number of bytes.
     let rc = unsafe { libc::msgsnd(real, message.as_ptr().cast(), text.len(), libc::IPC_NOWAIT) };
     outcome(rc).map(drop)
 }
@@ -96,16 +96,16 @@ impl Queue {
             && found(set(real, access, self.limit))?.is_some())
     }
 
-    /// Makes an empty queue.
+    /// Creates an empty queue.
     pub(super) fn make(&self, access: &Access) -> io::Result<i32> {
         // SAFETY: msgget(2).
         let real = outcome(unsafe { libc::msgget(access.key, access.flags()) })?;
         self.is_there(real, access).map(|_| real)
     }
 
-    /// Puts the messages in the place of those that the queue has.
+    /// Replaces the messages of the queue.
     ///
-    /// This process becomes the last user of a queue that has had one.
+    /// Also makes this process the last user of the queue, if it had been used before.
     pub(super) fn write(&self, real: i32, access: &Access) -> io::Result<()> {
         let room = about(real)?.__msg_cbytes as usize;
         while receive(real, None, room)?.is_some() {}

@@ -21,7 +21,7 @@ pub struct Set {
 
 /// Calls semctl(2) for one semaphore, without a pointer.
 fn control(real: i32, semaphore: usize, command: i32, value: i32) -> io::Result<i32> {
-    // SAFETY: these commands take a number, if anything.
+    // SAFETY: these commands take at most a number.
     outcome(unsafe { libc::semctl(real, semaphore as i32, command, value) })
 }
 
@@ -38,7 +38,7 @@ pub(super) fn read(real: i32) -> io::Result<Read<Set>> {
     let about = about(real)?;
     let count = about.sem_nsems as usize;
     let mut values = vec![0u16; count];
-    // SAFETY: semctl(2) fills as many values as the set has.
+    // SAFETY: semctl(2) writes one value for each semaphore of the set.
     outcome(unsafe { libc::semctl(real, 0, GETALL, values.as_mut_ptr()) })?;
     let mut is_used = Vec::with_capacity(count);
     let mut is_foreign = false;
@@ -73,7 +73,7 @@ impl Set {
         Ok(found(set)?.is_some())
     }
 
-    /// Makes an empty set.
+    /// Creates an empty set.
     pub(super) fn make(&self, access: &Access) -> io::Result<i32> {
         // SAFETY: semget(2).
         let real =
@@ -83,7 +83,7 @@ impl Set {
 
     /// Sets the values.
     ///
-    /// This process becomes the last user of each semaphore that has had one.
+    /// Also makes this process the last user of each semaphore that had been used before.
     pub(super) fn write(&self, real: i32) -> io::Result<()> {
         for (semaphore, (value, is_used)) in self.values.iter().zip(&self.is_used).enumerate() {
             if *is_used || control(real, semaphore, GETPID, 0)? != 0 {

@@ -1,17 +1,17 @@
-//! Number of the system call at a place of the program's code.
+//! Number of the system call at an address of the program's code.
 //!
-//! Compilers load the number by `mov $number,%eax`, and may load arguments between that and the
-//! call: glibc's msgrcv(2) and select(2) do.
+//! Compilers load the number by `mov $number,%eax`. Between this load and the call they may load
+//! arguments, as in glibc's msgrcv(2) and select(2).
 
-/// Longest code between the load and the call, in bytes.
+/// Maximum length of the code between the load and the call, in bytes.
 const MAX_BETWEEN: usize = 16;
 /// Length of `mov $number,%eax`.
 pub const LOAD: usize = 5;
-/// Number of bytes before the call that are looked at.
+/// Number of bytes before the call that are examined.
 pub const MAX_CODE: usize = MAX_BETWEEN + LOAD;
-/// `mov $number,%eax`.
+/// Opcode of `mov $number,%eax`.
 const MOVE: u8 = 0xb8;
-/// System calls have smaller numbers.
+/// Upper limit of the numbers of system calls.
 const MAX_NUMBER: u32 = 1024;
 
 /// Returns the number that the code before a system call loads.
@@ -20,7 +20,7 @@ pub fn loaded_number(code: &[u8]) -> Option<usize> {
     loads.into_iter().find_map(|at| {
         let (load, between) = code[at..].split_at(LOAD);
         let number = u32::from_le_bytes(load[1..].try_into().ok()?);
-        // `mov $number,%r8d` ends alike.
+        // The last five bytes of `mov $number,%r8d` are equal.
         let has_prefix = at > 0 && matches!(code[at - 1], 0x40..=0x4f if code[at - 1] & 1 != 0);
         let is_move = load[0] == MOVE && !has_prefix;
         let is_load = is_move && number < MAX_NUMBER && keeps_number(between);
@@ -28,7 +28,7 @@ pub fn loaded_number(code: &[u8]) -> Option<usize> {
     })
 }
 
-/// True if this code is made of instructions that load or change arguments only.
+/// True if this code consists of instructions that change only registers other than `%eax`.
 fn keeps_number(mut code: &[u8]) -> bool {
     while !code.is_empty() {
         match argument_length(code).and_then(|length| code.get(length..)) {
@@ -39,7 +39,7 @@ fn keeps_number(mut code: &[u8]) -> bool {
     true
 }
 
-/// Returns the length of a first instruction that changes a register other than `%eax`.
+/// Returns the length of the first instruction if it changes a register other than `%eax`.
 fn argument_length(code: &[u8]) -> Option<usize> {
     let (prefix, rest) = match code {
         [rex @ 0x40..=0x4f, rest @ ..] => (*rex, rest),
@@ -48,16 +48,17 @@ fn argument_length(code: &[u8]) -> Option<usize> {
     let prefixes = code.len() - rest.len();
     let (opcode, rest) = rest.split_first()?;
     let operands = match opcode {
-        // mov $32 bits,register.
+        // mov of an immediate of 32 bits to a register.
         0xb8 if prefix & 9 == 1 => return Some(prefixes + LOAD),
         0xb9..=0xbf if prefix & 8 == 0 => return Some(prefixes + LOAD),
         _ => operand_length(rest)?,
     };
     let (mode, register, other) = (rest[0] >> 6, rest[0] >> 3 & 7, rest[0] & 7);
     let (is_number, immediate) = match opcode {
-        // mov, lea and xor into the register of the middle bits.
+        // mov, lea and xor with the destination in the middle bits.
         0x8b | 0x8d | 0x33 => (register == 0 && prefix & 4 == 0, 0),
-        // mov and xor into that of the last bits; with a number of one byte or four.
+        // mov and xor with the destination in the last bits, and with an immediate of one or four
+        // bytes.
         0x89 | 0x31 => (other == 0 && prefix & 1 == 0, 0),
         0x80 | 0x83 => (other == 0 && prefix & 1 == 0, 1),
         0x81 => (other == 0 && prefix & 1 == 0, 4),
@@ -67,7 +68,7 @@ fn argument_length(code: &[u8]) -> Option<usize> {
     (!is_number && !is_in_memory).then_some(prefixes + 1 + operands + immediate)
 }
 
-/// Returns the length of the byte that names the operands, and of an address.
+/// Returns the length of the operand byte and of the address after it.
 fn operand_length(code: &[u8]) -> Option<usize> {
     let operands = *code.first()?;
     let has_index = operands & 7 == 4;

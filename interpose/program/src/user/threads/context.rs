@@ -1,41 +1,44 @@
-//! A thread that is to make a call once more, as a signal frame: like those of threads that were
-//! stopped.
+//! Signal frame for a thread that has to repeat its MPI call.
 //!
-//! The thread that has made the cut, and its call, are known by the call's [`Frame`]. If another
-//! thread leads the way back, the frame below is written under the live part of its stack, and it
-//! goes on from there by rt_sigreturn(2). The forms are the kernel's
-//! (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
+//! The thread that made the cut and its call are given by the call's [`Frame`]. If another thread
+//! performs the recovery, the frame below is written to the stack of the first one, below its live
+//! part. That thread then resumes from the frame by rt_sigreturn(2), like threads that were
+//! stopped. The formats are the kernel's (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h)
+//! and the processor's (FXSAVE).
 #![allow(unsafe_code)]
 
 use crate::arch::Frame;
 use crate::arch::turn;
 
-/// What is known of the thread that has made the cut.
+/// State of the thread that made the cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     pub frame: &'a Frame,
-    /// The signals that it has blocked.
+    /// Signals that the thread has blocked.
     pub mask: u64,
-    /// `stack_t` of its signals.
+    /// `stack_t` of the thread's signal stack.
     pub signal_stack: [u64; 3],
     /// MXCSR and the x87 control word.
     pub floating_point: (u32, u16),
 }
 
 const RED_ZONE: u64 = 128;
-/// A page of registers as FXSAVE stores it; the words at its end that the kernel puts there for
-/// more registers are 0.
+/// Size of the area that FXSAVE writes.
+///
+/// The words at its end, which the kernel uses for further registers, are zero.
 const FXSAVE: u64 = 512;
-/// Return address, `ucontext_t` as the kernel has it.
+/// Number of words of a return address and the kernel's `ucontext_t`.
 const FRAME_WORDS: usize = 1 + 5 + 23 + 1 + 8 + 1;
-/// The segments as they are saved, and as they are to be put back.
+/// Saved segment selectors.
 const SEGMENTS: u64 = 0x002b_0000_0000_0033;
 const SEGMENT_FLAGS: u64 = 2 | 4;
-/// Interrupts are on, and bit 1 always is.
+/// Processor flags: interrupts enabled, and bit 1, which is always set.
 const PROCESSOR_FLAGS: u64 = 0x202;
 
 impl Caller<'_> {
-    /// Writes it to the thread's stack, and returns its address, if the call can be made again.
+    /// Writes the frame to the thread's stack, and returns its address.
+    ///
+    /// `None` if the call cannot be repeated.
     ///
     /// # Safety
     /// The stack must be as it was at the cut.
@@ -44,7 +47,7 @@ impl Caller<'_> {
         let top = self.frame.rsp - RED_ZONE - FXSAVE;
         let page = top & !63;
         let at = (page - (FRAME_WORDS as u64) * 8) & !15;
-        // SAFETY: below the live part of the stack.
+        // SAFETY: memory below the live part of the stack.
         unsafe {
             (page as *mut [u8; FXSAVE as usize]).write(registers);
             let mut words = words;

@@ -1,9 +1,9 @@
-//! ld.so's lists of threads' stacks, which threads of all namespaces are in, and its locks.
+//! ld.so's lists of threads' stacks, which include threads of all namespaces, and its locks.
 //!
-//! Nodes are links in `struct pthread`, which lies in the stack; the heads lie in ld.so's data,
-//! which do not roll back. So the program's nodes are taken out before memory is loaded, and put in
-//! again as they were at the cut. The order of fields is glibc's from 2.34 on
-//! (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
+//! The nodes are links in `struct pthread`, which is located in the thread's stack. The heads are
+//! in ld.so's data, which does not roll back. So the program's nodes are removed before memory is
+//! loaded, and afterwards inserted as they were at the cut. The order of fields is glibc's from
+//! 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
 use crate::arch::raw::{self, word};
@@ -16,53 +16,55 @@ use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 use understudy_mpi::exit_word::exit_word;
 
-/// What ld.so knows of threads that it has made, of threads on stacks of their callers, and of
-/// stacks to be used again.
+/// Number of lists.
+///
+/// The lists contain threads on stacks of ld.so, threads on stacks of their callers, and stacks for
+/// reuse.
 const LISTS: usize = 3;
 const LIST: usize = 16;
-/// How long ld.so's lock is waited for: while threads stop, one of which may hold it, and when all
-/// stand still and none does.
+/// Time limit for ld.so's lock while threads stop, one of which may hold it.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
 const STILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where things are, as libc tells debuggers (nptl_db/structs.def).
+/// Addresses and offsets that libc exports for debuggers (nptl_db/structs.def).
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// The first list's head.
+    /// Address of the first list's head.
     heads: usize,
-    /// Of the links, in `struct pthread`.
+    /// Offset of the links in `struct pthread`.
     links: usize,
-    /// Of the thread's number there.
+    /// Offset of the thread's number in `struct pthread`.
     pub number: usize,
-    /// Of the word there that is 0 when the thread has ended.
+    /// Offset of the word in `struct pthread` that is zero after the thread has ended.
     pub exit_word: usize,
 }
 
-/// The program's nodes in each list, from the head on, and how much memory the stacks hold that are
-/// to be used again.
+/// The program's nodes of each list, and the size of stacks for reuse.
+///
+/// The nodes are in the order of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     nodes: [Vec<u64>; LISTS],
     cached: u64,
 }
 
-/// A thread of some side.
+/// Thread of either side.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
     /// Address of the `struct pthread`.
     pub block: usize,
-    /// 0 or less: it has ended.
+    /// Zero or less if the thread has ended.
     pub number: i32,
 }
 
 impl Listed {
-    /// Of the runtime side.
+    /// True for a thread of the runtime side.
     pub fn is_runtimes(&self) -> bool {
         self.block >> ZONE_SHIFT == ZONE_TAG
     }
 }
 
-/// The lock of the lists, held.
+/// Guard that holds the lock of the lists.
 struct Lock<'a>(&'a AtomicU32);
 
 impl Drop for Lock<'_> {
@@ -74,7 +76,9 @@ impl Drop for Lock<'_> {
 }
 
 impl Places {
-    /// `None` if this libc does not tell, or has another form.
+    /// Locates the lists; `None` if this libc has another format.
+    ///
+    /// Also `None` if libc does not export the offsets.
     pub fn find() -> Option<Places> {
         let global = told::user_symbol("_rtld_global") as usize;
         let offset = |name| sys::debuggers_offset(name).map(|offset| offset as usize);
@@ -91,8 +95,10 @@ impl Places {
         (global != 0 && user == used + LIST && places.is_known()).then_some(places)
     }
 
-    /// The main thread is in the second list, all lists lead back to their heads, and nothing is in
-    /// use of what follows.
+    /// True if the lists have the known format.
+    ///
+    /// The main thread must be in the second list, all lists must return to their heads, and no
+    /// list operation may be in progress.
     fn is_known(&self) -> bool {
         let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;
@@ -111,7 +117,7 @@ impl Places {
     unsafe fn is_ring(&self, list: usize) -> bool {
         const MOST: usize = 1 << 16;
         let head = self.heads + list * LIST;
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = head;
             for _ in 0..MOST {
@@ -137,7 +143,7 @@ impl Places {
     }
 
     fn lock_word(&self) -> &AtomicU32 {
-        // SAFETY: ld.so's lock, a futex: 0 free, 1 held, 2 held and waited for.
+        // SAFETY: ld.so's lock, a futex: 0 if free, 1 if held, 2 if held and waited for.
         unsafe { &*((self.in_flight() + 8) as *const AtomicU32) }
     }
 
@@ -155,7 +161,7 @@ impl Places {
         Some(Lock(word))
     }
 
-    /// Whether a thread is inside of ld.so, or of its lists. To be asked when all stand still.
+    /// True if a thread holds a lock of ld.so or of its lists. All threads must be stopped.
     pub fn is_locked(&self) -> bool {
         // SAFETY: words of ld.so's data.
         let in_flight = unsafe { word(self.in_flight()).read_volatile() };
@@ -167,7 +173,7 @@ impl Places {
     unsafe fn nodes(&self, list: usize) -> Vec<usize> {
         let head = self.heads + list * LIST;
         let mut nodes = Vec::new();
-        // SAFETY: handed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = word(head).read();
             while at != head {
@@ -178,12 +184,13 @@ impl Places {
         nodes
     }
 
-    /// All threads but the one that is in the runtime; `None`: somebody does not give the lock
-    /// back.
+    /// Lists all threads except the one that is in the runtime.
+    ///
+    /// `None` if the lock stays held.
     pub fn threads(&self) -> Option<Vec<Listed>> {
         let _lock = self.lock(STOPPING_TIMEOUT)?;
         let own = turn::block();
-        // SAFETY: the lock is held; a node lies in a thread's structure.
+        // SAFETY: the lock is held; a node is part of a thread's structure.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
         // SAFETY: as above.
         let listed = listed
@@ -204,7 +211,7 @@ impl Places {
         }
     }
 
-    /// Notes the calling thread's number in its `struct pthread`, and returns it.
+    /// Writes the calling thread's number to its `struct pthread`, and returns it.
     pub fn tell_number(&self, block: u64) -> ThreadNumber {
         let number = ThreadNumber::own();
         // SAFETY: a word of the structure.
@@ -221,7 +228,7 @@ impl Places {
     }
 
     /// # Safety
-    /// All threads of the program must stand still.
+    /// All threads of the program must be stopped.
     pub unsafe fn save(&self) -> Option<Saved> {
         let _lock = self.lock(STILL_TIMEOUT)?;
         // SAFETY: the lock is held.
@@ -240,11 +247,11 @@ impl Places {
         }
     }
 
-    /// Makes the program's nodes these; no other one of it is looked at.
+    /// Replaces the program's nodes. The previous nodes are not read.
     ///
     /// # Safety
-    /// All threads of the program must stand still; until the nodes are put in, its memory may be
-    /// anything.
+    /// All threads of the program must be stopped. The program's memory need not be restored before
+    /// the nodes are inserted.
     pub unsafe fn replace(&self, saved: &Saved) -> bool {
         let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;

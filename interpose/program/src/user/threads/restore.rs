@@ -1,4 +1,6 @@
-//! The threads of an image: who is not in it ends, who is missing is made.
+//! Restoration of the threads of an image: surplus threads end, missing threads are created.
+//!
+//! The *restoring thread* is the one that performs the recovery.
 #![allow(unsafe_code)]
 
 use super::slot::{self, END, FREE, PARKED, Slot};
@@ -10,7 +12,7 @@ use crate::user::thread_number::ThreadNumber;
 use crate::user::{UserError, system_v, tls};
 use std::sync::atomic::Ordering;
 
-/// A thread's signals are held back while it is made.
+/// Guard that blocks all signals while threads are created.
 struct Quiet {
     before: u64,
 }
@@ -34,18 +36,21 @@ fn is_that(slot: &Slot, thread: &Thread) -> bool {
     is_same(number, slot.block.load(Ordering::Relaxed) as u64, thread)
 }
 
-/// There is but one main thread, which has another number in another process.
+/// True if number and control block belong to the saved thread.
+///
+/// The main thread has another number in another process.
 fn is_same(number: i32, block: u64, thread: &Thread) -> bool {
     block == thread.block && (thread.is_main() || number == thread.number.get())
 }
 
-/// Whether a thread is the one that leads the way back, or what that is to be from now on: in its
-/// place in memory there is only one.
+/// True if this thread is the restoring thread, or takes the place of it.
+///
+/// Only one thread can have this control block.
 fn is_own(thread: &Thread) -> bool {
     turn::block() as u64 == thread.block
 }
 
-/// The thread that leads the way back leaves the runtime.
+/// Makes the restoring thread leave the runtime.
 extern "C" fn depart() -> ! {
     let rt = DOOR.get();
     mask(Some(u64::MAX));
@@ -72,7 +77,7 @@ fn end(slot: &Slot) {
     slot.exists.store(1, Ordering::SeqCst);
     slot.order(END);
     while slot.exists.load(Ordering::SeqCst) != 0 {
-        // The kernel's wake-up is not a private one.
+        // The kernel's wake-up is not process-private (FUTEX_PRIVATE_FLAG).
         let arguments = [
             slot.exists.as_ptr() as usize,
             libc::FUTEX_WAIT as usize,
@@ -81,7 +86,7 @@ fn end(slot: &Slot) {
             0,
             0,
         ];
-        // SAFETY: futex(2) on a word that lives.
+        // SAFETY: futex(2) on a word that lives as long as the process.
         unsafe { raw::call(libc::SYS_futex, arguments) };
     }
     slot.number.store(0, Ordering::Relaxed);
@@ -89,8 +94,10 @@ fn end(slot: &Slot) {
 }
 
 impl Saved {
-    /// Before anything is put back, and all stand still: ends threads that are not in the image,
-    /// and takes the others out of what ld.so knows of them.
+    /// Ends the threads that are not in the image.
+    ///
+    /// Also removes the other threads from ld.so's lists. Called before any state is restored,
+    /// while all threads are stopped.
     pub fn clear(&self, rt: &Runtime) -> Result<(), UserError> {
         let threads = rt.threads.borrow();
         let Some(threads) = threads.as_ref() else {
@@ -104,18 +111,19 @@ impl Saved {
         let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
         surplus.into_iter().for_each(end);
         if turn::is_foreign() {
-            // SAFETY: this thread's area, which may be unmapped for a while.
+            // SAFETY: this thread's area, which may be unmapped during the load.
             unsafe { slot::unregister(turn::block()) };
         }
-        // SAFETY: all stand still.
+        // SAFETY: all threads are stopped.
         match unsafe { threads.places.replace(&super::lists::Saved::default()) } {
             true => Ok(()),
             false => Err(UserError::Deaf(Deaf::Loader)),
         }
     }
 
-    /// After all has been put back: makes the threads that are missing; all wait to go back. Their
-    /// numbers then and now.
+    /// Creates the missing threads, and returns the saved and the new numbers of all threads.
+    ///
+    /// Called after all other state is restored. The threads wait for the command to resume.
     pub fn make(
         &self,
         rt: &Runtime,
@@ -138,7 +146,7 @@ impl Saved {
         let Some(threads) = threads.as_ref() else {
             return Ok(changed);
         };
-        // SAFETY: all stand still, and their memory is that of the image.
+        // SAFETY: all threads are stopped, and their memory is that of the image.
         if !unsafe { threads.places.replace(&self.lists) } {
             return Err(UserError::Deaf(Deaf::Loader));
         }
@@ -151,8 +159,8 @@ impl Saved {
         for thread in &all {
             let [block, known] = [thread.block, thread.generation];
             let is_told = thread.is_main()
-                // SAFETY: the thread's memory has been put back, and the thread is stopped or is to
-                // be made.
+                // SAFETY: the thread's memory is restored, and the thread is stopped or not created
+                // yet.
                 || unsafe { vectors::tell(block, known, &self.libraries, &now) };
             if !is_told {
                 return Err(UserError::Vectors);
@@ -174,7 +182,7 @@ impl Saved {
                 unsafe { waiting::renumber(thread.frame as usize, thread.number, number) };
                 number
             };
-            // SAFETY: as above.
+            // SAFETY: the frame of a parked thread, whose memory is that of the image.
             unsafe { system_v::redirect(rt, thread.frame as usize) };
             changed.push((thread.number, number));
         }
@@ -182,13 +190,15 @@ impl Saved {
         Ok(changed)
     }
 
-    /// Whether the main thread has made the cut and leads the way back: it executes the call
-    /// itself. Else it goes on like all others.
+    /// True if the main thread made the cut and is the restoring thread.
+    ///
+    /// In this case it executes the call itself. Otherwise it resumes from a frame like all other
+    /// threads.
     pub fn is_mains(&self) -> bool {
         self.caller.is_none() && !turn::is_foreign()
     }
 
-    /// All threads that go on from a frame, the one that leads the way back included.
+    /// Returns all threads that resume from a frame, including the restoring thread.
     fn all(
         &self,
         rt: &Runtime,
@@ -211,7 +221,7 @@ impl Saved {
 }
 
 impl Thread {
-    /// The main thread, which is never made, but for its frame.
+    /// The main thread without a frame; it is never created.
     fn main(number: ThreadNumber) -> Thread {
         Thread {
             number,
@@ -237,7 +247,7 @@ impl super::Threads {
         self.occupy(slot);
         let block = thread.block as usize;
         let words = [self.places.number, self.places.exit_word].map(|offset| block + offset);
-        // SAFETY: signals are blocked, the slot is free, and the thread's memory is there.
+        // SAFETY: signals are blocked, the slot is free, and the thread's memory is restored.
         let number = unsafe { slot::make_thread(slot, slot.stack(), words[0], words[1], block) };
         if number < 0 {
             return Err(UserError::NoThread(std::io::Error::from_raw_os_error(
@@ -249,14 +259,14 @@ impl super::Threads {
             raw::wait(&slot.state, slot::SENT, 0);
         }
         let number = ThreadNumber::of(number as i32);
-        // Names and processors are no more than advice: another node has others.
+        // Errors are ignored: on another node there are other processors.
         let _ = std::fs::write(
             format!("/proc/self/task/{}/comm", number.get()),
             &thread.name,
         );
         if let Some(words) = &thread.processors {
             let length = size_of_val(&words[..]);
-            // SAFETY: sched_setaffinity(2) reads that many bytes.
+            // SAFETY: sched_setaffinity(2) reads this number of bytes.
             unsafe {
                 libc::syscall(
                     libc::SYS_sched_setaffinity,

@@ -1,12 +1,12 @@
-//! Where a stopped thread stands: a stack in the zone, and what is told in both ways.
+//! Slot of a stopped thread: a stack in the reserved range, and words for synchronisation.
 //!
 //! ```text
-//!   FREE ──► SENT ──► PARKED ──► FREE           the thread goes on from its frame, or from one that was loaded
+//!   FREE ──► SENT ──► PARKED ──► FREE     the thread resumes from its frame, or from a loaded one
 //!     (signal)  (handler)  (command)
 //! ```
 //!
-//! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded
-//! meanwhile.
+//! Code that runs on a slot's stack uses neither libc nor memory of the program side, because that
+//! memory may be loaded meanwhile.
 #![allow(unsafe_code)]
 
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use understudy_abi::control_block;
 use understudy_image::PAGE_SIZE;
 
-/// As many threads can be stopped.
+/// Maximum number of threads that can be stopped.
 pub const SLOTS: usize = 1024;
 const STACK: usize = 32 << 10;
 
@@ -29,50 +29,53 @@ pub const PARKED: u32 = 2;
 
 /// Values of `command`.
 pub const STAY: u32 = 0;
-/// Nothing has been loaded.
+/// Resume; no memory has been loaded.
 pub const GO_ON: u32 = 1;
-/// Memory has been loaded, and `frame` is the saved one.
+/// Resume; memory has been loaded, and `frame` is the saved one.
 pub const GO_BACK: u32 = 2;
 pub const END: u32 = 3;
 
-/// A thread and where it stands.
+/// Thread, and its state while it is stopped.
 #[repr(C)]
 pub struct Slot {
-    /// The highest address of its stack; the face's handler wants it in the first place.
+    /// Highest address of the stack. Must be the first field, for the preload library's handler.
     stack: AtomicUsize,
     pub state: AtomicU32,
     pub command: AtomicU32,
     /// The kernel's number of the thread.
     pub number: AtomicI32,
-    /// Not 0 as long as the thread that ends exists.
+    /// Non-zero until a thread that received the command to end no longer exists.
     pub exists: AtomicU32,
-    /// The round in which it was stopped last.
+    /// Number of the latest stop of this thread.
     pub round: AtomicU32,
-    /// The system call that it was in when the signal was sent, with program counter and stack
-    /// pointer.
+    /// System call in which the thread was when the signal was sent.
+    ///
+    /// Number, program counter and stack pointer.
     pub call: [AtomicUsize; 3],
     pub frame: AtomicUsize,
-    /// `struct pthread`, which the fs register points to.
+    /// Address of `struct pthread`, to which the fs register points.
     pub block: AtomicUsize,
     pub gs: AtomicUsize,
-    /// Whether the interrupted call is continued with the time that is left.
+    /// Non-zero if the interrupted call is continued with its remaining time.
     continues: AtomicU32,
-    /// Only of a thread that is made again.
+    /// Only used for a thread that is created anew.
     pub robust: [AtomicUsize; 2],
     pub uses_tiles: AtomicU32,
 }
 
-/// Offset of the area for restartable sequences from the control block; 0: it is not used.
-/// (`__rseq_offset` of glibc.)
+/// Offset of the area for restartable sequences from the control block.
+///
+/// Zero if the area is not used. (`__rseq_offset` of glibc.)
 static SEQUENCES: AtomicUsize = AtomicUsize::new(0);
-/// The size with which glibc registers that area, and what it has as signature (glibc's
-/// sysdeps/unix/sysv/linux/x86/bits/rseq.h).
+/// Size with which glibc registers that area.
+///
+/// The signature below is glibc's, too (sysdeps/unix/sysv/linux/x86/bits/rseq.h).
 const AREA: usize = 32;
 const SIGNATURE: usize = 0x5305_3053;
-/// What has not been registered has this for a processor's number, or one above.
+/// Lowest processor number of an area that is not registered.
 const UNREGISTERED: u32 = -2i32 as u32;
 
-/// In the kernel's frame ([`understudy_abi::StopCode`]).
+/// Offset of the registers in the kernel's frame ([`understudy_abi::StopCode`]).
 pub const REGISTERS: usize = 8 + 40;
 pub const RSP: usize = REGISTERS + 8 * libc::REG_RSP as usize;
 pub const RAX: usize = REGISTERS + 8 * libc::REG_RAX as usize;
@@ -81,11 +84,11 @@ pub const RIP: usize = REGISTERS + 8 * libc::REG_RIP as usize;
 
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// Makes the slots, which live as long as the process.
+/// Creates the slots, which live as long as the process.
 pub fn make() -> &'static [Slot] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: new memory; all zeros are valid slots. The caller is on a stack in the zone, so is
-    // what is mapped.
+    // SAFETY: new memory; all zeros are valid slots. The caller's stack is in the reserved range,
+    // so the new mappings are placed there as well.
     let (slots, stacks) = unsafe {
         let map = |length| {
             libc::mmap(
@@ -103,19 +106,21 @@ pub fn make() -> &'static [Slot] {
         slots != libc::MAP_FAILED && stacks != libc::MAP_FAILED,
         "no memory for threads"
     );
-    // SAFETY: as above.
+    // SAFETY: the new memory for the slots.
     let slots = unsafe { std::slice::from_raw_parts(slots.cast::<Slot>(), SLOTS) };
     for (index, slot) in slots.iter().enumerate() {
         slot.stack
             .store(stacks as usize + (index + 1) * STACK, Ordering::Relaxed);
     }
     SEQUENCES.store(sequences(), Ordering::Relaxed);
-    // SAFETY: the face's word.
+    // SAFETY: the preload library's word.
     unsafe { told::info().stop.park.write(park as *const () as usize) };
     slots
 }
 
-/// Where the main thread's area is registered, other threads' are.
+/// Returns the offset of the area for restartable sequences, for all threads.
+///
+/// The offset is derived from the main thread, if its area is registered.
 fn sequences() -> usize {
     let offset = crate::sys::symbol(c"__rseq_offset").cast::<isize>();
     let size = crate::sys::symbol(c"__rseq_size").cast::<u32>();
@@ -134,14 +139,14 @@ fn sequences() -> usize {
     }
 }
 
-/// How a thread goes on.
+/// Frame from which a thread resumes.
 #[repr(C)]
 struct Way {
     frame: usize,
     continues: usize,
 }
 
-/// Continued by restart_syscall(2), with the time that is left.
+/// True for a call that restart_syscall(2) continues with its remaining time.
 fn is_timed(call: usize, frame: usize) -> bool {
     const RSI: usize = REGISTERS + 8 * libc::REG_RSI as usize;
     match call as i64 {
@@ -154,7 +159,9 @@ fn is_timed(call: usize, frame: usize) -> bool {
     }
 }
 
-/// What the face's handler calls, on the slot's stack, with all signals blocked.
+/// Parks the calling thread until it receives a command; returns the frame to resume from.
+///
+/// The preload library's handler calls this on the slot's stack, with all signals blocked.
 unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
     // SAFETY: the kernel's frame of this thread.
     let way = unsafe { look(slot, frame) };
@@ -178,19 +185,19 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
         continues: slot.continues.load(Ordering::Relaxed) as usize,
     };
     if command == END {
-        // SAFETY: this thread's own.
+        // SAFETY: the control block of this thread.
         unsafe { end(slot, block) }
     }
     if command == GO_BACK {
         way.continues = 0;
-        // SAFETY: this thread's area.
+        // SAFETY: the control block of this thread.
         unsafe { register_again(block) };
     }
     slot.state.store(FREE, Ordering::SeqCst);
     way
 }
 
-/// Until there is a command.
+/// Waits for a command, and returns it.
 fn stay(slot: &Slot) -> u32 {
     slot.state.store(PARKED, Ordering::SeqCst);
     raw::wake(&slot.state);
@@ -202,8 +209,9 @@ fn stay(slot: &Slot) -> u32 {
     }
 }
 
-/// Finds the frame that counts, and puts the system call back that the signal has interrupted: in
-/// an image it is made again.
+/// Determines the frame to resume from, and rewinds it before an interrupted system call.
+///
+/// From an image the call is repeated.
 ///
 /// # Safety
 /// The frame must be the kernel's.
@@ -213,7 +221,8 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
     unsafe {
         let [pc, sp, result] = [RIP, RSP, RAX].map(|register| word(frame + register).read());
         if (code.restart..code.end).contains(&pc) {
-            // It was being let go: the frame of before counts, which the stack pointer leads to.
+            // The thread was being resumed: its previous frame counts, to which the stack pointer
+            // leads.
             let mut way = Way {
                 frame: sp,
                 continues: 0,
@@ -247,7 +256,9 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
     }
 }
 
-/// The number of the system call before `pc`: the kernel has told it, or the code does.
+/// Returns the number of the system call before `pc`.
+///
+/// The number was recorded when the signal was sent, or is read from the code.
 unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     let [call, its_pc, its_sp] =
         [0, 1, 2].map(|index: usize| slot.call[index].load(Ordering::Relaxed));
@@ -257,7 +268,7 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     // SAFETY: code of the program before a system call.
     unsafe {
         let end = pc - SYSCALL.len();
-        // The page before may not be there.
+        // The previous page may not be mapped.
         let length = (end % PAGE_SIZE).clamp(LOAD, MAX_CODE);
         loaded_number(std::slice::from_raw_parts(
             (end - length) as *const u8,
@@ -266,14 +277,14 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     }
 }
 
-/// Registers the area for restartable sequences anew: loaded memory has the processor's number of
-/// another time.
+/// Registers the area for restartable sequences anew.
+///
+/// Loaded memory contains an old processor number.
 ///
 /// # Safety
 /// `block` must be the caller's control block.
 unsafe fn register_again(block: usize) {
-    // SAFETY: rseq(2) of this thread; the second word of its area is the sequence that is under
-    // way.
+    // SAFETY: rseq(2) of this thread; the word after the processor numbers is the current sequence.
     unsafe {
         if let Some(area) = unregister(block) {
             word(area + 8).write(0);
@@ -282,7 +293,7 @@ unsafe fn register_again(block: usize) {
     }
 }
 
-/// The area is not used any more; nothing if it never was.
+/// Unregisters the area. Does nothing and returns `None` if the area was never used.
 ///
 /// # Safety
 /// As [`register_again`].
@@ -295,7 +306,7 @@ pub unsafe fn unregister(block: usize) -> Option<usize> {
     Some(area)
 }
 
-/// Ends the calling thread; the kernel touches nothing of the program's afterwards.
+/// Ends the calling thread. Afterwards the kernel does not write to the program's memory.
 unsafe fn end(slot: &Slot, block: usize) -> ! {
     const LIST_HEAD: usize = 24;
     // SAFETY: system calls on this thread.
@@ -312,11 +323,12 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
     }
 }
 
-/// Makes a thread that parks in the slot, with `block` as its control block.
+/// Creates a thread that parks in the slot, with `block` as its control block.
 ///
-/// Returns the number of the thread, or an error.
+/// Returns the number of the thread, or a negative error.
 ///
-/// The word at `number` gets the number; that at `exit_word` is cleared when the thread ends.
+/// The number is stored at `number`. The kernel clears the word at `exit_word` when the thread
+/// ends.
 ///
 /// # Safety
 /// All signals must be blocked; the slot must be free.
@@ -341,16 +353,17 @@ pub unsafe extern "C" fn make_thread(
         "call {begin}",
         "ud2",
         "2: ret",
-        flags = const libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM | libc::CLONE_SIGHAND
-            | libc::CLONE_THREAD | libc::CLONE_SETTLS | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID,
+        flags = const libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM
+            | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_SETTLS
+            | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID,
         begin = sym begin,
     )
 }
 
-/// The first and last thing that such a thread does.
+/// Body of a thread that [`make_thread`] has created.
 unsafe extern "C" fn begin(slot: &Slot) -> ! {
     const ARCH_SET_GS: usize = 0x1001;
-    // SAFETY: system calls on this thread, with what was saved.
+    // SAFETY: system calls on this thread, with saved values.
     unsafe {
         if slot.uses_tiles.load(Ordering::Relaxed) != 0 {
             touch_tiles();
@@ -375,27 +388,35 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
     }
 }
 
-/// Goes on from a signal frame (rt_sigreturn(2)).
+/// Resumes from a signal frame (rt_sigreturn(2)).
 ///
 /// # Safety
-/// The frame must be one that the calling thread may go on from.
+/// The calling thread must be permitted to resume from this frame.
 #[inline(always)]
 unsafe fn return_to(frame: usize) -> ! {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn))
+        std::arch::asm!(
+            "mov rsp, {}",
+            "mov eax, 15",
+            "syscall",
+            "ud2",
+            in(reg) frame + 8,
+            options(noreturn)
+        )
     }
 }
 
-/// Leaves the runtime: the calling thread goes on from the slot's frame, or ends if that is 0. On
-/// the slot's stack, with all signals blocked; as soon as the turn is given back, another thread
-/// may use all that the runtime has.
+/// Leaves the runtime: the calling thread resumes from the slot's frame.
+///
+/// The thread ends if the frame is zero. Runs on the slot's stack, with all signals blocked. As
+/// soon as the MPI lock is released, another thread may use the state of the runtime.
 unsafe extern "C" fn leave(slot: &Slot) -> ! {
     let (block, frame) = (
         slot.block.load(Ordering::Relaxed),
         slot.frame.load(Ordering::Relaxed),
     );
-    // SAFETY: the caller's control block, and what was saved of it.
+    // SAFETY: the caller's control block, and its saved state.
     unsafe {
         if frame != 0 {
             turn::set_thread(block);
@@ -410,23 +431,25 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
     }
 }
 
-/// Moves to the slot's stack, and leaves the runtime.
+/// Switches to the slot's stack and leaves the runtime.
 ///
 /// # Safety
-/// As [`leave`]; nothing is dropped.
+/// As [`leave`]. No value on the stack is dropped.
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_by(slot: &Slot, stack: usize) -> ! {
     naked_asm!("mov rsp, rsi", "xor ebp, ebp", "call {leave}", "ud2", leave = sym leave)
 }
 
-/// The kernel gives a thread room for its tiles at the first use; without that it would drop them
-/// from the frame.
+/// Uses the tile registers once.
+///
+/// The kernel allocates a thread's space for tiles at the first use. Without that space it would
+/// ignore the tiles in the frame.
 unsafe fn touch_tiles() {
     let mut shape = [0u8; 64];
     // One palette; tile 0 with one row of 64 bytes.
     (shape[0], shape[16], shape[48]) = (1, 64, 1);
-    // SAFETY: the program has the permission to use tiles, so the processor has them. ldtilecfg,
-    // tilezero, tilerelease.
+    // SAFETY: the program has the permission to use tiles, so the processor supports ldtilecfg,
+    // tilezero and tilerelease.
     unsafe {
         std::arch::asm!(
             ".byte 0xc4, 0xe2, 0x78, 0x49, 0x00",
@@ -438,12 +461,12 @@ unsafe fn touch_tiles() {
 }
 
 impl Slot {
-    /// The highest address of its stack.
+    /// Returns the highest address of the stack.
     pub fn stack(&self) -> usize {
         self.stack.load(Ordering::Relaxed)
     }
 
-    /// Tells the thread that is parked here how to go on.
+    /// Sends a command to the thread that is parked in this slot.
     pub fn order(&self, command: u32) {
         self.command.store(command, Ordering::SeqCst);
         raw::wake(&self.command);

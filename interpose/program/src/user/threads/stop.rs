@@ -1,4 +1,4 @@
-//! All threads of the program stand still, or none does.
+//! Stopping of the program's threads: either all threads are stopped, or none.
 #![allow(unsafe_code)]
 
 use super::deaf::Deaf;
@@ -13,31 +13,33 @@ use std::time::{Duration, Instant};
 use understudy_abi::STOP_SIGNAL;
 use understudy_catalogue::message;
 
-/// The threads of this process.
+/// Threads of this process.
 pub struct Threads {
     pub places: Places,
     pub slots: &'static [Slot],
-    /// Grows with each stop.
+    /// Number of stops so far.
     round: u32,
     pub are_still: bool,
-    /// Stops that have failed one after the other.
+    /// Consecutive failed stops.
     failures: Option<Failures>,
 }
 
-/// A thread does not react, and trying makes the program slow.
+/// Failed stops, which are retried at increasing intervals.
+///
+/// An attempt slows down the program if a thread does not react.
 struct Failures {
     since: Instant,
-    /// Until then nobody tries again, and how long after the next time.
+    /// Time before which no attempt is made.
     until: Instant,
     pause: Duration,
     is_told: bool,
 }
 
-/// After so long without a cut the user is told.
+/// Time without a cut after which the user is warned.
 const LONG: Duration = Duration::from_secs(2);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// The handler, as long as it lives.
+/// Guard for the installed signal handler.
 struct Handler {
     before: Action,
 }
@@ -54,7 +56,7 @@ impl Handler {
             u64::MAX,
         ];
         let before = action(i64::from(STOP_SIGNAL), Some(&ours));
-        // SAFETY: the face's word.
+        // SAFETY: the preload library's word.
         unsafe { code.others.write(before[0] as usize) };
         Handler { before }
     }
@@ -66,13 +68,13 @@ impl Drop for Handler {
     }
 }
 
-/// Returns true if a thread has this number.
+/// True if a thread has this number.
 pub(super) fn exists(number: i32) -> bool {
     // SAFETY: tgkill(2) without a signal.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
 }
 
-/// The kernel's numbers of all threads but the calling one's.
+/// Returns the kernel's numbers of all threads except the calling one.
 pub(super) fn tasks() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task")
         .into_iter()
@@ -84,8 +86,9 @@ pub(super) fn tasks() -> Vec<i32> {
     numbers.filter(|&number| number != own).collect()
 }
 
-/// The system call that a thread is in, with program counter and stack pointer (proc(5),
-/// `/proc/pid/task/tid/syscall`).
+/// Returns the system call in which a thread is, with program counter and stack pointer.
+///
+/// Source: proc(5), `/proc/pid/task/tid/syscall`.
 fn call_of(number: i32) -> [usize; 3] {
     let text =
         std::fs::read_to_string(format!("/proc/self/task/{number}/syscall")).unwrap_or_default();
@@ -102,11 +105,11 @@ fn call_of(number: i32) -> [usize; 3] {
 }
 
 fn send(slot: &Slot, number: i32) -> bool {
-    // SAFETY: a plain structure; rt_tgsigqueueinfo(2) for a thread of this process.
+    // SAFETY: a structure of numbers; rt_tgsigqueueinfo(2) for a thread of this process.
     unsafe {
         let mut info: [usize; 16] = [0; 16];
         info[0] = STOP_SIGNAL as usize;
-        // si_code is the third number of 32 bits, si_value the fourth word.
+        // si_code is the third word of 32 bits, si_value the fourth word of 64 bits.
         info[1] = libc::SI_QUEUE as u32 as usize;
         info[3] = std::ptr::from_ref(slot) as usize;
         let call = libc::SYS_rt_tgsigqueueinfo;
@@ -120,10 +123,10 @@ fn send(slot: &Slot, number: i32) -> bool {
     }
 }
 
-/// Nanoseconds between two looks.
+/// Interval between two polls, in nanoseconds.
 const POLL_INTERVAL: i64 = 200_000;
 
-/// What one look has found.
+/// Result of one poll.
 enum Look {
     Still,
     /// This thread is not parked yet.
@@ -141,7 +144,7 @@ impl Threads {
         }
     }
 
-    /// Stops all, if that was not tried in vain just before.
+    /// Stops all threads, unless a recent attempt has failed.
     pub fn try_to_stop(&mut self, timeout: Duration) -> bool {
         if self
             .failures
@@ -171,7 +174,7 @@ impl Threads {
         false
     }
 
-    /// Those that stand still.
+    /// Returns the slots of the stopped threads.
     pub fn parked(&self) -> impl Iterator<Item = &'static Slot> {
         let round = self.round;
         let is_parked = move |slot: &&Slot| {
@@ -181,7 +184,7 @@ impl Threads {
         self.slots.iter().filter(is_parked)
     }
 
-    /// A slot for this thread: the one that it has had, or one whose thread has ended.
+    /// Returns the slot that this thread had before, or a slot whose thread has ended.
     pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
         let had = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
         let is_free = |slot: &&Slot| {
@@ -199,14 +202,14 @@ impl Threads {
         Some(found)
     }
 
-    /// Occupies a free slot in this round.
+    /// Occupies a free slot for the current stop.
     pub fn occupy(&self, slot: &Slot) {
         slot.round.store(self.round, Ordering::Relaxed);
         slot.command.store(STAY, Ordering::SeqCst);
         slot.state.store(SENT, Ordering::SeqCst);
     }
 
-    /// Stops all; within `timeout`, or nobody is stopped.
+    /// Stops all threads within `timeout`; on failure no thread stays stopped.
     pub fn stop(&mut self, timeout: Duration) -> Result<(), Deaf> {
         if self.are_still {
             return Ok(());
@@ -240,8 +243,10 @@ impl Threads {
         result
     }
 
-    /// Nobody is stopped after all. Who has not answered yet will find that it may go on; until
-    /// then the handler stays.
+    /// Resumes the stopped threads after a failed stop.
+    ///
+    /// Threads that have not reacted yet find the command to resume. The handler stays installed
+    /// until then.
     fn release_late(&self, handler: Handler) {
         let of_round = |slot: &&Slot| slot.round.load(Ordering::Relaxed) == self.round;
         for slot in self.slots.iter().filter(of_round) {
@@ -257,7 +262,9 @@ impl Threads {
         }
     }
 
-    /// Sends the signal to those that have not got it, and waits for one that has.
+    /// Sends the signal to threads that have not received it.
+    ///
+    /// Then waits for one thread that has received it.
     fn look(&self) -> Result<Look, Deaf> {
         let listed = self.places.threads().ok_or(Deaf::Loader)?;
         let (mut moving, mut waited_for) = (None, None);
@@ -266,7 +273,7 @@ impl Threads {
             match known.next() {
                 Some(thread) if thread.is_runtimes() => continue,
                 Some(_) => {}
-                // It is about to begin or to end.
+                // The thread is about to start or to end.
                 None => {
                     moving = Some(number);
                     continue;
@@ -285,7 +292,7 @@ impl Threads {
                         slot.state.store(FREE, Ordering::SeqCst);
                     }
                 }
-                // It has not heard of an earlier stop, or has not left it.
+                // The thread has not reacted to an earlier stop, or has not left it.
                 _ => {}
             }
             (moving, waited_for) = (Some(number), Some(slot));
@@ -298,7 +305,7 @@ impl Threads {
         Ok(moving.map_or(Look::Still, Look::Moving))
     }
 
-    /// All go on: `GO_ON` if nothing has been loaded, `GO_BACK` if it has.
+    /// Resumes all threads: `GO_ON` if no memory has been loaded, `GO_BACK` if it has.
     pub fn release(&mut self, command: u32) {
         if std::mem::take(&mut self.are_still) {
             self.parked().for_each(|slot| slot.order(command));

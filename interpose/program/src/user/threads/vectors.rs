@@ -1,30 +1,30 @@
-//! What threads know of the libraries with thread-local data.
+//! Generations of libraries with thread-local data, as recorded by threads.
 //!
-//! Each thread has a vector of its blocks, with a *generation*: libraries that were opened after it
-//! are news to the thread, for which ld.so brings the vector up to date, and forgets the blocks of
-//! others that have the same numbers. Vectors are in the image, ld.so's table with the generations
-//! of the libraries is not: in another process they may have been opened in other generations. The
-//! form of the table is what libc tells debuggers (nptl_db/structs.def).
+//! Each thread has a vector of its blocks, with a *generation*. If a library was opened in a later
+//! generation, ld.so updates the thread's vector, and discards blocks of other libraries that had
+//! equal numbers. Vectors are in the image, but ld.so's table with the generations of the libraries
+//! is not: in another process the libraries may have been opened in other generations. libc exports
+//! the format of the table for debuggers (nptl_db/structs.def).
 #![allow(unsafe_code)]
 
 use crate::user::loader;
 use crate::{sys, told};
 use understudy_abi::{LD_HEAP_SIZE, USER_LD_HEAP};
 
-/// The second word of the control block.
+/// Offset of the second word of the control block.
 const VECTOR: u64 = 8;
 
-/// A library of the program by its number, and the generation in which it was opened.
+/// Number of a library of the program, and the generation in which it was opened.
 pub type Generation = (u64, u64);
 
 /// # Safety
-/// As of reading a word there.
+/// The word must be readable.
 unsafe fn word(at: u64) -> u64 {
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { (at as *const u64).read() }
 }
 
-/// The generations of the program's libraries; `None`: this libc does not tell.
+/// Returns the generations of the program's libraries; `None` if libc does not export the format.
 pub fn generations() -> Option<Vec<Generation>> {
     let size = sys::debuggers_size(c"_thread_db_sizeof_dtv_slotinfo")?;
     let global = told::user_symbol("_rtld_global");
@@ -41,7 +41,8 @@ pub fn generations() -> Option<Vec<Generation>> {
     let (length, next) = (length?, next?);
     let entries = offset(c"_thread_db_dtv_slotinfo_list_slotinfo")?;
     let generation = offset(c"_thread_db_dtv_slotinfo_gen")?;
-    // SAFETY: ld.so's lists of pieces of its table, which do not change: all threads stand still.
+    // SAFETY: ld.so's list of parts of its table, which does not change, because all threads are
+    // stopped.
     unsafe {
         let (mut all, mut piece) = (Vec::new(), word(first));
         while piece != 0 {
@@ -61,18 +62,22 @@ pub fn generations() -> Option<Vec<Generation>> {
     }
 }
 
-/// The generation that a thread knows. `None`: its vector would not be in the image.
+/// Returns the generation of a thread's vector.
+///
+/// `None` if the vector would not be in the image.
 pub fn known_by(block: u64) -> Option<u64> {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
-    // SAFETY: the control block of a thread of the program; entry 0 of its vector is the
+    // SAFETY: the control block of a thread of the program. Entry 0 of its vector is the
     // generation.
     let vector = unsafe { word(block + VECTOR) };
     // SAFETY: as above.
     (!heap.contains(&vector)).then(|| unsafe { word(vector) })
 }
 
-/// The generation that a thread is to know here which knew `known` where libraries were opened in
-/// the generations `then`.
+/// Returns the generation for a thread in this process.
+///
+/// The thread had generation `known` in a process where libraries were opened in the generations
+/// `then`.
 fn translate(known: u64, then: &[Generation], now: &[Generation]) -> Option<u64> {
     let here = |number: u64| {
         now.iter()
@@ -94,10 +99,12 @@ fn translate(known: u64, then: &[Generation], now: &[Generation]) -> Option<u64>
     (least < limit).then_some(least)
 }
 
-/// Tells a thread the same of the libraries as it knew; false: that cannot be.
+/// Sets a generation so that a thread's vector covers the libraries as before.
+///
+/// Returns false if no generation does.
 ///
 /// # Safety
-/// `block` must be the control block of a thread that stands still.
+/// `block` must be the control block of a stopped thread.
 pub unsafe fn tell(block: u64, known: u64, then: &[Generation], now: &[Generation]) -> bool {
     let Some(generation) = translate(known, then, now) else {
         return false;
@@ -117,14 +124,14 @@ mod tests {
     fn a_thread_knows_the_same_libraries() {
         let then = [(1, 1), (2, 1), (5, 3), (6, 4)];
         assert_eq!(translate(3, &then, &then), Some(3));
-        // The same order, later.
+        // The order is equal, and the generations are later.
         let later = [(1, 1), (2, 1), (5, 7), (6, 9)];
         assert_eq!(translate(3, &then, &later), Some(7));
         assert_eq!(translate(1, &then, &later), Some(1));
         assert_eq!(translate(4, &then, &later), Some(9));
-        // What it knew is known where it is, though the number is smaller.
+        // The known libraries are covered in this process, although their generation is lower.
         assert_eq!(translate(9, &[(1, 1)], &[(1, 1)]), Some(9));
-        // Another order, or a library that is not there.
+        // The order differs, or a library is missing.
         assert_eq!(translate(3, &then, &[(1, 1), (2, 1), (5, 9), (6, 7)]), None);
         assert_eq!(translate(3, &then, &[(1, 1), (2, 1), (5, 3)]), None);
     }

@@ -1,11 +1,11 @@
 //! Thread numbers in the state of threads that wait for a mutex.
 //!
 //! A thread that was saved while it waited has another number in a replacement. Mutexes that
-//! compare their owner note the number of the thread (gettid(2)). libc may read the caller's number
-//! before it waits and note it afterwards: pthread_mutex_timedlock(3) and robust mutexes in all
-//! versions of glibc, pthread_mutex_lock(3) from 2.43 on. The copy lies in libc's own part of the
-//! stack, which ends at the return address into another library or the program, or in a register
-//! that functions preserve.
+//! compare owner and caller record the number of the thread (gettid(2)). libc may read the caller's
+//! number before it waits and record it afterwards: pthread_mutex_timedlock(3) and robust mutexes
+//! in all versions of glibc, pthread_mutex_lock(3) from 2.43 on. The copy is in libc's part of the
+//! stack, which ends at the return address into another library or the program, or in a
+//! callee-saved register.
 #![allow(unsafe_code)]
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
@@ -13,9 +13,9 @@ use crate::arch::raw::word;
 use crate::user::lock_words::is_comparing_mutex;
 use crate::user::thread_number::ThreadNumber;
 
-/// Greatest number of bytes of stack that libc uses while it waits for a mutex.
+/// Maximum size in bytes of libc's stack while it waits for a mutex.
 const LIBC_STACK: usize = 512;
-/// Registers that functions preserve.
+/// Callee-saved registers.
 const PRESERVED: [i32; 6] = [
     libc::REG_RBX,
     libc::REG_RBP,
@@ -27,13 +27,13 @@ const PRESERVED: [i32; 6] = [
 
 /// Replaces copies of the thread's number that libc has read.
 ///
-/// Only a thread that waits for a mutex which compares its owner has such copies.
+/// Such copies exist only in a thread that waits for a mutex which compares owner and caller.
 ///
 /// # Safety
-/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the
-/// image.
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
+/// the image.
 pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !awaits_mutex(frame) {
             return;
@@ -57,12 +57,12 @@ pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
     }
 }
 
-/// Returns the system call that a stopped thread repeats, and its first argument.
+/// Returns the system call that a stopped thread will repeat, and its first argument.
 ///
 /// # Safety
 /// As [`renumber`].
 pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
-    // SAFETY: words of the frame, and code before which the kernel has stopped the thread.
+    // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
         let [pc, call] = [RIP, RAX].map(|place| word(frame + place).read());
         let is_call = (pc as *const [u8; 2]).read_unaligned() == SYSCALL;
@@ -71,12 +71,12 @@ pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
     }
 }
 
-/// True if the thread waits by futex(2) for a mutex that compares its owner.
+/// True if the thread waits by futex(2) for a mutex that compares owner and caller.
 ///
 /// # Safety
 /// As [`renumber`].
 unsafe fn awaits_mutex(frame: usize) -> bool {
-    // SAFETY: words of the frame, and code before which the kernel has stopped the thread.
+    // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
         let [pc, call, address] = [RIP, RAX, RDI].map(|place| word(frame + place).read());
         let is_futex =
@@ -87,22 +87,23 @@ unsafe fn awaits_mutex(frame: usize) -> bool {
 
 /// Returns the end of the stack of the library at `pc`.
 ///
-/// The stack ends at the first return address into another library.
+/// The end is the first return address into another library.
 ///
 /// # Safety
 /// The stack must be readable for [`LIBC_STACK`] bytes.
 unsafe fn end_of_callee(pc: usize, stack: usize) -> Option<usize> {
     let own = library_of(pc)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     (stack..stack + LIBC_STACK).step_by(8).find(|&at| unsafe {
         let address = word(at).read();
         library_of(address).is_some_and(|library| library != own) && is_behind_call(address)
     })
 }
 
-/// Returns the start of the library or program that has this address (dladdr(3)).
+/// Returns the start of the library or program that contains this address (dladdr(3)).
 fn library_of(address: usize) -> Option<usize> {
-    // SAFETY: plain data, which dladdr fills; it looks through all namespaces.
+    // SAFETY: a structure of numbers and pointers, which dladdr fills; dladdr searches all
+    // namespaces.
     unsafe {
         let mut about: libc::Dl_info = std::mem::zeroed();
         (libc::dladdr(address as *const _, &mut about) != 0).then_some(about.dli_fbase as usize)
@@ -124,7 +125,7 @@ fn is_behind_call(address: usize) -> bool {
     bytes[3] == 0xe8 || (2..=7).any(is_indirect)
 }
 
-/// Reads three words; `None` if that memory is not there.
+/// Reads three words; `None` if the memory is not mapped.
 fn read(address: usize) -> Option<[u64; 3]> {
     let mut words = [0u64; 3];
     let length = size_of_val(&words);
@@ -136,7 +137,7 @@ fn read(address: usize) -> Option<[u64; 3]> {
         iov_base: address as *mut _,
         iov_len: length,
     };
-    // SAFETY: process_vm_readv(2) of this process: it fails where nothing is mapped.
+    // SAFETY: process_vm_readv(2) of this process, which fails for unmapped memory.
     let got = unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &theirs, 1, 0) };
     (got == length as isize).then_some(words)
 }
@@ -150,17 +151,17 @@ mod tests {
     const RECURSIVE: u64 = 1;
     const NORMAL: u64 = 0;
 
-    /// A frame, the stack that it leads to, and a locked mutex.
+    /// Frame, the stack to which it leads, and a locked mutex.
     struct Waiter {
         frame: [usize; 64],
         stack: [usize; 128],
         mutex: [u64; 5],
     }
 
-    /// Returns an address of libc's behind a `syscall`, and a return address in this program.
+    /// Returns an address after a `syscall` in libc, and a return address in this program.
     fn addresses() -> (usize, usize) {
         let code = libc::syscall as *const () as usize;
-        // SAFETY: code of libc's.
+        // SAFETY: code of libc.
         let offset = (0..200).find(
             |&offset| unsafe { ((code + offset) as *const [u8; 2]).read_unaligned() } == SYSCALL,
         );
@@ -195,7 +196,7 @@ mod tests {
         }
 
         fn renumber(&mut self) {
-            // SAFETY: a frame as the kernel's, and memory that it leads to.
+            // SAFETY: a frame in the kernel's format, and memory to which it leads.
             unsafe { renumber(self.frame.as_ptr().addr(), OLD, NEW) }
         }
 

@@ -1,4 +1,4 @@
-//! Timers of this process, as the kernel lists, makes and sets them.
+//! Timers of this process: listed, created and set through the kernel.
 #![allow(unsafe_code)]
 
 use crate::cell::Field;
@@ -8,18 +8,18 @@ use std::cell::Cell;
 use std::io;
 use understudy_formats::proc_file::ProcFile;
 
-/// State that outlives a look at the program's timers.
+/// State of the timers that is kept between cuts.
 pub struct Timers {
-    /// Address of the number of glibc's thread; zero if unknown.
+    /// Address of glibc's variable with the number of its helper thread; zero if unknown.
     pub helper: Cell<u64>,
-    /// Timers that signal other threads than the main one, read when all threads had stopped.
+    /// Timers that signal threads other than the main one, read after all threads had stopped.
     pub stopped: Field<Vec<Timer>>,
-    /// True if there was such a timer at the last check.
+    /// True if such a timer existed at the last check.
     pub signals_threads: Cell<bool>,
 }
 
 impl Timers {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub const fn new() -> Timers {
         Timers {
             helper: Cell::new(0),
@@ -29,10 +29,10 @@ impl Timers {
     }
 }
 
-/// `struct itimerspec` as four numbers: interval and time left, in seconds and nanoseconds.
+/// Interval and remaining time of `struct itimerspec`, in seconds and nanoseconds.
 pub type Time = [i64; 4];
 
-/// Properties that a timer has as long as it exists.
+/// Properties of a timer that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Kind {
     pub number: i32,
@@ -57,7 +57,7 @@ pub struct Timer {
     time: Time,
 }
 
-/// Signal that glibc's thread waits for.
+/// Signal that glibc's helper thread waits for.
 pub const SIGTIMER: i32 = 32;
 
 fn failed(number: i32, action: &str) -> UserError {
@@ -67,7 +67,9 @@ fn failed(number: i32, action: &str) -> UserError {
     ))
 }
 
-/// Parses the kernel's list, four lines for each timer; `None` if it has another form.
+/// Parses the kernel's list, which has four lines for each timer.
+///
+/// `None` if the format is unknown.
 fn parse(list: &str) -> Option<Vec<Kind>> {
     let lines: Vec<&str> = list.lines().collect();
     lines.chunks(4).map(parse_timer).collect()
@@ -80,7 +82,7 @@ fn parse_timer(lines: &[&str]) -> Option<Kind> {
     let notice = match (how, who.strip_prefix("tid.")) {
         ("none", _) => Notice::Nobody,
         ("signal", None) => Notice::Process,
-        // 0: it has ended.
+        // Zero if the thread has ended.
         ("signal", Some(thread)) => Notice::Thread(ThreadNumber::of(thread.parse().ok()?)),
         _ => return None,
     };
@@ -95,24 +97,25 @@ fn parse_timer(lines: &[&str]) -> Option<Kind> {
 
 /// Returns the program's timers.
 ///
-/// None where the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
+/// Empty if the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
 pub fn list() -> Vec<Kind> {
     static TIMERS: ProcFile = ProcFile::new("/proc/self/timers");
     let text = TIMERS.read().unwrap_or_default();
     let mut timers = parse(&text).unwrap_or_default();
-    // Those of `fault` kill this process, and nobody who takes its part.
+    // Timers of fault injection (`fault`) kill this process only, and must not exist in a
+    // replacement.
     timers.retain(|timer| timer.signal != libc::SIGKILL);
     timers
 }
 
-/// Returns the signals of the program's timers, as in a mask.
+/// Returns a mask of the signals of the program's timers.
 pub fn signals() -> u64 {
     let signals = list().into_iter().map(|timer| timer.signal);
     let signals = signals.filter(|&signal| signal > 0);
     signals.fold(0, |set, signal| set | 1 << (signal - 1))
 }
 
-/// Returns the thread of glibc behind timers that start threads, which gets [`SIGTIMER`].
+/// Returns glibc's helper thread for timers that start threads, which receives [`SIGTIMER`].
 pub fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
     timers.iter().find_map(|kind| match kind.notice {
         Notice::Thread(thread) if kind.signal == SIGTIMER => Some(thread),
@@ -120,7 +123,7 @@ pub fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
     })
 }
 
-/// Returns all timers with the time that is left of each.
+/// Returns all timers with their remaining times.
 pub fn read_all() -> Vec<Timer> {
     let time = |kind: &Kind| {
         let mut time: Time = [0; 4];
@@ -135,9 +138,9 @@ pub fn read_all() -> Vec<Timer> {
     timers.collect()
 }
 
-/// Has timers expire at once that have expired since all threads stopped.
+/// Makes timers expire again that have expired since all threads stopped.
 ///
-/// No thread has seen that yet.
+/// No thread has received their signals yet.
 pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
     let was_running = |kind: Kind| {
         stopped
@@ -153,7 +156,7 @@ pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
     }
 }
 
-/// Returns the number that a thread of the image has now.
+/// Returns the current number of a thread of the image.
 pub fn number_now(thread: ThreadNumber, changed: &[Change]) -> Option<ThreadNumber> {
     changed
         .iter()
@@ -162,12 +165,12 @@ pub fn number_now(thread: ThreadNumber, changed: &[Change]) -> Option<ThreadNumb
 }
 
 impl Timer {
-    /// True for a timer that has expired once and for all, or was never set.
+    /// True if the timer has expired and does not repeat, or was never set.
     pub fn has_expired(&self) -> bool {
         self.time == [0; 4]
     }
 
-    /// Returns the timer for the threads of this process.
+    /// Returns the timer with the thread number of this process.
     fn translated(self, changed: &[Change]) -> Result<Timer, UserError> {
         let Notice::Thread(thread) = self.kind.notice else {
             return Ok(self);
@@ -200,10 +203,10 @@ fn set(kind: &Kind, time: &Time) -> bool {
     unsafe { libc::syscall(libc::SYS_timer_settime, kind.number, 0, time.as_ptr(), old) == 0 }
 }
 
-/// Makes the timers the saved ones, with the time that was left of each.
+/// Restores the saved timers, with their remaining times.
 ///
 /// # Errors
-/// A timer cannot be made or set.
+/// Fails if a timer cannot be created or set.
 pub fn restore_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError> {
     let exist = list();
     let timers = saved.iter().map(|timer| timer.translated(changed));
@@ -225,16 +228,18 @@ pub fn restore_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError>
 }
 
 fn delete(number: i32) {
-    // SAFETY: timer_delete(2) of a timer of the program that the saved state does not have.
+    // SAFETY: timer_delete(2) of a timer of the program that is not in the saved state.
     unsafe { libc::syscall(libc::SYS_timer_delete, number) };
 }
 
-/// Makes a timer with its number: by asking for it (Linux 6.15), or by making timers until their
-/// numbers have come that far.
+/// Creates a timer with a given number.
+///
+/// Requests the number (Linux 6.15), or creates timers until their numbers have reached it.
 fn create(kind: &Kind) -> Result<(), UserError> {
     const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
     let ask = |on: u64| {
-        // SAFETY: prctl(2): whether timer_create(2) takes the number from where it writes it.
+        // SAFETY: prctl(2) that selects if timer_create(2) reads the requested number from its
+        // result.
         unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, on, 0u64, 0u64, 0u64) }
     };
     if ask(1) == 0 {
@@ -258,7 +263,7 @@ fn create(kind: &Kind) -> Result<(), UserError> {
 }
 
 fn create_any(kind: &Kind, wish: i32) -> Result<i32, UserError> {
-    // SAFETY: a plain structure, in which all zeros are valid.
+    // SAFETY: a structure of numbers and pointers, for which zeros are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_signo = kind.signal;
     event.sigev_value.sival_ptr = kind.value as *mut libc::c_void;
@@ -311,8 +316,9 @@ mod tests {
         assert_eq!(parse("something else\n"), None);
     }
 
-    /// With real timers, in the order of a rollback: one has been made since, one is gone, one
-    /// runs.
+    /// Uses real timers in the steps of a rollback.
+    ///
+    /// One timer is new, one is missing, one is running.
     #[test]
     fn timers_come_back_with_their_numbers() {
         let kind = |notice, value| Kind {

@@ -1,8 +1,8 @@
-//! Names in directories that are open.
+//! Paths relative to open directories.
 //!
-//! The directories of a path may have been exchanged for others, or for links, since its record was
-//! written. So the directory is opened, compared with the one of the record, and used by its
-//! descriptor.
+//! The directories of a path may have been replaced by others, or by links, since its record was
+//! written. So the directory is opened, compared with the directory of the record, and used through
+//! its descriptor.
 
 use super::file_id::Id;
 use std::fs::{File, OpenOptions};
@@ -12,10 +12,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
 
-/// Stands for a directory that does not exist.
+/// Path that stands for a directory that does not exist.
 const MISSING: &str = "/proc/thread-self/missing";
 
-/// A path whose directory stays the same one, whatever happens to the names above it.
+/// Path whose directory stays open, independently of renames above it.
 pub struct Anchor {
     _directory: Option<File>,
     path: PathBuf,
@@ -25,7 +25,7 @@ impl Anchor {
     /// Opens the directory of a path, which must be `expected` unless that is unknown.
     ///
     /// # Errors
-    /// Those of open(2); another directory has its name.
+    /// Fails with the errors of open(2), or if the name leads to another directory.
     pub fn new(path: &Path, expected: Id) -> io::Result<Anchor> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(ErrorKind::InvalidInput.into());
@@ -55,13 +55,13 @@ impl Anchor {
         })
     }
 
-    /// Returns a path that leads to the name.
+    /// Returns a path that leads to the name through the open directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Returns the directory that a path is in.
+/// Returns the directory that contains a path.
 pub fn directory_of(path: &Path) -> Id {
     let about = path
         .parent()

@@ -1,4 +1,4 @@
-//! Undoing.
+//! Undo of recorded effects.
 
 use super::anchor::Anchor;
 use super::backup::{lost_backup, open_backup};
@@ -19,20 +19,21 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
-/// How long a directory may take to become empty: what others have made in it, they remove.
+/// Time limit for a directory to become empty, because other processes remove their entries.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An effect could not be undone.
+/// Effect that could not be undone.
 #[derive(Debug)]
 pub struct Failed {
-    /// What it was about.
+    /// Path of the affected file.
     pub path: PathBuf,
     pub error: io::Error,
 }
 
-/// Undoes all sections from `first` on in all of `logs`, the latest effect first. It may be
-/// repeated at any point: a record goes as soon as its effect is undone, and one effect may be
-/// undone twice.
+/// Undoes all sections from `first` on in all of `logs`, the latest effect first.
+///
+/// The undo may be interrupted at any point and repeated: a record is removed as soon as its effect
+/// is undone, and undoing an effect a second time is harmless.
 pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
@@ -56,7 +57,7 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
             path: "the undo log".into(),
             error,
         })?;
-        // As long as there is a record, its backup must be there.
+        // The backup is removed after its record, which refers to it.
         if let Some(backup) = noted.record.effect.backup() {
             let _ = fs::remove_file(backup);
         }
@@ -64,7 +65,7 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     }
 }
 
-/// Files that had to be made anew: what they were, and what they are.
+/// Files that were created anew: their former and current identities.
 #[derive(Default)]
 struct Renewed(HashMap<Id, Id>);
 
@@ -73,13 +74,15 @@ impl Renewed {
         *self.0.get(&Self::key(id)).unwrap_or(id)
     }
 
-    /// Without the device, whose number differs in the records of another node.
+    /// Returns `id` without the device, whose number differs in the records of another node.
     fn key(id: &Id) -> Id {
         Id { device: 0, ..*id }
     }
 
-    /// An open file that has been written may have got another name at the same time, or lost it
-    /// before: then it is where what is not undone yet has put it.
+    /// Finds the current name of a file that was written through a descriptor.
+    ///
+    /// The file may have been renamed or removed before or meanwhile. Another record, which is not
+    /// undone yet, then contains the current name.
     fn find(&self, noted: &mut Noted, logs: &[Log]) {
         let record = &mut noted.record;
         let (Effect::Grown { path, id, .. }
@@ -106,7 +109,7 @@ impl Renewed {
             });
         if let Some((place, of)) = places.into_iter().find(|(place, _)| is_it(place)) {
             path.clone_from(place);
-            // Of both effects the second name is meant.
+            // In both effects the second name is used.
             if let (Some(own), Some(other)) =
                 (record.directories.first_mut(), of.directories.get(1))
             {
@@ -115,7 +118,9 @@ impl Renewed {
         }
     }
 
-    /// Undoes an effect, whose names afterwards lead to directories that the anchors keep open.
+    /// Undoes an effect, and replaces its names by paths through open directories.
+    ///
+    /// Returns the anchors, which keep the directories open.
     fn undo(&mut self, noted: &mut Noted) -> Result<Vec<Anchor>, Failed> {
         let record = &mut noted.record;
         let mut anchors = Vec::new();
@@ -192,7 +197,7 @@ impl Renewed {
         done
     }
 
-    /// Removes what the program has made, and nothing else that has its name by now.
+    /// Removes a file that the program has created, unless another file has its name.
     fn remove_made(&self, path: &Path, outcome: Option<Outcome>) -> io::Result<()> {
         let Some(found) = found(path)? else {
             return Ok(());
@@ -210,7 +215,7 @@ impl Renewed {
     }
 }
 
-/// What has this name, if anything.
+/// Returns the metadata of this name, if it exists.
 fn found(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -270,7 +275,8 @@ fn refill(
     backup: &Path,
     outcome: Option<Outcome>,
 ) -> io::Result<()> {
-    // If the rank died before the copy was whole, the file has not changed.
+    // Without an outcome the rank failed before the copy was complete, and has not changed the
+    // file.
     let Some(outcome) = outcome else {
         return Ok(());
     };
@@ -286,12 +292,12 @@ fn refill(
 
 fn bring_back(path: &Path, id: Id, backup: &Path, outcome: Option<Outcome>) -> io::Result<()> {
     let there = found(path)?;
-    // If the file is still there, the rank died before it could remove it, or that failed.
+    // If the file still exists, the rank failed before removing it, or the removal failed.
     let (Some(outcome), false) = (outcome, there.as_ref().is_some_and(|it| Id::of(it) == id))
     else {
         return Ok(());
     };
-    // The process that undid effects may have died when this one was undone.
+    // The process that performed the undo may have failed during this step.
     let is_backup = |it: &Metadata| outcome.is(it);
     match (found(backup)?.filter(is_backup), there) {
         (_, Some(there)) if is_backup(&there) => Ok(()),
@@ -323,7 +329,7 @@ fn exchange_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {
     let (first, second) = (found(from)?, found(to)?);
     let is_it = |metadata: &Metadata| Id::of(metadata) == id;
     match (&first, &second) {
-        // One of the two may have been made since the cut, and is gone by now.
+        // One of the two may have been created since the cut, and may have been removed.
         (None, Some(there)) if is_it(there) => fs::rename(to, from),
         (Some(_), Some(there)) if is_it(there) => exchange(from, to),
         (Some(here), None) if !is_it(here) => fs::rename(from, to),

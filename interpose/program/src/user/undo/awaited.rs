@@ -1,4 +1,4 @@
-//! Names that calls under way are about to make.
+//! Names that running calls are about to create.
 #![allow(unsafe_code)]
 
 use super::file_call::metadata_of;
@@ -10,28 +10,28 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 impl Recorder {
-    /// Notes calls of this thread of another process from now on.
+    /// Sets the thread of another process whose calls are recorded from now on.
     pub(super) fn set_thread(&mut self, thread: libc::pid_t) {
         self.thread = Some(thread);
     }
 
-    /// Returns the thread whose calls are noted.
+    /// Returns the thread whose calls are recorded.
     fn thread(&self) -> libc::pid_t {
         // SAFETY: gettid(2).
         self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
     }
 
-    /// Forgets names that calls of an ended thread were to make.
+    /// Discards the names that calls of an ended thread would have created.
     pub(super) fn forget_name_of(&mut self, thread: libc::pid_t) {
         self.awaited.retain(|(other, _)| *other != thread);
     }
 
-    /// Returns true while a call of a thread makes a name.
+    /// True while a call of a thread creates a name.
     pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
         self.awaited.iter().any(|(other, _)| *other == thread)
     }
 
-    /// Notes what the latest record about making `made` has led to.
+    /// Records the outcome of the latest record that creates `made`.
     pub(super) fn conclude(&mut self, made: &Path, outcome: Outcome) -> io::Result<()> {
         match self.log.as_ref().is_some_and(|log| log.makes(made)) {
             true => self.put(Line::Outcome(made.to_owned(), outcome)),
@@ -39,13 +39,13 @@ impl Recorder {
         }
     }
 
-    /// A call of this thread is about to make this name; [`made`](Self::made) follows.
+    /// Records that a call of this thread is about to create a name; [`made`](Self::made) follows.
     pub(super) fn await_name(&mut self, path: &Path) {
         let thread = self.thread();
         self.awaited.push((thread, path.to_owned()));
     }
 
-    /// The last call of this thread that was to make a name has returned.
+    /// Records that the last call of this thread that creates a name has returned.
     pub fn made(&mut self) -> io::Result<()> {
         let own = self.thread();
         let last = self.awaited.iter().rposition(|(thread, _)| *thread == own);
@@ -57,14 +57,14 @@ impl Recorder {
         self.conclude(&path, outcome)
     }
 
-    /// Returns true if a call that is to make a name has not returned yet.
+    /// True if a call that creates a name has not returned yet.
     pub fn awaits_name(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Notes that the program is about to remove a file made since the cut.
+    /// Records that the program is about to remove a file created since the cut.
     pub(super) fn remove_new(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        // Another rank may have put its own in the place of that one.
+        // Another rank may have replaced the file by its own.
         let made = self.log.as_ref().and_then(|log| log.outcome_of(path));
         match made.is_some_and(|made| made.is(metadata)) {
             true => self.conclude(path, Outcome::removed(metadata)),

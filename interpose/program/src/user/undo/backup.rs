@@ -7,16 +7,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use understudy_catalogue::message;
 
-/// Returns the error of a backup that is not there any more.
+/// Returns the error for a backup that no longer exists.
 pub fn lost_backup(backup: &Path) -> io::Error {
     let name = backup.file_name().unwrap_or_default().to_string_lossy();
     io::Error::other(message::backup_lost(name).to_string())
 }
 
-/// Opens a backup that was complete, and has at least so many bytes.
+/// Opens a complete backup, which has at least `bytes` bytes.
 ///
 /// # Errors
-/// Those of open(2); the backup is not there any more.
+/// Fails with the errors of open(2), or if the backup no longer exists.
 pub fn open_backup(backup: &Path, outcome: Outcome, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options

@@ -1,4 +1,4 @@
-//! Names that a process gives in its calls, and the files that these lead to.
+//! Names that a process passes in its calls, and the files to which they lead.
 
 use super::file_call::Call;
 use std::ffi::{CStr, OsStr, c_int};
@@ -11,7 +11,7 @@ use understudy_formats::private::MEMORY;
 /// Both names of a call, each with the descriptor of its directory (openat(2)).
 pub type Names<'a> = [(c_int, Option<&'a CStr>); 2];
 
-/// Process that makes a call, by its directory in proc(5).
+/// Process that makes a call, identified by its directory in proc(5).
 pub struct Caller(String);
 
 impl Caller {
@@ -19,7 +19,7 @@ impl Caller {
         Caller("/proc/self".to_owned())
     }
 
-    /// Another process of the user's.
+    /// Returns another process of the user.
     pub fn of(process: i32) -> Caller {
         Caller(format!("/proc/{process}"))
     }
@@ -29,7 +29,9 @@ impl Caller {
         fs::read_link(format!("{}/fd/{fd}", self.0)).ok()
     }
 
-    /// Returns a name in full, without links but for its last part.
+    /// Returns the absolute path of a name.
+    ///
+    /// Only the last part of the path may be a link.
     fn absolute(&self, (directory, name): (c_int, Option<&CStr>)) -> Option<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name?.to_bytes()));
         let full = if name.is_absolute() {
@@ -45,7 +47,7 @@ impl Caller {
         is_of_interest(&found).then_some(found)
     }
 
-    /// Returns the call of an effect on names, if that concerns files of the program's.
+    /// Returns the call for an effect on names, if it concerns files of the program.
     pub fn call(&self, kind: u32, names: Names<'_>, value: i64) -> Option<Call> {
         let path = self.absolute(names[0])?;
         let (files, directories) = (value & effect::FILES != 0, value & effect::DIRECTORIES != 0);
@@ -76,7 +78,9 @@ impl Caller {
         })
     }
 
-    /// Returns the file whose attribute changes: an open file if no name is given.
+    /// Returns the file whose attribute changes.
+    ///
+    /// Without a name this is the open file.
     pub fn attributed(&self, names: Names<'_>, value: i64) -> Option<PathBuf> {
         let (descriptor, name) = names[0];
         let path = match name {
@@ -92,9 +96,9 @@ impl Caller {
     }
 }
 
-/// Returns the full name of the file that a name of the program's leads to.
+/// Returns the absolute path of the file to which a name of the program leads.
 ///
-/// The name of no file stays as it is.
+/// A name that leads to no file is returned unchanged.
 pub fn full_name(name: &CStr) -> PathBuf {
     let found = Caller::own().absolute((libc::AT_FDCWD, Some(name)));
     found.map_or_else(
@@ -103,7 +107,7 @@ pub fn full_name(name: &CStr) -> PathBuf {
     )
 }
 
-/// Returns true if a path leads to a file system for files.
+/// True if a path is in a file system for files.
 pub fn is_of_interest(path: &Path) -> bool {
     let special = ["/proc", "/sys", "/dev"]
         .iter()
@@ -111,7 +115,7 @@ pub fn is_of_interest(path: &Path) -> bool {
     path.is_absolute() && (!special || path.starts_with(MEMORY))
 }
 
-/// Returns the target of a symbolic link, even if there is no such file yet.
+/// Returns the target of a symbolic link, even if the target does not exist yet.
 pub fn followed(path: PathBuf) -> PathBuf {
     let Ok(target) = fs::read_link(&path) else {
         return path;

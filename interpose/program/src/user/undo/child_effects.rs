@@ -1,8 +1,8 @@
-//! Effects of child processes on files, noted in a log of their own.
+//! Effects of child processes on files, recorded in a separate log.
 //!
-//! Children report each effect before it happens (`understudy_abi::child_effects`). A thread notes
-//! the effect, and answers. From the moment at which a rank is about to be set back, no child gets
-//! an answer: those that have been started since the checkpoint are killed meanwhile.
+//! Children report each effect before it happens (`understudy_abi::child_effects`). A thread
+//! records the effect and replies. As soon as a rank is about to roll back, no child receives a
+//! reply. Meanwhile the children that were started since the checkpoint are killed.
 #![allow(unsafe_code)]
 
 use super::caller::{Caller, Names};
@@ -31,19 +31,19 @@ use understudy_catalogue::message;
 use understudy_image::threads::without_signals;
 use understudy_numbers::Epoch;
 
-/// Longest time in which a child sends a request.
+/// Time limit for a child to send a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a request that has failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(1);
 /// Length of the backlog (listen(2)).
 const BACKLOG: i32 = 4096;
-/// Interval in which backups that are no longer needed are removed, in milliseconds.
+/// Interval at which backups that are no longer needed are removed, in milliseconds.
 const CLEAN_INTERVAL_MS: i32 = 200;
 
 /// State that the rank sets and the thread reads.
 struct State {
     answers: Answers,
-    /// Section of the undo log that effects belong to.
+    /// Section of the undo log to which effects belong.
     section: Epoch,
     /// First section that may have to be undone.
     first_needed: Epoch,
@@ -51,7 +51,7 @@ struct State {
     undone: u64,
     /// True if the log has records.
     has_records: bool,
-    /// Recorder that the thread uses from now on, at another start of noting.
+    /// Recorder that the thread has to use when recording is restarted.
     next_recorder: Option<Recorder>,
 }
 
@@ -70,7 +70,7 @@ impl State {
 enum Answers {
     Noting,
     Suspended,
-    /// Effects are no longer noted.
+    /// Effects are no longer recorded.
     Ended,
 }
 
@@ -85,14 +85,14 @@ impl Shared {
     }
 }
 
-/// The thread that notes effects of children, as the rank sees the thread.
+/// Handle of the thread that records effects of children.
 pub struct ChildEffects {
     shared: Arc<Shared>,
     log: PathBuf,
 }
 
 impl ChildEffects {
-    /// Starts the thread, or warns that effects of children are not noted.
+    /// Starts the thread, or warns that effects of children are not recorded.
     pub fn start_or_warn(recorder: Recorder) -> Option<ChildEffects> {
         let warn = |error: &io::Error| {
             if told::is_first_to_warn("child-effects") {
@@ -123,17 +123,17 @@ impl ChildEffects {
         Ok(ChildEffects { shared, log })
     }
 
-    /// Begins a section at a cut.
+    /// Starts a section at a cut.
     pub fn begin(&self, section: Epoch) {
         self.shared.lock().section = section;
     }
 
-    /// Releases the records of all sections before this one.
+    /// Releases the records of all sections before `first`.
     pub fn forget_before(&self, first: Epoch) {
         self.shared.lock().first_needed = first;
     }
 
-    /// Holds requests back; returns when none is being processed.
+    /// Suspends replies; returns when no request is being processed.
     pub fn suspend(&self) {
         let mut state = self.shared.lock();
         if state.answers == Answers::Noting {
@@ -141,14 +141,14 @@ impl ChildEffects {
         }
     }
 
-    /// Begins a section after the log has been undone; requests stay suspended.
+    /// Starts a section after the log has been undone; replies stay suspended.
     pub fn follow_rollback(&self, section: Epoch) {
         let mut state = self.shared.lock();
         state.section = section;
         state.undone += 1;
     }
 
-    /// Answers requests that were suspended.
+    /// Resumes replies.
     pub fn resume(&self) {
         let mut state = self.shared.lock();
         if state.answers == Answers::Suspended {
@@ -157,12 +157,12 @@ impl ChildEffects {
         }
     }
 
-    /// Returns true after [`end`](Self::end).
+    /// True after [`end`](Self::end).
     pub fn has_ended(&self) -> bool {
         self.shared.lock().answers == Answers::Ended
     }
 
-    /// Notes effects once more after [`end`](Self::end), in another log.
+    /// Restarts recording after [`end`](Self::end), in another log.
     pub fn restart(&mut self, recorder: Recorder) {
         recorder.log_path().clone_into(&mut self.log);
         let mut state = self.shared.lock();
@@ -173,7 +173,7 @@ impl ChildEffects {
         };
     }
 
-    /// Ends noting, and removes the log unless it is to be kept.
+    /// Stops recording, and removes the log unless it is to be kept.
     pub fn end(&self, is_kept: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
         state.answers = Answers::Ended;
@@ -195,8 +195,8 @@ struct Noter {
 
 impl Noter {
     fn run(&mut self, ready: &Sender<io::Result<()>>) {
-        // Files that are opened here must not have numbers that the program's next files would
-        // have.
+        // With a separate descriptor table, files that this thread opens do not affect the numbers
+        // of the program's next files.
         sys::leave_descriptors();
         let listener = match listen() {
             Ok(listener) => listener,
@@ -215,7 +215,9 @@ impl Noter {
         }
     }
 
-    /// Waits for a child, and removes what is no longer needed meanwhile.
+    /// Waits for a request of a child.
+    ///
+    /// Meanwhile removes records that are no longer needed.
     fn is_requested(&mut self, listener: &UnixListener) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -234,7 +236,7 @@ impl Noter {
         unsafe { libc::poll(&raw mut poll, 1, timeout) > 0 }
     }
 
-    /// Brings the recorder to the rank's section.
+    /// Switches the recorder to the rank's section.
     fn follow(&mut self, state: &mut State) {
         if let Some(recorder) = state.next_recorder.take() {
             self.recorder = recorder;
@@ -277,7 +279,7 @@ impl Noter {
         if state.answers == Answers::Noting && state.section != Epoch::NONE {
             self.follow(&mut state);
             if request.kind != effect::MADE {
-                // Of a thread that has been killed.
+                // The thread that was to create the name has been killed.
                 self.recorder.forget_name_of(request.thread);
                 was_awaited = false;
             }
@@ -334,20 +336,20 @@ pub fn namespace() -> io::Result<u64> {
     fs::metadata(OsStr::from_bytes(NAMESPACE.to_bytes())).map(|about| about.ino())
 }
 
-/// Listens at this process's address.
+/// Creates the listener at this process's address.
 fn listen() -> io::Result<UnixListener> {
     let name = format!("{SOCKET}{}-{}", namespace()?, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-    // SAFETY: listen(2) on a listener of this function, for more connections than by default.
+    // SAFETY: listen(2) on a listener of this function, to increase the default backlog.
     match unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) } {
         0 => Ok(listener),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Returns the call that has an effect.
+/// Returns the call that leads to an effect.
 ///
-/// All of the content before is kept.
+/// The complete previous content is kept.
 fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call> {
     let open = |descriptor| caller.open_file(descriptor);
     match kind {
@@ -360,7 +362,7 @@ fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call
             flags: libc::O_RDWR | libc::O_TRUNC,
         }),
         effect::OPEN => match caller.call(kind, names, value)? {
-            // What a child writes is not reported.
+            // Writes of a child are not reported.
             Call::Open { path, flags } if overwrites(flags) => Some(Call::Open {
                 path,
                 flags: flags | libc::O_TRUNC,
@@ -371,12 +373,12 @@ fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call
     }
 }
 
-/// Returns true if a descriptor with these flags may overwrite content.
+/// True if a descriptor with these flags may overwrite content.
 fn overwrites(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_APPEND == 0
 }
 
-/// Returns the process at the other end, if it is of this process's user.
+/// Returns the process at the other end, if it belongs to this process's user.
 fn process_of(child: &UnixStream) -> io::Result<Option<i32>> {
     // SAFETY: getsockopt(2) fills the structure; geteuid(2).
     unsafe {
@@ -394,7 +396,7 @@ fn process_of(child: &UnixStream) -> io::Result<Option<i32>> {
 fn receive(child: &mut UnixStream) -> io::Result<(Request, [Option<CString>; 2])> {
     let mut bytes = [0; size_of::<Request>()];
     child.read_exact(&mut bytes)?;
-    // SAFETY: any bytes are a request.
+    // SAFETY: any bytes are a valid request.
     let request: Request = unsafe { std::mem::transmute(bytes) };
     let mut names = [None, None];
     for (name, length) in names.iter_mut().zip(request.lengths) {
@@ -408,14 +410,14 @@ fn receive(child: &mut UnixStream) -> io::Result<(Request, [Option<CString>; 2])
     Ok((request, names))
 }
 
-/// Returns true if the process at the other end has closed the connection.
+/// True if the process at the other end has closed the connection.
 fn has_ended(child: &UnixStream) -> bool {
     let mut poll = libc::pollfd {
         fd: child.as_raw_fd(),
         events: libc::POLLRDHUP,
         revents: 0,
     };
-    // SAFETY: poll(2) of one descriptor, without waiting.
+    // SAFETY: poll(2) of one descriptor; the call does not block.
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
 }
 

@@ -1,4 +1,4 @@
-//! Calls on files: those of the program that change some, and those by which they are undone.
+//! Calls that change files: calls of the program, and calls that undo them.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Call of the program on files that is about to be made; paths are absolute.
+/// Call of the program on files that is about to be made. Paths are absolute.
 #[derive(Clone, Debug)]
 pub enum Call {
     /// open(2) with flags.
@@ -31,7 +31,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns the path that the call is about, for messages.
+    /// Returns the path of the affected file, for messages.
     pub fn path(&self) -> &Path {
         match self {
             Call::Rename { to, .. } => to,
@@ -43,15 +43,15 @@ impl Call {
     }
 }
 
-/// Returns what is known of a path, without following a symbolic link.
+/// Returns the metadata of a path, without following a symbolic link.
 pub fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
 }
 
-/// Exchanges the names of two files (renameat2(2): RENAME_EXCHANGE).
+/// Exchanges the names of two files (RENAME_EXCHANGE of renameat2(2)).
 ///
 /// # Errors
-/// Those of renameat2(2).
+/// Fails with the errors of renameat2(2).
 pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (one, other) = (one?, other?);

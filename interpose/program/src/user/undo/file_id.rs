@@ -1,30 +1,30 @@
-//! Files by their inodes, and attributes of inodes.
+//! Identities of files, and attributes of inodes.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::UNIX_EPOCH;
 use understudy_catalogue::message;
 
-/// A file, whatever its name.
+/// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
 pub struct Id {
     pub device: u64,
     pub inode: u64,
     /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
     ///
-    /// File systems give the inode of a removed file to the next one.
+    /// The time distinguishes files, because file systems reuse the inode of a removed file.
     pub born: u64,
 }
 
 impl Id {
-    /// No file has this one.
+    /// Identity that no file has.
     pub const UNKNOWN: Id = Id {
         device: 0,
         inode: 0,
         born: 0,
     };
 
-    /// The file that `metadata` is about.
+    /// Returns the identity of the file that `metadata` describes.
     pub fn of(metadata: &std::fs::Metadata) -> Id {
         let born = metadata.created().ok();
         let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
@@ -35,7 +35,7 @@ impl Id {
         }
     }
 
-    /// Returns true if `metadata` is about this file, whatever number its device has by now.
+    /// True if `metadata` describes this file, independently of its device's number.
     pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
         let found = Id::of(metadata);
         let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
@@ -46,7 +46,7 @@ impl Id {
 /// Mode, owner and times of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Attributes {
-    /// Permissions, with the bits of set-user-ID and the like.
+    /// Permissions, including bits such as set-user-ID.
     pub mode: u32,
     pub owner: u32,
     pub group: u32,
@@ -55,7 +55,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Returns those of a file.
+    /// Returns the attributes of a file.
     pub fn of(metadata: &std::fs::Metadata) -> Attributes {
         Attributes {
             mode: metadata.permissions().mode() & 0o7777,
@@ -69,7 +69,7 @@ impl Attributes {
     }
 }
 
-/// Returns the error of a name that others have given to their own file.
+/// Returns the error for a name that another file has been given.
 pub fn another_file() -> io::Error {
     io::Error::other(message::OTHER_FILE)
 }

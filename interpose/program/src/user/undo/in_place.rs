@@ -1,4 +1,4 @@
-//! What the program overwrites in files that it has open.
+//! Recording of content that the program overwrites in open files.
 #![allow(unsafe_code)]
 
 use super::caller::is_of_interest;
@@ -18,12 +18,13 @@ use understudy_formats::private::MEMORY;
 use understudy_image::vmas::REMOVED;
 use understudy_policy::ranges::Range;
 
-/// So many bytes are read at a time.
+/// Maximum number of bytes that are read at once.
 const PIECE: usize = 16 << 20;
 
 impl Recorder {
-    /// Notes that a range of an open file is about to be overwritten, by a write or by way of a
-    /// mapping.
+    /// Records that a range of an open file is about to be overwritten.
+    ///
+    /// The range is overwritten by a write or through a mapping.
     pub fn overwrite_open(
         &mut self,
         fd: c_int,
@@ -38,7 +39,7 @@ impl Recorder {
         let noted = self.overwritten.get(&id);
         let is_noted = self.known.get(&id) == Some(&Known::Content)
             || noted.is_some_and(|noted| noted.contains((offset, length)));
-        // What has no name is kept with the checkpoint.
+        // The content of a file without a name is part of the checkpoint.
         if length == 0 || is_noted || !metadata.is_file() || metadata.nlink() == 0 {
             return Ok(());
         }
@@ -48,7 +49,7 @@ impl Recorder {
         }
         let path = self.place_of(named, id)?;
         if is_mapped {
-            // Memory that was made by shm_open(3).
+            // Memory that was created by shm_open(3).
             if path.starts_with(MEMORY) && !self.known.contains_key(&id) {
                 return Ok(());
             }
@@ -74,7 +75,7 @@ impl Recorder {
         })
     }
 
-    /// Notes that an open file is about to be cut, or to grow.
+    /// Records that an open file is about to be truncated or extended.
     pub fn truncate_open(&mut self, fd: c_int, length: u64) -> io::Result<()> {
         // SAFETY: the program's descriptor, which stays open.
         let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
@@ -90,7 +91,9 @@ impl Recorder {
         self.overwrite_open(fd, (length, size.saturating_sub(length)), false)
     }
 
-    /// Where an open file is: at its own name, or, if that is gone, where it is kept.
+    /// Returns a path of an open file.
+    ///
+    /// The path is the file's name, or a name of its backup if the former was removed.
     fn place_of(&mut self, named: PathBuf, id: Id) -> io::Result<PathBuf> {
         let is_it = |path: &Path| metadata_of(path).is_some_and(|found| Id::of(&found) == id);
         if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_it(&named) {
@@ -111,7 +114,7 @@ impl Recorder {
         )
     }
 
-    /// Gives a backup another name, since it may be one that is needed less long.
+    /// Creates another name of a backup, because the backup may be removed earlier.
     fn link(&mut self, backup: &Path, id: Id) -> io::Result<PathBuf> {
         let mut link = PathBuf::new();
         let record = |name: &Path| Effect::Overwritten {

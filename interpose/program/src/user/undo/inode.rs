@@ -1,7 +1,8 @@
 //! Attributes of inodes: mode, owner, times, extended attributes (inode(7), xattr(7)).
 //!
-//! They are noted when a file is touched for the first time in a section, before its size and
-//! content: records are undone from the latest to the first, so that the times come last.
+//! The attributes of a file are recorded when it is used for the first time in a section, before
+//! its size and content. Records are undone from the latest to the first, so the times are restored
+//! last.
 #![allow(unsafe_code)]
 
 use super::file_call::metadata_of;
@@ -16,7 +17,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 impl Recorder {
-    /// Notes the attributes of a file, once in a section.
+    /// Records the attributes of a file, once in a section.
     pub(super) fn attributes(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let id = Id::of(metadata);
         if !self.attributed.insert(id) {
@@ -29,7 +30,7 @@ impl Recorder {
         })
     }
 
-    /// Notes a change of an attribute; with a name, of an extended one.
+    /// Records a change of an attribute; if a name is given, of an extended attribute.
     pub fn change_attribute(&mut self, path: &Path, name: Option<&CStr>) -> io::Result<()> {
         let Some(metadata) = metadata_of(path) else {
             return Ok(());
@@ -53,13 +54,13 @@ impl Recorder {
     }
 }
 
-/// Longest value of an extended attribute (xattr(7)).
+/// Maximum length of the value of an extended attribute in bytes (xattr(7)).
 const MAX_VALUE: usize = 1 << 16;
 
 /// Returns the value of an extended attribute; `None` if the file does not have it.
 fn extended(file: &Pinned, name: &CStr) -> Option<Vec<u8>> {
     let mut value = vec![0u8; MAX_VALUE];
-    // SAFETY: getxattr(2) with valid strings, which writes `MAX_VALUE` bytes at most.
+    // SAFETY: getxattr(2) with valid strings, which writes at most `MAX_VALUE` bytes.
     let length = unsafe {
         libc::getxattr(
             file.path.as_ptr(),
@@ -68,7 +69,7 @@ fn extended(file: &Pinned, name: &CStr) -> Option<Vec<u8>> {
             value.len(),
         )
     };
-    // The call of the program will fail for the same reason.
+    // If this call fails, the program's call will fail as well.
     value.truncate(usize::try_from(length).ok()?);
     Some(value)
 }
@@ -80,10 +81,10 @@ fn answer(rc: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// A file, or a symbolic link, whatever its name leads to by now.
+/// File or symbolic link that is used through a descriptor, independently of its name.
 struct Pinned {
     file: File,
-    /// A path that leads to the file, by its descriptor.
+    /// Path that leads to the file through its descriptor.
     path: CString,
 }
 
@@ -99,7 +100,7 @@ impl Pinned {
         })
     }
 
-    /// Opens the file of this name; `None` if it has another inode.
+    /// Opens the file of this name; `None` if it has another identity.
     fn find(path: &Path, id: Id) -> io::Result<Option<Pinned>> {
         match Pinned::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -161,7 +162,7 @@ pub fn put_back_extended(path: &Path, id: Id, name: &[u8], then: Option<&[u8]>) 
 /// Opens a file that the program may have made read-only since the checkpoint.
 ///
 /// # Errors
-/// Those of open(2); the name leads to another file.
+/// Fails with the errors of open(2), or if the name leads to another file.
 pub fn open_for_writing(path: &Path, id: Id) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true).custom_flags(libc::O_NOFOLLOW);

@@ -1,4 +1,4 @@
-//! Backups of what an effect destroys.
+//! Backups of content that an effect destroys.
 #![allow(unsafe_code)]
 
 use std::fmt::Display;
@@ -10,19 +10,19 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_abi::written::BACKUP_PREFIX;
 
-/// Copies up to this size are kept in memory.
+/// Maximum size of copies that are kept in memory.
 pub const SMALL: u64 = 64 << 10;
 
-/// As much of a file is in memory at once.
+/// Number of bytes of a file that are in memory at once.
 const PIECE: usize = 1 << 20;
 
-/// Where the backups of a rank are, and how they are named.
+/// Location and names of a rank's backups.
 pub struct Keeper {
-    /// A directory in memory.
+    /// Directory in memory.
     pub memory: PathBuf,
-    /// Hidden, and the same for all backups of the job.
+    /// Prefix of the hidden names of all backups of the job.
     pub prefix: String,
-    /// Part of the names that no other keeper of the job has.
+    /// Part of the names that distinguishes this keeper from others of the job.
     label: String,
     count: u64,
 }
@@ -38,7 +38,7 @@ impl Keeper {
         }
     }
 
-    /// A new name in a directory.
+    /// Returns an unused name in a directory.
     pub fn name(&mut self, directory: &Path) -> PathBuf {
         loop {
             self.count += 1;
@@ -55,7 +55,7 @@ impl Keeper {
         name.as_bytes().starts_with(self.prefix.as_bytes())
     }
 
-    /// Returns the backups in a directory; `None` if it has other entries, too.
+    /// Returns the backups in a directory; `None` if it has other entries.
     pub fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         let mut backups = Vec::new();
         for entry in std::fs::read_dir(directory)? {
@@ -73,7 +73,9 @@ impl Keeper {
     }
 }
 
-/// Keeps a file whose name is about to go, under another name of the same directory.
+/// Creates a backup of a file whose name is about to be removed.
+///
+/// The backup is a second name of the file in its directory if possible, and otherwise a copy.
 pub fn link(path: &Path, backup: &Path, metadata: &Metadata) -> io::Result<()> {
     match std::fs::hard_link(path, backup) {
         Err(_) if metadata.is_symlink() => symlink(std::fs::read_link(path)?, backup),
@@ -85,7 +87,7 @@ pub fn link(path: &Path, backup: &Path, metadata: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Keeps a copy of a file's content.
+/// Creates a copy of a file's content.
 pub fn copy(path: &Path, backup: &Path) -> io::Result<()> {
     let from = File::open(path)?;
     let to = OpenOptions::new()
@@ -100,17 +102,18 @@ pub fn copy(path: &Path, backup: &Path) -> io::Result<()> {
     done
 }
 
-/// Fills an empty file with another one's content.
+/// Copies the content of a file to an empty file.
 pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
-    // SAFETY: ioctl_ficlone(2) on two files of ours.
+    // SAFETY: ioctl_ficlone(2) on two open files of the caller.
     if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE as _, from.as_raw_fd()) } == 0 {
         return Ok(());
     }
     io::copy(&mut from, &mut to).map(drop)
 }
 
-/// Copies a part of a file to a place in another one, in pieces, or by sharing it where the file
-/// system can (copy_file_range(2)).
+/// Copies a range of a file to an offset of another file.
+///
+/// The data is shared if the file system can (copy_file_range(2)), and otherwise copied in pieces.
 pub fn copy_range(
     (from, mut at): (&File, u64),
     (to, mut place): (&File, u64),
@@ -126,7 +129,7 @@ pub fn copy_range(
             unsafe { libc::copy_file_range(source, &mut offset, target, &mut into, most, 0) };
         let copied = match copied {
             1.. => copied as u64,
-            // Between these file systems it cannot be done.
+            // The call is not possible between these file systems.
             _ => {
                 buffer.resize(most.min(PIECE), 0);
                 from.read_exact_at(&mut buffer, at)?;

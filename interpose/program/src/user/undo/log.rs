@@ -1,14 +1,14 @@
-//! The undo log: one file per rank in memory (tmpfs), which outlives the rank if it is killed.
+//! Undo log: one file per rank in memory (tmpfs), which outlives a killed rank.
 //!
 //! ```text
 //!   magic, version │ length u32, checksum u64, line │ length, checksum, line │ …
 //! ```
 //!
-//! A record is written by one write(2), before its backup is made and before the effect that it is
-//! about happens. A torn record at the end means that the rank died in that write, so the effect
-//! has not happened. The owner holds a lock (flock(2)) as long as it lives.
+//! A record is written by one write(2), before its backup is created and before its effect happens.
+//! An incomplete record at the end means that the rank failed in that write, so the effect has not
+//! happened. The owner holds a lock (flock(2)) as long as it lives.
 //!
-//! Outcomes ([`super::outcome`]) lie between the records. They go with whatever is before them.
+//! Outcomes ([`super::outcome`]) follow records, and are removed with the preceding record.
 
 use super::anchor::directory_of;
 pub use super::file_id::{Attributes, Id};
@@ -22,7 +22,7 @@ use understudy_formats::private::open_own;
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a log is called while it is written anew without the records that nobody needs any more.
+/// Extension of a log while it is rewritten without records that are no longer needed.
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
@@ -30,22 +30,24 @@ const VERSION: u32 = 6;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
-/// An effect, with what is needed to undo it. All paths are absolute.
+/// Effect, with the data needed to undo it. All paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Effect {
-    /// The name is new.
+    /// A name is created.
     Created { path: PathBuf },
     /// The file may grow.
     Grown { path: PathBuf, id: Id, size: u64 },
-    /// Bytes of the file may change; all of them are in `backup`, once it has this size.
+    /// Bytes of the file may change; `backup` contains all once it has this size.
     Changed {
         path: PathBuf,
         id: Id,
         size: u64,
         backup: PathBuf,
     },
-    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in
-    /// `backup` from `place` on, once it has so many. Several may be kept in one.
+    /// Ranges of the file are overwritten.
+    ///
+    /// The old bytes are in `bytes`, one range after the other, or in `backup` from `place` on,
+    /// once it has this size. One backup may contain several records.
     Overwritten {
         path: PathBuf,
         id: Id,
@@ -54,22 +56,22 @@ pub enum Effect {
         backup: Option<PathBuf>,
         place: u64,
     },
-    /// The name goes away; the file is still at `backup`.
+    /// The name is removed; the file stays at `backup`.
     Removed {
         path: PathBuf,
         id: Id,
         backup: PathBuf,
     },
-    /// A directory goes away.
+    /// A directory is removed.
     RemovedDirectory { path: PathBuf, id: Id, mode: u32 },
-    /// The file gets another name.
+    /// The file is renamed.
     Renamed {
         from: PathBuf,
         to: PathBuf,
         id: Id,
         directory: bool,
     },
-    /// Two files change places; `id` was at `from`.
+    /// Two files exchange their names; `id` was at `from`.
     Exchanged { from: PathBuf, to: PathBuf, id: Id },
     /// Mode, owner and times may change.
     Attributes {
@@ -84,13 +86,13 @@ pub enum Effect {
         name: Vec<u8>,
         value: Option<Vec<u8>>,
     },
-    /// A System V object is new ([`understudy_abi::system_v`]).
+    /// A System V object is created ([`understudy_abi::system_v`]).
     Object {
         kind: i64,
         identifier: i32,
         namespace: u64,
     },
-    /// The name of a POSIX message queue is new.
+    /// The name of a POSIX message queue is created.
     Queue {
         name: Vec<u8>,
         inode: u64,
@@ -99,14 +101,14 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Where something is kept for it, and for nothing that was done before.
+    /// Returns the backup of this effect, unless earlier effects use it as well.
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
             Effect::Overwritten {
                 backup, place: 0, ..
             } => backup.as_deref(),
-            // A backup that had to be moved.
+            // A backup that was moved.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,
         }
@@ -114,7 +116,7 @@ impl Effect {
 }
 
 impl Effect {
-    /// Returns the names that the effect is about, its backup last.
+    /// Returns the names that the effect concerns, the backup last.
     pub fn paths(&mut self) -> Vec<&mut PathBuf> {
         match self {
             Effect::Created { path }
@@ -135,7 +137,7 @@ impl Effect {
         }
     }
 
-    /// Returns the name that the effect makes: a new one, or that of its backup.
+    /// Returns the name that the effect creates: a new one, or that of its backup.
     pub fn made(&self) -> Option<&Path> {
         match self {
             Effect::Created { path } => Some(path),
@@ -145,8 +147,7 @@ impl Effect {
         }
     }
 
-    /// The device's number may have changed since, by a reboot or on another node; the file's own
-    /// has not.
+    /// Updates the number of the device, which a reboot or another node may have changed.
     pub fn renumber_device(&mut self) {
         let (path, id) = match self {
             Effect::Created { .. } | Effect::Object { .. } | Effect::Queue { .. } => return,
@@ -167,21 +168,20 @@ impl Effect {
     }
 }
 
-/// An effect in the log.
+/// Effect in the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
     /// Number of the cut that the effect followed.
     pub section: Epoch,
-    /// The node's clock since its start, which brings the records of all its ranks into one order.
+    /// Time since the node's start, by which the records of all its ranks are ordered.
     pub time: u64,
-    /// The directories that the effect's names are in.
+    /// Directories of the effect's names.
     pub directories: Vec<Id>,
-    /// What is about to happen.
     pub effect: Effect,
 }
 
 impl Record {
-    /// An effect that is about to happen.
+    /// Creates the record of an effect that is about to happen.
     pub fn new(section: Epoch, time: u64, mut effect: Effect) -> Record {
         let directories = effect.paths().into_iter().map(|it| directory_of(it));
         Record {
@@ -193,11 +193,11 @@ impl Record {
     }
 }
 
-/// A line of the log.
+/// Line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Line {
     Record(Record),
-    /// The file that the latest record about making this name has led to.
+    /// Outcome of the latest record that creates this name.
     Outcome(PathBuf, Outcome),
 }
 
@@ -216,7 +216,7 @@ fn header() -> Vec<u8> {
     [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat()
 }
 
-/// The first line in `bytes` and its length; `None` if there is no whole one.
+/// Parses the first line of `bytes`; `None` if it is incomplete. Also returns its length.
 fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (checksum, rest) = rest.split_first_chunk::<8>()?;
@@ -228,15 +228,16 @@ fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
     Some((line, FRAME + content.len()))
 }
 
-/// Where a file may be that was at `path` before these moves (the last one first), of itself or of
-/// directories that it was in: some may have failed.
+/// Returns all possible names of a file after moves, of which some may have failed.
+///
+/// The file was at `path` before the `moves` of itself or of its directories, the last one first.
 fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     let mut places = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {
         let below = places
             .iter()
             .filter_map(|place| place.strip_prefix(from).ok());
-        // Joining nothing would add a slash, as if it were a directory.
+        // Joining an empty path would add a slash, as for a directory.
         let moved = |below: &Path| match below.as_os_str().is_empty() {
             true => to.to_path_buf(),
             false => to.join(below),
@@ -248,7 +249,7 @@ fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     places
 }
 
-/// The log of a rank, by whoever reads it.
+/// Log of a rank, as read by any process.
 #[derive(Debug)]
 pub struct Log {
     file: File,
@@ -256,17 +257,17 @@ pub struct Log {
     records: Vec<Noted>,
 }
 
-/// A record, with its place in the file.
+/// Record with its position in the file.
 #[derive(Clone, Debug)]
 pub struct Noted {
     at: u64,
     pub record: Record,
-    /// File that the effect has made, if that is known.
+    /// File that the effect has created, if known.
     pub outcome: Option<Outcome>,
 }
 
 impl Log {
-    /// Makes the log of this process. One that is left from a process that is no more is replaced.
+    /// Creates the log of this process; replaces one that an ended process has left.
     pub fn create(path: &Path) -> io::Result<Log> {
         let create = || {
             open_own(
@@ -294,8 +295,7 @@ impl Log {
         })
     }
 
-    /// Opens the log of any rank; `None` if there is none. What another user has put there is no
-    /// log.
+    /// Opens the log of any rank; `None` if it is absent or another user's.
     pub fn open(path: &Path) -> io::Result<Option<Log>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
             Err(error)
@@ -308,7 +308,7 @@ impl Log {
             }
             other => other?,
         };
-        // Its owner may have died before it had written the whole header.
+        // The owner may have failed before it had written the whole header.
         let mut start = Vec::new();
         (&file).take(HEADER).read_to_end(&mut start)?;
         if !header().starts_with(&start) {
@@ -355,17 +355,17 @@ impl Log {
             .rposition(|noted| noted.record.effect.made() == Some(made))
     }
 
-    /// Returns what the latest record about making this name has led to.
+    /// Returns the outcome of the latest record that creates this name.
     pub fn outcome_of(&self, made: &Path) -> Option<Outcome> {
         self.records.get(self.making(made)?)?.outcome
     }
 
-    /// Returns true if a record is about making this name.
+    /// True if a record creates this name.
     pub fn makes(&self, made: &Path) -> bool {
         self.making(made).is_some()
     }
 
-    /// Reads what another process may have changed.
+    /// Reads the log again, because another process may have changed it.
     pub fn reload(&mut self) -> io::Result<()> {
         let mut bytes = vec![0; self.file.metadata()?.len() as usize];
         self.file.read_exact_at(&mut bytes, 0)?;
@@ -399,12 +399,12 @@ impl Log {
         self.records.last()
     }
 
-    /// All records with their outcomes.
+    /// Lists all records with their outcomes.
     pub fn noted(&self) -> impl Iterator<Item = &Noted> {
         self.records.iter()
     }
 
-    /// Takes the last record away.
+    /// Removes the last record.
     pub fn pop(&mut self) -> io::Result<()> {
         match self.records.pop() {
             Some(noted) => self.file.set_len(noted.at),
@@ -416,7 +416,7 @@ impl Log {
         self.records.iter().map(|noted| &noted.record)
     }
 
-    /// Forgets all sections before `first`, and what was kept for them.
+    /// Removes all sections before `first`, and their backups.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         let count = self
             .records()
@@ -441,11 +441,11 @@ impl Log {
         Ok(())
     }
 
-    /// Removes what is kept for the first `count` records.
+    /// Removes the backups of the first `count` records.
     fn remove_backups(&self, count: usize) {
-        // From the last record on, so that the moves that follow a record are known: those of
-        // directories, and those of backups out of directories that went away. If such a move is
-        // undone later, nobody knows the backup any more.
+        // From the last record on, so that the moves after a record are known: moves of
+        // directories, and of backups out of removed directories. If such a move is undone later,
+        // no record refers to the backup any more.
         let mut moves: Vec<(&Path, &Path)> = Vec::new();
         for (index, noted) in self.records.iter().enumerate().rev() {
             let record = &noted.record;
@@ -469,19 +469,20 @@ impl Log {
         }
     }
 
-    /// Whether the process that wrote it is no more.
+    /// True if the process that wrote the log has ended.
     pub fn is_abandoned(&self) -> bool {
         self.file.try_lock().is_ok()
     }
 
-    /// As the end of its process does, though children that other tests have forked may have the
-    /// descriptor still.
+    /// Unlocks the log like the end of its process.
+    ///
+    /// Children that other tests have forked may still have the descriptor.
     #[cfg(test)]
     pub fn unlock(self) {
         self.file.unlock().expect("it was locked");
     }
 
-    /// Removes the log and its backups; another process may have done so.
+    /// Removes the log and its backups. Another process may have removed it before.
     pub fn remove(self) -> io::Result<()> {
         self.remove_backups(self.records.len());
         match std::fs::remove_file(&self.path) {

@@ -1,4 +1,4 @@
-//! From a call of the program to the records that undo it, written before the call is made.
+//! Conversion of the program's calls to undo records, which are written before the call.
 
 use super::file_call::{Call, metadata_of};
 use super::keep::{self, Keeper};
@@ -19,59 +19,58 @@ use understudy_formats::private::in_memory;
 use understudy_numbers::Epoch;
 use understudy_policy::ranges::Ranges;
 
-/// More of a file is not copied because the program may overwrite it in memory.
+/// Largest file in bytes that is copied because a mapping may overwrite it.
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
-/// A larger file is not copied because the program truncates it.
+/// Largest file in bytes that is copied because the program truncates it.
 pub(super) const LARGEST_TRUNCATED: u64 = 1 << 30;
 
-/// How much of a file has been noted in this section.
+/// Part of a file that has been recorded in this section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Known {
     Size,
     Content,
 }
 
-/// Notes the effects of one process.
+/// Recorder of the effects of one process.
 pub struct Recorder {
     place: PathBuf,
     pub(super) keeper: Keeper,
     pub(super) log: Option<Log>,
     section: Epoch,
-    /// When the section began. Files get times that are up to a few milliseconds behind the clock.
+    /// Start of the section. Times of files may be a few milliseconds behind the clock.
     began: SystemTime,
-    /// Where the log goes if it cannot be where it is.
+    /// Path at which the log continues if its place cannot be written.
     refuge: Option<PathBuf>,
-    /// A time that all processes of a node share, in nanoseconds.
+    /// Clock that all processes of a node share, in nanoseconds.
     clock: fn() -> u64,
-    /// Names made since the cut. Their files are of no interest to it, if they are still those
-    /// files.
+    /// Names created since the cut. Their files need no records, unless they were replaced.
     created: HashSet<PathBuf>,
-    /// Files that have been noted since the cut.
+    /// Files that have been recorded since the cut.
     pub(super) known: HashMap<Id, Known>,
-    /// Ranges of files whose old bytes have been noted since the cut.
+    /// Ranges of files whose old bytes have been recorded since the cut.
     pub(super) overwritten: HashMap<Id, Ranges>,
-    /// Where the old bytes of a file are that are kept beside it, and how many there are.
+    /// Backup with old bytes of a file, and their number.
     pub(super) pools: HashMap<Id, (PathBuf, u64)>,
-    /// Names of open files that have lost theirs.
+    /// Names of open files whose own names were removed.
     pub(super) links: HashMap<Id, PathBuf>,
-    /// Files whose attributes have been noted since the cut, and extended attributes.
+    /// Files whose attributes have been recorded since the cut.
     pub(super) attributed: HashSet<Id>,
     pub(super) extended: HashSet<(Id, CString)>,
-    /// How many old bytes are in the log.
+    /// Number of old bytes in the log.
     pub(super) in_log: u64,
-    /// Names that calls are about to make, with their threads.
+    /// Names that calls are about to create, with their threads.
     pub(super) awaited: Vec<(libc::pid_t, PathBuf)>,
     warned: bool,
     process: u32,
-    /// Thread that makes the calls, if that is another one than the calling thread.
+    /// Thread that makes the calls, if it is not the calling thread.
     pub(super) thread: Option<libc::pid_t>,
 }
 
 impl Recorder {
-    /// Creates a recorder that notes nothing yet.
+    /// Creates a recorder that does not record yet.
     ///
-    /// The log will be at `place`, and small backups in `memory`. No other recorder of the job has
-    /// this `label`.
+    /// The log will be at `place`, and small backups in `memory`. `label` must be unique in the
+    /// job.
     pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
             place,
@@ -96,14 +95,13 @@ impl Recorder {
         }
     }
 
-    /// The log is to outlast the node: it exists from now on, its times count from 1970, and if its
-    /// place takes no more, it goes on at `refuge`.
+    /// Creates the log immediately, for a log that outlasts the node. See [`Recorder::on_disk`].
     pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
         self.log = Some(Log::create(&self.place)?);
         Ok(self.on_disk(refuge))
     }
 
-    /// Counts times from 1970, and names the refuge of the log.
+    /// Measures times since 1970, and sets the path at which the log can continue.
     pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
         (self.refuge, self.clock) = (Some(refuge), realtime_ns);
         self
@@ -114,13 +112,12 @@ impl Recorder {
         &self.place
     }
 
-    /// Returns true if the log has records.
+    /// True if the log has records.
     pub fn has_records(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.last().is_some())
     }
 
-    /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is
-    /// noted.
+    /// Starts a section after a cut. With [`Epoch::NONE`] no effects are recorded.
     pub fn begin(&mut self, section: Epoch) {
         self.section = section;
         self.began = SystemTime::now();
@@ -135,24 +132,24 @@ impl Recorder {
         self.awaited.clear();
     }
 
-    /// The process whose effects are noted.
+    /// Returns the process whose effects are recorded.
     pub fn process(&self) -> u32 {
         self.process
     }
 
-    /// Whether effects are to be noted.
+    /// True if effects are recorded.
     pub fn is_on(&self) -> bool {
         self.section != Epoch::NONE
     }
 
-    /// Nobody goes back to before cut `first` any more.
+    /// Discards sections before cut `first`, which are no longer needed.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         self.log
             .as_mut()
             .map_or(Ok(()), |log| log.forget_before(first))
     }
 
-    /// The log was undone, possibly by another process: goes on in `section`.
+    /// Continues in `section` after the log was undone, possibly by another process.
     pub fn resume(&mut self, section: Epoch) -> io::Result<()> {
         self.begin(section);
         self.log.as_mut().map_or(Ok(()), Log::reload)
@@ -163,7 +160,7 @@ impl Recorder {
         self.log.take().map_or(Ok(()), Log::remove)
     }
 
-    /// Notes what `call` is about to do.
+    /// Records the effects of `call`, which is about to be made.
     pub fn note(&mut self, call: &Call) -> io::Result<()> {
         match call {
             Call::Open { path, flags } => self.open(path, *flags),
@@ -203,7 +200,7 @@ impl Recorder {
             log.append_noted(noted.clone())?;
         }
         log.append(line)?;
-        // Who starts the job again must not take the old one for the whole log.
+        // A restarted job must not take the old file for the complete log.
         let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
         self.log = Some(log);
         self.place = refuge;
@@ -237,9 +234,10 @@ impl Recorder {
         }
     }
 
-    /// Whether this file was made since the cut. Another rank may have put an old one in the place
-    /// of one that this rank has made, so its time of birth counts, too; where there is none
-    /// (statx(2)), files are taken to be old.
+    /// True if this file was created since the cut.
+    ///
+    /// Another rank may have replaced the file by an old one, so the time of birth counts as well.
+    /// Without that time (statx(2)) files are considered old.
     pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
         self.created.contains(path) && metadata.created().is_ok_and(|born| born > self.began)
     }
@@ -253,7 +251,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The file may grow.
+    /// Records that the file may grow.
     pub(super) fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let id = Id::of(metadata);
         if self.known.contains_key(&id) {
@@ -269,7 +267,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The file may change.
+    /// Records that the file may change.
     fn content(&mut self, path: &Path, metadata: &Metadata, limit: u64) -> io::Result<()> {
         let id = Id::of(metadata);
         if self.known.get(&id) == Some(&Known::Content) {
@@ -299,8 +297,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes a record, and then makes its backup in `directory`: a backup without a record would
-    /// stay for ever.
+    /// Writes a record, and then creates its backup in `directory`.
+    ///
+    /// A backup without a record would never be removed.
     pub(super) fn kept(
         &mut self,
         directory: &Path,
@@ -313,7 +312,7 @@ impl Recorder {
         match (made, &mut self.log) {
             (Ok(made), _) => self.conclude(&backup, Outcome::of(&made)),
             (Err(error), Some(log)) => {
-                // Without the record nothing will look for it.
+                // Without a record no process removes the backup.
                 let _ = fs::remove_file(&backup);
                 log.pop()?;
                 Err(error)
@@ -342,7 +341,7 @@ impl Recorder {
         if directory {
             return self.created(path);
         }
-        // The new name may lead to an old file.
+        // The new name may refer to an old file.
         self.write(Effect::Created {
             path: path.to_owned(),
         })?;
@@ -383,8 +382,8 @@ impl Recorder {
             id,
             backup: backup.to_owned(),
         };
-        // A program that empties a directory as it lists it comes to the backups, too: they climb,
-        // or that would never end.
+        // A program that empties a directory while listing it also removes backups. Backups of
+        // backups are placed one directory higher, because the loop would otherwise never end.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
         let directory = if self.keeper.is_backup(path) {
@@ -397,7 +396,8 @@ impl Recorder {
         })
     }
 
-    /// Backups in it would keep it from being removed, so they are moved out of the way first.
+    /// Records the removal of a directory. Moves backups in it away, which would prevent the
+    /// removal.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let Some(backups) = self.keeper.only_backups(path)? else {
             return Ok(());
@@ -432,8 +432,8 @@ impl Recorder {
             .retain(|path| path == directory || !path.starts_with(directory));
     }
 
-    /// Whether rename(2) will fail: nothing may be noted then, since a backup by another name would
-    /// not be safe from what the program does instead.
+    /// True if rename(2) will fail. In this case no record may be written, because a backup under
+    /// another name would not be safe from the program's next calls.
     fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
         let elsewhere = to
             .parent()
@@ -487,7 +487,7 @@ impl Recorder {
         })
     }
 
-    /// One line about the first file that cannot be brought back.
+    /// Warns once, of the first file that cannot be restored.
     pub fn warn(&mut self, path: &Path, why: &str) {
         if !std::mem::replace(&mut self.warned, true) {
             log::warn!("{}", message::file_content_not_kept(path.display(), why));

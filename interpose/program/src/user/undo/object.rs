@@ -1,4 +1,4 @@
-//! System V objects and POSIX message queues that the program has made since a cut.
+//! System V objects and POSIX message queues that the program has created since a cut.
 #![allow(unsafe_code)]
 
 use super::log::Effect;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Notes an object that has been made.
+/// Records an object that was created.
 pub fn note_object(rt: &Runtime, kind: i64, identifier: i32) {
     with_recorder(rt, Path::new("a System V object"), |recorder| {
         recorder.write(Effect::Object {
@@ -23,7 +23,7 @@ pub fn note_object(rt: &Runtime, kind: i64, identifier: i32) {
     });
 }
 
-/// Removes an object, if it was made on this host.
+/// Removes an object, if it was created on this host.
 pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<()> {
     match namespace == kernel_object::namespace() {
         true => kernel_object::remove(kind, identifier),
@@ -31,7 +31,7 @@ pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<(
     }
 }
 
-/// Notes the name of a POSIX message queue that has been made and is open.
+/// Records the name of a POSIX message queue that was created and is open.
 pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
     let Some(about) = stat(fd) else { return };
     let name = name.to_bytes();
@@ -44,9 +44,9 @@ pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
     });
 }
 
-/// Removes the name of a queue, if it was made on this host.
+/// Removes the name of a queue, if it was created on this host.
 ///
-/// A name that another queue has by now stays.
+/// A name that refers to another queue is kept.
 pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Result<()> {
     if namespace != kernel_object::namespace() {
         return Ok(());
@@ -55,7 +55,7 @@ pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Resul
     // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
     unsafe {
         let open = |access| libc::mq_open(name.as_ptr(), access | libc::O_CLOEXEC);
-        // Its mode may allow either.
+        // The queue's mode may permit only one of these.
         let fd = match open(libc::O_RDONLY) {
             ..0 => open(libc::O_WRONLY),
             fd => fd,

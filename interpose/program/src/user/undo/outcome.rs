@@ -1,32 +1,32 @@
-//! Files that effects have made, noted after them.
+//! Files that effects have created, recorded after the effects.
 //!
-//! A record is written before its effect, when the file under a new name and the backup of an old
-//! one do not exist yet. The outcome follows the record as soon as they do. It names the inode, so
-//! that undoing removes what the program has made, and nothing that others have put in its place,
-//! and a backup that has been moved, removed or exchanged is noticed. A record without an outcome
-//! is the last one of a process that died in the call: nothing was destroyed before the backup was
-//! complete.
+//! A record is written before its effect, when the new file or the backup of an old file does not
+//! exist yet. The outcome follows the record as soon as the file exists, and contains the file's
+//! identity. Thus undo removes only files that the program has created, and not files of other
+//! processes at their names, and detects a backup that was moved, removed or exchanged. A record
+//! without an outcome is the last record of a process that failed during the call: nothing was
+//! destroyed before the backup was complete.
 
 use super::file_id::Id;
 use std::fs::Metadata;
 
-/// A file that an effect has made.
+/// File that an effect has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Outcome {
-    /// [`Id::UNKNOWN`] if nothing was made.
+    /// Identity of the file; [`Id::UNKNOWN`] if none was created.
     pub id: Id,
-    /// The program was about to remove it.
+    /// True if the program was about to remove the file.
     is_removed: bool,
 }
 
 impl Outcome {
-    /// The call has failed.
+    /// Outcome of a failed call.
     pub const NOTHING: Outcome = Outcome {
         id: Id::UNKNOWN,
         is_removed: false,
     };
 
-    /// A file has been made.
+    /// Returns the outcome of a call that created a file.
     pub fn of(metadata: &Metadata) -> Outcome {
         Outcome {
             id: Id::of(metadata),
@@ -34,7 +34,7 @@ impl Outcome {
         }
     }
 
-    /// The program is about to remove the file.
+    /// Returns the outcome for a file that the program is about to remove.
     pub fn removed(metadata: &Metadata) -> Outcome {
         Outcome {
             is_removed: true,
@@ -42,12 +42,12 @@ impl Outcome {
         }
     }
 
-    /// Returns true if `found` is the file that was made.
+    /// True if `found` is the file that was created.
     pub fn is(&self, found: &Metadata) -> bool {
         self.id.is_of(found)
     }
 
-    /// Returns true if nothing is expected under the name.
+    /// True if no file is expected at the name.
     pub fn is_nothing(&self) -> bool {
         self.is_removed || self.id == Id::UNKNOWN
     }

@@ -1,9 +1,9 @@
-//! Ranges of a file that are about to be overwritten: their old bytes are kept.
+//! Backups of ranges of a file that are about to be overwritten.
 //!
-//! The bytes are read before the record gets its time. So a record never holds what a rank with a
-//! later record has written, and of the records of all ranks about one byte, the first one has that
-//! of the cut: in whatever order ranks write, undoing everything from the latest record to the
-//! first ends there. A rank needs one record for a byte and a section.
+//! The old bytes are read before the record gets its time. So a record never contains bytes that a
+//! rank with a later record has written. Among the records of all ranks for one byte, the first one
+//! contains the byte of the cut: whatever the order in which ranks write, undoing all records from
+//! the latest to the first restores it. A rank needs one record per byte and section.
 #![allow(unsafe_code)]
 
 use super::backup::open_backup;
@@ -22,12 +22,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use understudy_policy::ranges::Range;
 
-/// More of what is overwritten between two cuts is not kept in memory. (Tests come to it, too.)
+/// Maximum number of overwritten bytes per section that are kept in the log.
+///
+/// Smaller in tests, which thus reach it.
 const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
-/// More is copied from file to file.
+/// Size from which bytes are copied from file to file.
 const LARGE: u64 = 16 << 20;
 
-/// The file of which old bytes are wanted, as it is open.
+/// Open file whose old bytes are needed.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
     /// Open for reading and writing.
@@ -42,7 +44,7 @@ impl Source<'_> {
         file
     }
 
-    /// Reads all these ranges, one behind the other.
+    /// Reads all these ranges into `bytes`, one after the other.
     fn read(&self, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
         match self {
             Source::Readable(file) => read(file, ranges, bytes),
@@ -61,8 +63,10 @@ fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// By another descriptor, in a thread that shares none with the others: to close one of a file ends
-/// the locks that the program has on it (fcntl(2), unshare(2)).
+/// Reads the ranges through another descriptor, in a thread with a separate descriptor table.
+///
+/// Closing a descriptor of the file in the shared table would release the program's locks on the
+/// file (fcntl(2), unshare(2)).
 fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
     let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let act = || {
@@ -81,9 +85,10 @@ fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()>
 }
 
 impl Recorder {
-    /// Notes that these ranges of a file, which has this name now, are about to be written, with
-    /// their old bytes, which are read from `source`. Most are noted already, and the name is not
-    /// asked for.
+    /// Records that ranges of a file are about to be written.
+    ///
+    /// The record contains their old bytes, which are read from `source`. Most ranges have already
+    /// been recorded, and the file's name is not needed.
     pub fn overwrite(
         &mut self,
         name: impl Fn() -> PathBuf,
@@ -95,7 +100,7 @@ impl Recorder {
         if !self.known.contains_key(&id) {
             self.meet(&name(), &metadata)?;
         }
-        // Nothing of it matters.
+        // The file was created since the cut, or its content is recorded.
         if self.known.get(&id) != Some(&Known::Size) {
             return Ok(());
         }
@@ -112,8 +117,9 @@ impl Recorder {
         }
     }
 
-    /// Looks at a file for the first time in this section: one that was made since the cut has no
-    /// bytes that are to come back.
+    /// Records a file that is used for the first time in this section.
+    ///
+    /// A file that was created since the cut has no bytes to restore.
     fn meet(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         if self.is_new(path, metadata) {
             self.known.insert(Id::of(metadata), Known::Content);
@@ -122,8 +128,9 @@ impl Recorder {
         self.size(path, metadata)
     }
 
-    /// Little is kept in the log, more in a file beside this one, behind what is there of it
-    /// already.
+    /// Keeps old bytes in the log, or many in a file beside this one.
+    ///
+    /// The bytes are appended to those that the file beside this one already contains.
     fn keep_old(
         &mut self,
         path: &Path,
@@ -147,7 +154,7 @@ impl Recorder {
             });
         }
         let directory = path.parent().unwrap_or(&path);
-        // It is elsewhere if its directory has been renamed or removed.
+        // The backup has another path if its directory has been renamed or removed.
         let pool = self
             .pools
             .remove(&id)
@@ -170,8 +177,10 @@ impl Recorder {
         Ok(())
     }
 
-    /// Copies the bytes to a backup beside the file, however many they are. It has a record of its
-    /// own as long as it is not whole: otherwise it would stay for ever if the rank died meanwhile.
+    /// Copies bytes of any number to a backup beside the file.
+    ///
+    /// The backup has a separate record until it is complete. Without that record it would never be
+    /// removed if the rank failed meanwhile.
     fn keep_large(
         &mut self,
         path: &Path,
@@ -216,7 +225,9 @@ impl Recorder {
     }
 }
 
-/// Writes old bytes back. If the rank died before all of them were kept, nothing was overwritten.
+/// Restores old bytes.
+///
+/// If the rank failed before all of them were kept, no byte was overwritten.
 pub fn put_back(
     path: &Path,
     id: Id,

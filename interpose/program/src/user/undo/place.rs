@@ -1,9 +1,9 @@
-//! Where the logs of a job are.
+//! Locations of the logs of a job.
 //!
-//! They are in the user's directory in memory that outlives a process
-//! (`understudy_formats::private`). With a disk level they are beside the epochs, since the job may
-//! be started again when the memory is gone, or on another node; if the disk takes no more, in
-//! memory again, and a mark stays.
+//! The logs are in the user's directory in memory that outlives a process
+//! (`understudy_formats::private`). If the job keeps checkpoints on disk, the logs are beside
+//! these, because the job may be restarted on another node or after the memory was lost. If the
+//! disk is full, a log continues in memory, and a mark stays on disk.
 
 use super::log::{Log, RENEWED};
 use std::ffi::OsStr;
@@ -15,16 +15,20 @@ use understudy_catalogue::message;
 use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 
-/// What a log has become that had to go on in memory.
+/// Extension of a log that had to continue in memory.
 pub const MOVED: &str = "undo-moved";
 const LOG: &str = "undo";
-/// A number: 1 + the last epoch after whose cut a thread of the process has changed files, which
-/// cannot be undone.
+/// Extension of a file that records effects of threads, which cannot be undone.
+///
+/// The file contains 1 + the number of the last checkpoint after whose cut a thread of the process
+/// has changed files.
 const THREADS: &str = "undo-threads";
-/// Held by the one process of a node, or of a job on disk, that undoes effects.
+/// Extension of the lock that a process holds while it undoes effects.
+///
+/// Each node has one lock, as has a job on disk.
 pub const LOCK: &str = "undo-lock";
 
-/// Label of what is kept for the children of a process.
+/// Label of the log and the backups for children of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildLogLabel(pub ProcessNumber);
 
@@ -36,19 +40,19 @@ impl Display for ChildLogLabel {
 
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// In memory; with the name of the job and the number of its ranks.
+    /// Memory, with the name of the job and the number of its ranks.
     Memory(String, u32),
     Disk {
         directory: PathBuf,
-        /// The same in all starts of the job.
+        /// Identifies the job over all its starts.
         lineage: String,
-        /// Not the same in two starts.
+        /// Identifies one start of the job.
         start: u64,
     },
 }
 
 impl Place {
-    /// The log of a process of this start of the job.
+    /// Returns the path of the log of a process of this start of the job.
     pub fn log_of(&self, process: ProcessNumber) -> PathBuf {
         self.named(&process)
     }
@@ -65,7 +69,7 @@ impl Place {
         }
     }
 
-    /// Where the log goes if the disk takes no more.
+    /// Returns the path at which a log continues if the disk is full.
     pub fn refuge_of(&self, label: &dyn Display) -> PathBuf {
         in_memory().join(self.name_on_disk(label))
     }
@@ -79,14 +83,16 @@ impl Place {
         }
     }
 
-    /// What is in the names of backups.
+    /// Returns the part of the names of backups that identifies the job.
     pub fn job(&self) -> &str {
         match self {
             Place::Memory(job, _) | Place::Disk { lineage: job, .. } => job,
         }
     }
 
-    /// All logs that there may be, those of earlier starts of the job included.
+    /// Lists the paths of all logs that may exist.
+    ///
+    /// Includes the logs of earlier starts of the job.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
             Place::Memory(_, ranks) => self.in_memory(*ranks).collect(),
@@ -114,13 +120,16 @@ impl Place {
         entries.map(|entry| entry.path()).filter(is_ours).collect()
     }
 
-    /// Where it is noted what threads of a process of this start have done, if that is to outlive
-    /// the node.
+    /// Returns the file that records effects of a process's threads.
+    ///
+    /// The file is used if the record has to outlive the node.
     pub fn of_threads(&self, process: ProcessNumber) -> PathBuf {
         self.log_of(process).with_extension(THREADS)
     }
 
-    /// Whether threads have changed files after the cut of this epoch, in any start of the job.
+    /// True if threads have changed files after the cut of `epoch`.
+    ///
+    /// Considers all starts of the job.
     pub fn have_effects_since(&self, epoch: Epoch) -> bool {
         let Place::Disk { directory, .. } = self else {
             return false;
@@ -139,7 +148,7 @@ impl Place {
             .any(|noted| noted > epoch.0)
     }
 
-    /// Whether all logs are still there of an earlier start of the job.
+    /// Checks that all logs of earlier starts of the job still exist.
     pub fn check(&self) -> io::Result<()> {
         let Place::Disk { directory, .. } = self else {
             return Ok(());
@@ -156,13 +165,13 @@ impl Place {
         Ok(())
     }
 
-    /// Whether a log on disk has gone on in memory.
+    /// True if a log on disk continues in memory.
     pub fn has_moved(&self, log: &Path) -> bool {
         let refuge = log.file_name().map(|name| in_memory().join(name));
         refuge.is_some_and(|refuge| refuge != log && refuge.exists())
     }
 
-    /// What a process may leave that dies while it renews its log, or while it undoes effects.
+    /// Lists files of a process that failed while it rewrote its log or undid effects.
     fn halves(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
         for extension in [RENEWED, LOCK, THREADS] {
@@ -180,8 +189,9 @@ impl Place {
         all
     }
 
-    /// Removes the logs of processes that are no more; all logs if `nobody_goes_back`, since a
-    /// killed process holds its own until the kernel has torn it down.
+    /// Removes the logs of ended processes, or all logs if `nobody_goes_back`.
+    ///
+    /// A killed process holds the lock of its log until the kernel has released all its resources.
     pub fn clean(&self, nobody_goes_back: bool) {
         let logs = self
             .logs()
@@ -204,7 +214,9 @@ impl Place {
     }
 }
 
-/// Whether there is such a file of ours that no living process holds.
+/// True if the file exists and is not locked by a living process.
+///
+/// A file of another user counts as missing.
 fn is_abandoned(path: &Path) -> bool {
     open_own(path, libc::O_WRONLY).is_ok_and(|file| file.try_lock().is_ok())
 }

@@ -1,4 +1,4 @@
-//! Effects on files, recorded before they happen.
+//! Recording of effects on files before they happen.
 #![allow(unsafe_code)]
 
 use super::caller::Caller;
@@ -17,15 +17,15 @@ use understudy_abi::effect;
 use understudy_abi::written::Written;
 use understudy_policy::ranges::Range;
 
-/// The program's descriptors, as the preload library has recorded them.
+/// The program's descriptors, as recorded by the preload library.
 pub(super) static WRITTEN: Written = Written::new();
 
-/// Returns what the preload library and the runtime share about written files.
+/// Returns the data about written files that preload library and runtime share.
 pub fn written() -> &'static Written {
     &WRITTEN
 }
 
-/// Notes an effect on files that is about to happen.
+/// Records an effect on files that is about to happen.
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -41,7 +41,7 @@ pub unsafe fn file_effect(
     if !is_noting(rt) {
         return;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
     let names = [(directory, string(path)), (other_directory, string(other))];
     match kind {
@@ -64,7 +64,9 @@ pub unsafe fn file_effect(
     }
 }
 
-/// Notes a part of an open file that is about to be overwritten, by a write or in a mapping.
+/// Records that a part of an open file is about to be overwritten.
+///
+/// The part is overwritten by a write or in a mapping.
 pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
         recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
@@ -82,9 +84,9 @@ fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Resul
     }
 }
 
-/// True if effects are noted.
+/// True if effects are recorded.
 ///
-/// They are not in a child that the program has forked, which has all of this, too.
+/// False in a child that the program has forked, which has a copy of the recorder.
 fn is_noting(rt: &Runtime) -> bool {
     let is_of_this =
         |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
@@ -92,7 +94,7 @@ fn is_noting(rt: &Runtime) -> bool {
         && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
-/// Notes a call that understudy is about to make for the program; [`made`] follows.
+/// Records a call that understudy is about to make for the program; [`made`] follows.
 pub fn note(rt: &Runtime, call: &Call) {
     with_recorder(rt, call.path(), |recorder| {
         let noted = recorder.note(call);
@@ -101,7 +103,7 @@ pub fn note(rt: &Runtime, call: &Call) {
     });
 }
 
-/// Notes that the call which was noted last has been made.
+/// Records that the last recorded call has been made.
 pub fn made(rt: &Runtime) {
     with_recorder(rt, Path::new("a new file"), |recorder| {
         let noted = recorder.made();
@@ -110,7 +112,7 @@ pub fn made(rt: &Runtime) {
     });
 }
 
-/// Notes ranges of an open file of the program that understudy is about to write.
+/// Records ranges of an open file of the program that understudy is about to write.
 pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
     let name = || last_name_of(file);
     if is_noting(rt)
@@ -121,7 +123,7 @@ pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
     }
 }
 
-/// Has the recorder note an effect on this path, if effects are noted.
+/// Lets the recorder record an effect on this path, if effects are recorded.
 pub(super) fn with_recorder(
     rt: &Runtime,
     path: &Path,

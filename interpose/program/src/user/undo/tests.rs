@@ -1,4 +1,4 @@
-//! The log by itself, and random sequences of calls that are undone and compared with a copy.
+//! Tests of the log, and of undoing random sequences of calls.
 
 use super::apply;
 use super::caller::followed;
@@ -17,7 +17,7 @@ use understudy_numbers::{Epoch, ProcessNumber};
 
 mod strangers;
 
-/// A directory that goes away.
+/// Directory that is removed when the value is dropped.
 struct Room(PathBuf);
 
 impl Room {
@@ -57,7 +57,7 @@ impl Room {
         apply::undo(&mut logs.collect::<Vec<_>>(), Epoch(section))
     }
 
-    /// What is kept for undoing, anywhere.
+    /// Lists all backups.
     fn backups(&self) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> = tree(&self.files()).into_keys().collect();
         all.extend(tree(&self.0.join("memory")).into_keys());
@@ -80,7 +80,7 @@ fn is_hidden(path: &Path) -> bool {
         .starts_with(".understudy")
 }
 
-/// Everything below a directory: `None` for a directory, else the content or where a link leads.
+/// Lists all entries below a directory: content or link target, `None` for directories.
 fn tree(top: &Path) -> Tree {
     let mut found = Tree::new();
     for entry in fs::read_dir(top).unwrap() {
@@ -170,7 +170,7 @@ fn sections_are_forgotten_and_what_follows_stays() {
     let left = Log::open(&room.log(0)).unwrap().unwrap();
     assert!(left.is_abandoned());
     left.unlock();
-    // The next process of that rank makes its own.
+    // The next process of that rank creates a new log.
     assert_eq!(Log::create(&room.log(0)).unwrap().records().count(), 0);
 }
 
@@ -203,7 +203,7 @@ fn another_file_of_the_same_name_is_not_cut() {
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
 }
 
-/// A process may die while it makes its log, while it makes it anew, and while it undoes effects.
+/// A process may fail while it creates its log, rewrites it, or undoes effects.
 #[test]
 fn what_the_dead_have_begun_is_removed() {
     let room = Room::new("halves");
@@ -230,8 +230,9 @@ fn what_the_dead_have_begun_is_removed() {
     assert!(tree(&directory).is_empty());
 }
 
-/// A backup that had to leave a directory that went away, and whose section is forgotten before
-/// that is undone.
+/// Moves a backup out of a removed directory.
+///
+/// Then forgets its section before the removal is undone.
 #[test]
 fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     let room = Room::new("moved");
@@ -250,7 +251,7 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     fs::remove_file(&file).unwrap();
     assert_eq!(room.backups().len(), 1);
     rank.begin(Epoch(2));
-    // Twice, and the directory moves in between.
+    // The backup is moved twice, and its directory is renamed in between.
     rank.note(&remove(&top.join("d/f"))).unwrap();
     fs::remove_dir(top.join("d/f")).unwrap();
     let (from, to) = (top.join("d"), top.join("e"));
@@ -272,8 +273,9 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
     assert_eq!(room.backups(), Vec::<PathBuf>::new());
 }
 
-/// Two places are exchanged, and then what came to the second one goes away, unrecorded since it is
-/// new.
+/// Exchanges two names, then removes the new file at the second one.
+///
+/// The removal is not recorded, because the file is new.
 #[test]
 fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
     let room = Room::new("exchange");
@@ -314,7 +316,9 @@ impl Random {
     }
 }
 
-/// Any call on one of few names, so that names meet again and again.
+/// Returns a random call on one of a few names.
+///
+/// With few names, calls often use equal ones.
 fn any_call(random: &mut Random, top: &Path) -> Call {
     const NAMES: &[&str] = &[
         "a", "b", "c", "d", "d/a", "d/b", "e", "e/a", "d/f", "d/f/a", "e/f", "e/f/a",
@@ -356,8 +360,10 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
     }
 }
 
-/// Writes somewhere in a file that is open, which is noted before as the face has it noted. One
-/// that is open at a cut is cut to its size by others, so that may be left as it is.
+/// Writes to a random range of an open file.
+///
+/// The write is recorded before, like by the preload library. `grows` is false for a file that was
+/// open at a cut: other code truncates it to its size at the cut.
 fn write_within(
     file: &File,
     grows: bool,
@@ -382,7 +388,7 @@ fn write_within(
     file.write_all_at(&bytes, offset)
 }
 
-/// What the program does; it may fail, as it does there. Files that it has opened may stay open.
+/// Makes the call like the program; it may fail as in a program. Written files may stay open.
 fn perform(
     call: &Call,
     random: &mut Random,
@@ -437,7 +443,7 @@ fn perform(
     }
 }
 
-/// What is in one of two trees only, without backups.
+/// Lists the entries that are in only one of two trees, without backups.
 fn difference(now: &Tree, then: &Tree) -> Vec<String> {
     let only = |what: &str, one: &Tree, other: &Tree| {
         let text = |content: &Option<Vec<u8>>| {
@@ -455,7 +461,9 @@ fn difference(now: &Tree, then: &Tree) -> Vec<String> {
     [only("now", now, then), only("then", then, now)].concat()
 }
 
-/// One or two ranks change the same files; then everything since one of the cuts is undone.
+/// Lets one or two ranks change files.
+///
+/// Then undoes all effects since one of the cuts.
 fn round(seed: u64) {
     let count = 1 + (seed % 2) as u32;
     let random = &mut Random(seed);
@@ -466,7 +474,7 @@ fn round(seed: u64) {
         cuts.push(tree(&room.files()));
         ranks.iter_mut().for_each(|rank| rank.begin(Epoch(section)));
         if seed % 16 < 2 {
-            // Time for files to be younger than the cut.
+            // Makes files younger than the cut.
             std::thread::sleep(std::time::Duration::from_millis(12));
         }
         for _ in 0..random.below(60) {
@@ -500,8 +508,7 @@ fn round(seed: u64) {
         rank.resume(Epoch(back as u64)).unwrap();
         rank.end().unwrap();
     }
-    // A rank does not know what becomes of its backups when another one moves the directory that
-    // they are in.
+    // A rank cannot find its backups after another rank has moved their directory.
     if count == 1 {
         assert_eq!(
             room.backups(),

@@ -6,23 +6,23 @@ use super::place::Place;
 use crate::cell::Field;
 use std::cell::Cell;
 
-/// Recorders of effects on files, and the place of their logs.
+/// Recorders of effects on files, and the location of their logs.
 pub struct UndoState {
     pub recorder: Field<Option<Recorder>>,
-    /// Effects of child processes.
+    /// Recorder of effects of child processes.
     pub child_effects: Field<Option<ChildEffects>>,
-    /// True if effects of child processes cannot be noted.
+    /// True if effects of child processes cannot be recorded.
     pub cannot_note_child_effects: Cell<bool>,
-    /// Place beside the epochs on disk, until the end of the job.
+    /// Location beside the checkpoints on disk, until the end of the job.
     pub on_disk: Field<Option<Place>>,
-    /// True if effects are noted before MPI_Init.
+    /// True if effects are recorded before MPI_Init.
     ///
-    /// The job is started again, and what the program has done then is on disk.
+    /// This is the case in a restarted job: earlier effects of the program are on disk.
     pub early: Cell<bool>,
 }
 
 impl UndoState {
-    /// At the start of the process.
+    /// State at the start of the process.
     pub const fn new() -> UndoState {
         UndoState {
             recorder: Field::new(None),

@@ -1,4 +1,4 @@
-//! How a seed is made: a process without a parent, and without descriptors of the runtime side.
+//! Creation of a template process: without a parent, and without descriptors of the runtime side.
 #![allow(unsafe_code)]
 
 use super::quiet::Quiet;
@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use understudy_catalogue::message;
 use understudy_wire::line::Line;
 
-/// The two ends of a line.
+/// Returns the two ends of a line.
 fn pair() -> io::Result<[Line; 2]> {
     let mut ends = [0; 2];
     // SAFETY: socketpair(2), whose descriptors are new.
@@ -31,7 +31,9 @@ fn pair() -> io::Result<[Line; 2]> {
     }
 }
 
-/// What seeds of a node take turns by: each replay takes as much memory as its worker has set up.
+/// Opens the lock file by which the template processes of a node take turns.
+///
+/// Each replay takes as much memory as its worker has set up.
 fn turns() -> io::Result<File> {
     let path = renewal::directory().join("rehearsals");
     let mut options = File::options();
@@ -39,7 +41,7 @@ fn turns() -> io::Result<File> {
     options.open(path)
 }
 
-/// Forks the seed of this process, which stands at the end of `MPI_Init`.
+/// Forks the template process of this process, which must be at the end of `MPI_Init`.
 pub fn plant(rt: &Runtime) {
     match fork(rt) {
         Ok(line) => rt.rehearsal.seed.attach(line),
@@ -49,15 +51,15 @@ pub fn plant(rt: &Runtime) {
     }
 }
 
-/// Forks a seed; returns the line to it.
+/// Forks a template process; returns the line to it.
 fn fork(rt: &Runtime) -> io::Result<Line> {
     let ([mine, theirs], turns) = (pair()?, turns()?);
     let quiet = Quiet::begin();
-    // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.
+    // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); the children never return.
     unsafe {
         let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
             -1 => return Err(io::Error::last_os_error()),
-            // The program's descriptors must have the numbers in a replay that they had in the
+            // In a replay the program's descriptors must have the numbers that they had in the
             // phase.
             fd => OwnedFd::from_raw_fd(sys::lift(fd as i32)),
         };
@@ -71,7 +73,7 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
             }
             child => {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
-                // The program is not told of a child that was not its own.
+                // The program must not get a signal for a child that is not its own.
                 signals::forget(libc::SIGCHLD);
                 Ok(mine)
             }

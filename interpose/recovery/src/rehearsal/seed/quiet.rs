@@ -1,7 +1,7 @@
-//! Signals that a seed blocks but for its children.
+//! Signals that a template process blocks, but not its children.
 #![allow(unsafe_code)]
 
-/// Signals that are blocked while this exists.
+/// Guard that blocks all signals.
 pub struct Quiet {
     before: libc::sigset_t,
 }
@@ -9,7 +9,7 @@ pub struct Quiet {
 impl Quiet {
     /// Blocks all signals.
     pub fn begin() -> Quiet {
-        // SAFETY: plain system calls on sets of their own.
+        // SAFETY: plain system calls on signal sets of this function.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&mut all);
@@ -26,7 +26,7 @@ impl Quiet {
     }
 
     fn end(&self) {
-        // SAFETY: as above.
+        // SAFETY: a plain system call on a signal set of this value.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }

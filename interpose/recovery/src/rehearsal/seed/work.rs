@@ -1,4 +1,4 @@
-//! A seed's life: it waits, and has phases replayed in children of its own.
+//! Work of a template process: it waits for requests, and replays phases in child processes.
 #![allow(unsafe_code)]
 
 use super::quiet::Quiet;
@@ -16,17 +16,19 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_image::runs::PageRun;
 use understudy_wire::line::Line;
 
-/// What the process is called in lists of processes.
+/// Name of the process in lists of processes.
 const NAME: &std::ffi::CStr = c"understudy-seed";
-/// How often a phase is rehearsed of which not all comes out equal: what depends on something that
-/// is not the same twice may come out equal by chance.
+/// Number of trial replays of a phase whose pages are not all equal.
+///
+/// Pages that depend on values which differ between runs may be equal by chance.
 const DOUBTFUL_TIMES: u32 = 3;
-/// Milliseconds between two looks whether it is this seed's turn, and whether a child has taken too
-/// long.
+/// Milliseconds between two polls for the lock of the node.
+///
+/// `CHILD` is the time between two checks of a child's timeout.
 const TURN: i32 = 10;
 const CHILD: i32 = 1000;
 
-/// It is this seed's turn as long as this exists.
+/// Lock by which one template process of the node works at a time.
 struct Turn<'a>(&'a File);
 
 impl Turn<'_> {
@@ -39,23 +41,25 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: flock(2) has no memory effects.
         unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
     }
 }
 
-/// A phase to be rehearsed.
+/// Trial replays of a phase.
 #[derive(Default)]
 struct Rehearsal<'a> {
     turn: Option<Turn<'a>>,
-    /// What the rehearsals so far have found.
+    /// Combined finding of the replays up to now.
     found: Option<Finding>,
     times: u32,
 }
 
 impl Rehearsal<'_> {
-    /// Takes in what a rehearsal has found; whether there should be another one. The replays that
-    /// are relied on are those that read from the record, so one of them is rehearsed, too.
+    /// Adds a finding; returns true if another replay is needed.
+    ///
+    /// Later replays read from the record of the first one, so one replay with the record is also
+    /// tried.
     fn learn(&mut self, finding: Finding, script: &mut Script) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();
@@ -78,7 +82,7 @@ enum Goal<'a> {
     Make(Vec<PageRun>),
 }
 
-/// What has been asked for.
+/// Request that is being handled.
 struct Work<'a> {
     number: u64,
     script: Script,
@@ -112,7 +116,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Goes on as far as possible; what has come of it, at the end.
+    /// Makes progress as far as possible; returns the outcome at the end.
     fn go_on(
         &mut self,
         rt: &Runtime,
@@ -152,10 +156,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The seed's life, with a line to its owner, a descriptor of that, and what seeds take turns by.
+/// Runs the template process.
+///
+/// `kept` are the line to the owner, a descriptor of the owner, and the lock file of the node.
 pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
-    // SAFETY: system calls in a process that has one thread. It keeps nothing of the runtime side
-    // open that others could take for the rank's.
+    // SAFETY: system calls in a process that has one thread. All other descriptors of the runtime
+    // side are closed, which other processes could mistake for the rank's.
     let [line, owner, turns] = unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         let aside =
@@ -186,7 +192,7 @@ pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
         match line.receive_with::<Request>(Duration::ZERO) {
             Ok(None) => {}
             Ok(Some((request, files))) => {
-                // The one before gives up its turn first.
+                // Dropping the former request releases the lock of the node first.
                 drop(work.take());
                 work = Work::of(request, files);
             }

@@ -1,4 +1,4 @@
-//! The arrays of procedures with many requests.
+//! Arrays of procedures with many requests.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -10,7 +10,7 @@ use crate::requests::Outcome;
 use std::ffi::c_int;
 use understudy_mpi::real_types::Status;
 
-/// The program's arrays of requests and statuses.
+/// Arrays of requests and statuses of the program.
 pub struct Arrays {
     requests: *mut VirtRequest,
     statuses: *mut Status,
@@ -18,7 +18,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// Of so many elements.
+    /// Returns arrays of `count` elements.
     pub fn new(count: c_int, requests: *mut VirtRequest, statuses: *mut Status) -> Arrays {
         Arrays {
             requests,
@@ -27,21 +27,20 @@ impl Arrays {
         }
     }
 
-    /// One of the requests.
+    /// Returns one of the requests.
     ///
     /// # Safety
     /// The arrays must be valid and `index` below their length.
-    #[allow(clippy::mut_from_ref)] // The array is the program's, not ours.
+    #[allow(clippy::mut_from_ref)] // The array is the program's memory.
     pub unsafe fn request(&self, index: usize) -> &mut VirtRequest {
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe { &mut *self.requests.add(index) }
     }
 
-    /// Asks the library for `count` requests from the one with this index on, together if there is
-    /// a short way.
+    /// Completes or tests `count` requests from index `first` on in one library call, if possible.
     ///
     /// # Safety
-    /// As [`Arrays::request`]; so many must follow.
+    /// As [`Arrays::request`]; the arrays must have this number of elements from `first` on.
     pub unsafe fn end_together(
         &self,
         rt: &Runtime,
@@ -52,7 +51,7 @@ impl Arrays {
         if count == 0 {
             return Ok(Together::Ended);
         }
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         unsafe {
             let statuses = if self.statuses.is_null() {
                 self.statuses
@@ -64,8 +63,10 @@ impl Arrays {
         }
     }
 
-    /// The error fields of the statuses before the call, if the library is one that leaves them as
-    /// they are where nothing has failed. (Open MPI writes them, and all do in MPI_Waitall.)
+    /// Returns the error fields of the statuses before the call.
+    ///
+    /// Empty with Open MPI, which always writes them. Other libraries keep them if no request has
+    /// failed, except in MPI_Waitall.
     ///
     /// # Safety
     /// As [`Arrays::request`].
@@ -73,30 +74,30 @@ impl Arrays {
         if self.statuses.is_null() || !is_foreign() {
             return Vec::new();
         }
-        // SAFETY: handed on to the caller.
+        // SAFETY: the caller guarantees it.
         (0..self.count)
             .map(|index| unsafe { (*self.statuses.add(index)).error })
             .collect()
     }
 
-    /// Puts so many of them back.
+    /// Restores the first `many` error fields.
     ///
     /// # Safety
     /// As [`Arrays::request`].
     pub unsafe fn put_errors(&self, errors: &[c_int], many: usize) {
         for (index, &error) in errors.iter().enumerate().take(many) {
-            // SAFETY: handed on to the caller.
+            // SAFETY: the caller guarantees it.
             unsafe { (*self.statuses.add(index)).error = error };
         }
     }
 
-    /// Writes a status, unless the program ignores them.
+    /// Writes a status, unless the program ignores statuses.
     ///
     /// # Safety
     /// As [`Arrays::request`].
     pub unsafe fn put(&self, index: usize, outcome: &Outcome) {
         if !self.statuses.is_null() {
-            // SAFETY: handed on to the caller.
+            // SAFETY: the caller guarantees it.
             unsafe {
                 self.statuses.add(index).write(Status {
                     error: outcome.rc,

@@ -20,9 +20,9 @@ use understudy_mpi::real_types::{RealGroup, RealWin};
 
 const NO_SUCCEED: c_int = 16;
 
-/// Takes a checkpoint here if one is due and all workers have the window.
+/// `MPI_Win_fence`: takes a checkpoint if one is due and all workers have the window.
 ///
-/// It is entered like a collective then.
+/// The procedure is entered like a collective then.
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     })
 }
 
-/// The ranks in the window's group of a group's members.
+/// Returns the ranks of a group's members in the window's group.
 fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, c_int> {
     let wanted = group::members(rt, members).ok_or(ERR_GROUP)?;
     let comm = window::comm_of(rt, win).ok_or(ERR_WIN)?;
@@ -57,7 +57,7 @@ fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, 
 
 /// Calls a procedure of the library with a group of members of a window.
 ///
-/// Spawned processes have the window too.
+/// Used for windows with spawned processes.
 fn with_members(
     rt: &Runtime,
     win: VirtWin,
@@ -69,7 +69,7 @@ fn with_members(
         real_group(rt, group::null_handle(rt)),
         real_group(rt, group::null_handle(rt)),
     );
-    // SAFETY: a window of ours, and ranks in its group; the groups are ours.
+    // SAFETY: a window of the runtime, ranks in its group, and groups of the runtime.
     unsafe {
         let mut rc = real::PMPI_Win_get_group(real, &mut all);
         if rc == SUCCESS {
@@ -84,10 +84,10 @@ fn with_members(
     }
 }
 
-/// Calls the library's own post, start, complete and wait.
+/// Calls the library's post, start, complete or wait for a window with spawned processes.
 ///
-/// The handler returns their outcome, unless the window is of workers only. It may wait for the
-/// programs of others.
+/// The handler returns its return code then. The procedure may wait for the programs of other
+/// processes.
 macro_rules! unless_spawned {
     ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
         if window::has_spawned($rt, $win) {
@@ -100,9 +100,9 @@ macro_rules! unless_spawned {
     };
 }
 
-/// Waits for the next word of a window.
+/// Waits for the next control message of a window.
 ///
-/// Polls only once if there is something else to be done.
+/// Polls only once if other work is pending.
 fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if attention::is_on() {
         recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
@@ -130,8 +130,8 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
     }
     let own = or_end!(rt, procedure, win, own(rt, win));
     for &target in targets.iter().filter(|_| own.is_none()) {
-        // Nobody may lock what is exposed, so there is nothing to wait for.
-        // SAFETY: a window of ours and a rank in its group.
+        // No process may lock an exposed window, so the lock is granted at once.
+        // SAFETY: a window of the runtime and a rank in its group.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_lock(LOCK_SHARED, target, NO_CHECK, real_win(rt, win))
         });
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     };
     for &target in targets.iter().filter(is_known) {
         arch::will_return();
-        // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
+        // SAFETY: a window of the runtime, and a rank that `MPI_Win_start` has locked.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Win_unlock(target, real_win(rt, win))
         });
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
     SUCCESS
 }
 
-/// True if all origins have completed; the epoch has ended then.
+/// Returns true if all origins have completed; this ends the exposure epoch.
 fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
     let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     }
     outcome!(cut::here(rt));
     while outcome!(recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)) {}
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     unsafe { flag.write(c_int::from(has_ended(rt, win))) };
     SUCCESS
 }

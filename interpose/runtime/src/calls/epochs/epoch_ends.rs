@@ -1,4 +1,4 @@
-//! Checks and ends of the procedures that open or close an epoch.
+//! Checks and completion of the procedures that open or close an epoch.
 
 use crate::Runtime;
 use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// Message for a failed exchange between the two sides of an epoch.
 pub(super) const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
 
-/// Ends a procedure that opens or closes an epoch.
+/// Completes a procedure that opens or closes an epoch.
 ///
 /// Records the change if the procedure has succeeded.
 pub(super) fn noted(
@@ -28,7 +28,7 @@ pub(super) fn noted(
     finish_win(rt, procedure, rc, win)
 }
 
-/// Returns the access to the window if its locks are the layer's.
+/// Returns the direct access to the window if its locks are the runtime's.
 pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
     window::passive::own(rt, win).map_err(|_| ERR_NO_MEM)
 }
@@ -46,7 +46,7 @@ pub(super) fn check(
     }
 }
 
-/// Leaves a handler with an error.
+/// Returns from a handler with an error.
 macro_rules! or_end {
     ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
         match $result {

@@ -1,5 +1,6 @@
-//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where
-//! members share memory, the layer's.
+//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4).
+//!
+//! Locks and flushes are the library's, or the runtime's if members share memory.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::epoch_ends::{NO_WORD, check, noted, or_end, own};
@@ -18,21 +19,25 @@ use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// So long who waits for a lock looks without a pause; then there is one between two looks.
+/// Time for which a wait for a lock polls without a pause.
+///
+/// Later polls are separated by `PAUSE`.
 const QUICK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
-/// So long those who want to hold a lock with others give way to one who waits to hold it alone.
+/// Time for which requests for a shared lock yield to one for an exclusive lock.
 const COURTESY: Duration = Duration::from_millis(10);
 
-/// The library gets on with messages.
+/// Lets the library make progress with messages.
 fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     fence(Ordering::SeqCst);
     arch::will_return();
     recovery::check_own(rt, exposure::hear(rt, win), NO_WORD).map(drop)
 }
 
-/// Waits until a lock has been taken. A cut may be taken meanwhile: set back to that, the call
-/// begins anew.
+/// Waits until a lock has been taken.
+///
+/// A cut may be taken meanwhile. If the program is rolled back to this cut, the call starts from
+/// its entry.
 fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), Rewound> {
     if take(false) {
         return Ok(());
@@ -40,8 +45,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     let began = Instant::now();
     loop {
         get_on(rt, win)?;
-        // Where it gives way to other threads the call begins anew, and does not know how long it
-        // has waited.
+        // A call that yields to other threads starts from its entry, and loses the time that it has
+        // waited.
         let waited = began.elapsed();
         if take(waited > COURTESY || attention::is(SEVERAL)) {
             return Ok(());
@@ -55,8 +60,10 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     }
 }
 
-/// A lock has been taken. Where fences have been, the library knows whether it may be: else it is
-/// given back.
+/// Completes a procedure that has taken a lock.
+///
+/// After fences, only the library can check whether the lock is allowed. If not, the lock is
+/// released.
 fn taken(
     rt: &Runtime,
     procedure: Proc,
@@ -86,13 +93,13 @@ pub unsafe extern "C" fn MPI_Win_lock(
     lock_any(rt, win, rank, lock_type, assert)
 }
 
-/// [`MPI_Win_lock`] of any window.
+/// Implements [`MPI_Win_lock`] for any window.
 #[inline(never)]
 fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c_int) -> c_int {
     let procedure = Proc::MPI_Win_lock;
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| {
-        // That of MPI_PROC_NULL is none.
+        // A lock of MPI_PROC_NULL is not recorded.
         if rank >= 0 {
             epochs.locks.insert(rank, (lock_type, assert));
         }
@@ -134,7 +141,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     unlock_any(rt, win, rank)
 }
 
-/// [`MPI_Win_unlock`] of any window.
+/// Implements [`MPI_Win_unlock`] for any window.
 #[inline(never)]
 fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
     let procedure = Proc::MPI_Win_unlock;

@@ -1,4 +1,4 @@
-//! Reading and writing (MPI 4.1, 14.4).
+//! Reads and writes of files (MPI 4.1, 14.4).
 #![allow(unsafe_code)]
 
 use super::file_failure::{Failure, Result, class, comm_of, known};
@@ -19,17 +19,17 @@ use std::os::unix::fs::FileExt;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 
-/// From the file or to it.
+/// Direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Read,
     Write,
 }
 
-/// Where an access begins.
+/// Start of an access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
-    /// At so many units.
+    /// At this offset, in units of the view.
     Offset(i64),
     /// At the individual pointer.
     Individual,
@@ -46,13 +46,14 @@ pub(super) struct Buffer {
     pub datatype: VirtDatatype,
 }
 
-/// Where the access of each process begins, when all have come: one value is known to the first
-/// process.
+/// Returns the start of this process's access; collective.
+///
+/// The first process has the shared pointer, and broadcasts it.
 fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
     let mine = comm.rank()?.0 as usize;
-    // What goes wrong for the first one is told as a place that is none.
+    // An error of the first process is sent as an invalid position.
     let mut base = [u64::MAX];
     let mut failed = None;
     if mine == 0 {
@@ -71,7 +72,7 @@ fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     Ok(base[0] + all[..mine].iter().sum::<u64>())
 }
 
-/// What is known to be wrong before anything is done.
+/// Checks an access before it starts.
 fn check(rt: &Runtime, fh: VirtFile, file: &File, way: Way, at: At) -> Result<()> {
     let has = |flag: c_int| file.mode & flag != 0;
     match way {
@@ -88,7 +89,7 @@ fn check(rt: &Runtime, fh: VirtFile, file: &File, way: Way, at: At) -> Result<()
     Ok(())
 }
 
-/// Where the access of this process begins, in units of the view.
+/// Returns the start of this process's access, in units of the view.
 fn start_of(rt: &Runtime, file: &File, at: At, units: u64) -> Result<u64> {
     match at {
         At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG)),
@@ -98,7 +99,7 @@ fn start_of(rt: &Runtime, file: &File, at: At, units: u64) -> Result<u64> {
     }
 }
 
-/// Reads or writes; with the number of bytes in memory.
+/// Reads or writes; returns the number of bytes in memory.
 ///
 /// # Safety
 /// The buffer must be the program's.
@@ -119,7 +120,7 @@ pub(super) unsafe fn access(
     let memory = check(rt, fh, &file, way, at)
         .and_then(|()| Memory::new(rt, address, count, datatype, representation));
     let memory = match memory {
-        // The others wait for this one.
+        // The other processes wait for this one.
         Err(failure @ Failure::Class(_)) if at == At::Ordered => {
             in_order(rt, &file, 0)?;
             return Err(failure);
@@ -128,7 +129,7 @@ pub(super) unsafe fn access(
     };
     let start = start_of(rt, &file, at, memory.bytes().div_ceil(file.view.unit))?;
     let ranges = layout_of(rt, fh, &file)?.ranges(start * file.view.unit, memory.bytes());
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     let bytes = unsafe {
         match way {
             Way::Read => read(rt, fh, &file, &ranges, &memory)?,
@@ -141,24 +142,27 @@ pub(super) unsafe fn access(
     Ok(bytes)
 }
 
-/// From the first to the last byte.
+/// Returns the range from the first to the last byte.
 fn whole(ranges: &[Range]) -> Option<Range> {
     let begin = ranges.iter().map(|range| range.0).min()?;
     let end = ranges.iter().map(|range| range.0 + range.1).max()?;
     Some((begin, end - begin))
 }
 
-/// Whether other hosts see what is written only under locks (fcntl(2), "Record locking and NFS").
+/// True if other hosts see written data only under locks.
+///
+/// See fcntl(2), "Record locking and NFS".
 fn is_on_nfs(open: &std::fs::File) -> bool {
-    // SAFETY: fstatfs(2) of an open file, into a place of this frame.
+    // SAFETY: fstatfs(2) of an open file into a local variable.
     unsafe {
         let mut found: libc::statfs = std::mem::zeroed();
         libc::fstatfs(open.as_raw_fd(), &mut found) == 0 && found.f_type == libc::NFS_SUPER_MAGIC
     }
 }
 
-/// Keeps everybody else from conflicting accesses, if the file is atomic, or on NFS and used by
-/// several hosts.
+/// Excludes conflicting accesses of other processes, if necessary.
+///
+/// It is necessary if the file is atomic, or on NFS and used by several hosts.
 fn locked<T>(
     rt: &Runtime,
     file: &File,
@@ -210,7 +214,7 @@ unsafe fn read(
         })
     };
     if let Some(plain) = memory.plain() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return Ok(read(unsafe { &mut *plain })? as u64);
     }
     let mut data = vec![0; memory.bytes() as usize];
@@ -227,7 +231,7 @@ unsafe fn write(
     memory: &Memory,
 ) -> Result<u64> {
     let open = file::descriptor(rt, fh)?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     let data = unsafe { memory.gather(rt)? };
     locked(rt, file, &open, libc::F_WRLCK, ranges, || {
         user::note_overwriting(rt, &open, ranges);

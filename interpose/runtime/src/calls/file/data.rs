@@ -1,5 +1,4 @@
-//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual
-//! pointer.
+//! Procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and set the individual pointer.
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};
@@ -34,8 +33,9 @@ fn status_of(bytes: u64) -> Status {
     }
 }
 
-/// When all have written: who reads what another one has written in the same collective's place
-/// finds it.
+/// Waits until all processes of a collective have written.
+///
+/// So a process that reads next finds the data of the others.
 fn end_together(rt: &Runtime, fh: VirtFile, way: Way) -> Result<()> {
     match way {
         Way::Write => Ok(comm_of(rt, &known(rt, fh)?).barrier()?),
@@ -43,8 +43,10 @@ fn end_together(rt: &Runtime, fh: VirtFile, way: Way) -> Result<()> {
     }
 }
 
+/// Accesses a file and writes the status.
+///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 unsafe fn now(
     rt: &Runtime,
     fh: VirtFile,
@@ -54,7 +56,7 @@ unsafe fn now(
     is_collective: bool,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if is_collective && (way == Way::Write || at == At::Ordered) {
             together(rt, fh)?;
@@ -62,7 +64,7 @@ unsafe fn now(
             cut::here(rt)?;
         }
         let done = access(rt, fh, way, at, buffer);
-        // The others wait, though this one may fail.
+        // The other processes wait, although this one may fail.
         if is_collective && matches!(done, Ok(_) | Err(Failure::Class(_))) {
             end_together(rt, fh, way)?;
         }
@@ -71,8 +73,10 @@ unsafe fn now(
     Ok(())
 }
 
+/// Accesses a file and writes a completed request.
+///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 unsafe fn begun(
     rt: &Runtime,
     fh: VirtFile,
@@ -85,7 +89,7 @@ unsafe fn begun(
         return Err(class(ERR_ARG));
     }
     cut::here(rt)?;
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe {
         let bytes = access(rt, fh, way, at, buffer)?;
         let done = requests::add_done(
@@ -99,8 +103,10 @@ unsafe fn begun(
     }
 }
 
+/// Begins a split collective.
+///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 unsafe fn begin(
     rt: &Runtime,
     fh: VirtFile,
@@ -112,15 +118,15 @@ unsafe fn begin(
     if known(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    // All of a collective may be done when it begins (MPI 4.1, 14.4.5): so one that fails keeps
-    // nobody waiting for its end.
+    // A split collective may do all its work when it begins (MPI 4.1, 14.4.5). So if a process
+    // fails, no other process waits for it at the end.
     let is_together = way == Way::Write || at == At::Ordered;
     if is_together {
         together(rt, fh)?;
     } else {
         cut::here(rt)?;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     let done = unsafe { access(rt, fh, way, at, buffer) };
     if is_together && matches!(done, Ok(_) | Err(Failure::Class(_))) {
         end_together(rt, fh, way)?;
@@ -132,8 +138,10 @@ unsafe fn begin(
     Ok(())
 }
 
+/// Ends a split collective.
+///
 /// # Safety
-/// The program's arguments.
+/// The arguments are the program's.
 unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, status: *mut Status) -> Result<()> {
     let bytes = match known(rt, fh)?.split {
         Some((begun, bytes)) if begun == split => bytes,
@@ -142,13 +150,14 @@ unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, status: *mut Status) -> 
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { put_status(status, status_of(bytes)) };
     Ok(())
 }
 
 macro_rules! blocking {
-    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal $(, $offset:ident)?;)*) => {$(
+    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal
+        $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $name(
             fh: VirtFile,
             $($offset: i64,)?
@@ -159,8 +168,10 @@ macro_rules! blocking {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are handed on.
-            let done = unsafe { now(rt, fh, Way::$way, at, buffer(buf, count, datatype), $collective, status) };
+            // SAFETY: the program's arguments are passed on.
+            let done = unsafe {
+                now(rt, fh, Way::$way, at, buffer(buf, count, datatype), $collective, status)
+            };
             finish(rt, Proc::$name, fh, done)
         }
     )*};
@@ -197,8 +208,10 @@ macro_rules! nonblocking {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are handed on.
-            let done = unsafe { begun(rt, fh, Way::$way, at, buffer(buf, count, datatype), request) };
+            // SAFETY: the program's arguments are passed on.
+            let done = unsafe {
+                begun(rt, fh, Way::$way, at, buffer(buf, count, datatype), request)
+            };
             finish(rt, Proc::$name, fh, done)
         }
     )*};
@@ -218,7 +231,8 @@ nonblocking! {
 }
 
 macro_rules! split {
-    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
+    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr
+        $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $begin(
             fh: VirtFile,
             $($offset: i64,)?
@@ -228,14 +242,16 @@ macro_rules! split {
         ) -> c_int {
             let rt = $crate::calls::runtime();
             let at = blocking!(@ $at $(, $offset)?);
-            // SAFETY: the program's arguments are handed on.
-            let done = unsafe { begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype)) };
+            // SAFETY: the program's arguments are passed on.
+            let done = unsafe {
+                begin(rt, fh, Split::$split, Way::$way, at, buffer(buf, count, datatype))
+            };
             finish(rt, Proc::$begin, fh, done)
         }
 
         pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
             let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on.
+            // SAFETY: the program's arguments are passed on.
             let done = unsafe { end(rt, fh, Split::$split, status) };
             finish(rt, Proc::$end, fh, done)
         }
@@ -244,11 +260,13 @@ macro_rules! split {
 
 split! {
     MPI_File_read_at_all_begin, MPI_File_read_at_all_end, ReadAt, Read, To, At::Offset, offset;
-    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, At::Offset, offset;
+    MPI_File_write_at_all_begin, MPI_File_write_at_all_end, WriteAt, Write, From, At::Offset,
+        offset;
     MPI_File_read_all_begin, MPI_File_read_all_end, Read, Read, To, At::Individual;
     MPI_File_write_all_begin, MPI_File_write_all_end, Write, Write, From, At::Individual;
     MPI_File_read_ordered_begin, MPI_File_read_ordered_end, ReadOrdered, Read, To, At::Ordered;
-    MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From, At::Ordered;
+    MPI_File_write_ordered_begin, MPI_File_write_ordered_end, WriteOrdered, Write, From,
+        At::Ordered;
 }
 
 fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
@@ -267,7 +285,7 @@ pub unsafe extern "C" fn MPI_File_seek(fh: VirtFile, offset: i64, whence: c_int)
 
 pub unsafe extern "C" fn MPI_File_get_position(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = known(rt, fh).and_then(|file| unsafe { put(offset, file.position as i64) });
     finish(rt, Proc::MPI_File_get_position, fh, got)
 }

@@ -1,4 +1,4 @@
-//! How long data are, in memory and in files.
+//! Length of data, in memory and in files.
 #![allow(unsafe_code)]
 
 use super::file_failure::{Result, class, local};
@@ -9,12 +9,12 @@ use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::datatype;
 use std::ffi::c_void;
 
-/// A datatype of a view.
+/// Returns a datatype of a view.
 pub(super) fn handle(word: u64) -> VirtDatatype {
     VirtDatatype(word as *mut c_void)
 }
 
-/// Bytes of data in an element.
+/// Returns the number of bytes of data in an element.
 pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
     if datatype::index(rt, datatype).is_none() && !datatype::is_predefined(rt, datatype) {
@@ -25,7 +25,7 @@ pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     u64::try_from(size).map_err(|_| class(ERR_TYPE))
 }
 
-/// Bytes of an element in a file of the portable representation.
+/// Returns the number of bytes of an element in a file of the portable representation.
 pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
     // SAFETY: a datatype and the name of the representation.

@@ -1,4 +1,4 @@
-//! Errors of the procedures of files, and what is common to these procedures.
+//! Errors of the procedures of files, and functions that these procedures share.
 #![allow(unsafe_code)]
 
 use crate::arch::Rewound;
@@ -18,13 +18,13 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 
-/// Why a procedure fails.
+/// Reason why a procedure fails.
 pub(super) enum Failure {
-    /// Return code of the library; a process may have died.
+    /// Return code of the library; a process may have failed.
     Library(c_int),
     /// An error of this class.
     Class(c_int),
-    /// The handler is to return at once.
+    /// The program was rewound, so the handler returns at once.
     Rewound,
 }
 
@@ -48,7 +48,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The class of an error of the operating system (14.7).
+/// Returns the class of an error of the operating system (14.7).
 fn class_of(error: &io::Error) -> c_int {
     match error.raw_os_error() {
         Some(libc::ENOENT) => ERR_NO_SUCH_FILE,
@@ -78,7 +78,7 @@ pub(super) fn library(rc: c_int) -> Result<()> {
 
 /// Makes a result of the return code of a local procedure of the library.
 ///
-/// An error is this process's, and the others wait for it all the same.
+/// An error occurs in this process only, so the other processes may still wait for it.
 pub(super) fn local(rc: c_int) -> Result<()> {
     match rc {
         ABANDONED => library(rc),
@@ -88,7 +88,7 @@ pub(super) fn local(rc: c_int) -> Result<()> {
 
 /// Returns a procedure's outcome to the program.
 ///
-/// An error goes to the error handler of the file, or of `MPI_FILE_NULL`.
+/// An error is passed to the error handler of the file, or of `MPI_FILE_NULL`.
 pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
     let rc = match outcome {
         Ok(()) => return SUCCESS,
@@ -107,7 +107,7 @@ pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Resul
     raise_on(rt, procedure, rc, object)
 }
 
-/// A copy of an open file's entry.
+/// Returns a copy of an open file's entry.
 pub(super) fn known(rt: &Runtime, fh: VirtFile) -> Result<File> {
     file::get(rt, fh)
         .map(|file| file.clone())
@@ -118,18 +118,18 @@ pub(super) fn comm_of(rt: &Runtime, file: &File) -> RealComm {
     real_comm(rt, file.comm())
 }
 
-/// Writes a value to the program's place for it.
+/// Writes a value to an address of the program.
 ///
 /// # Safety
-/// `to` is such a place, or null.
+/// `to` is valid for the value, or null.
 pub(super) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { arguments::put(to, value) }.map_err(class)
 }
 
 /// Enters a collective of all processes that have opened a file.
 ///
-/// Called before they wait for each other; nothing may have been done before.
+/// The call precedes every wait for other processes, and every effect of the procedure.
 pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
     let comm = file::get(rt, fh)
         .map(|file| file.comm())
@@ -150,9 +150,9 @@ pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// Lets one process act for all when all have come.
+/// Lets the first process act for all; collective.
 ///
-/// No process continues before.
+/// All processes have entered before it acts, and return after it.
 pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
     comm.barrier()?;
     let outcome = if comm.rank()? == Rank(0) {

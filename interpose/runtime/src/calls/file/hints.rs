@@ -9,7 +9,7 @@ use crate::handles::{VirtFile, VirtInfo};
 use crate::objects::{file, info};
 use std::ffi::c_int;
 
-/// Replaces hints; those that are not mentioned stay.
+/// Sets hints; the other hints do not change.
 pub(super) fn add_hints(rt: &Runtime, fh: VirtFile, hints: VirtInfo) {
     let new = info::pairs(rt, hints);
     if let Some(mut file) = file::get_mut(rt, fh) {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInf
     let rt = runtime();
     let made =
         known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     let got = made.and_then(|handle| unsafe { put(info_used, handle) });
     finish(rt, Proc::MPI_File_get_info, fh, got)
 }

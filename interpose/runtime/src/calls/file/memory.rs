@@ -1,4 +1,4 @@
-//! The program's buffers, as bytes in the order of their type map.
+//! Buffers of the program, as bytes in the order of their type map.
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
@@ -16,29 +16,30 @@ use std::sync::Arc;
 use understudy_catalogue::message;
 use understudy_mpi::real_types::RealComm;
 
-/// At most so many bytes are packed at once.
+/// Largest number of bytes that are packed at once.
 const MOST_BYTES: u64 = 1 << 29;
-/// A datatype without gaps that has more blocks than this is packed all the same.
+/// Largest number of blocks in a dense datatype that is accessed without packing.
 const FEW_PIECES: usize = 64;
-/// An element that is too long for the library's procedures, and has more pieces than this, is
-/// refused.
+/// Largest number of pieces in an element that is too long for the library.
+///
+/// Such an element is refused if it has more pieces.
 const MOST_PIECES: usize = 1 << 24;
 
-/// So many elements of the program's.
+/// Elements in the program's memory.
 pub(super) struct Memory {
     address: *mut c_void,
     count: c_int,
     datatype: VirtDatatype,
     size: u64,
     extent: isize,
-    /// Data without gaps, in the order of memory.
+    /// True if the data have no gaps and are in the order of memory.
     is_plain: bool,
     representation: Representation,
-    /// Where the data of an element lie that is too long to be packed by the library.
+    /// Type map of an element that is too long to be packed by the library.
     pieces: Option<Arc<TypeMap>>,
 }
 
-/// Whether the data of an element lie without gaps and in their order from its address on.
+/// True if an element's data start at its address, in order and without gaps.
 fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
     datatype::is_predefined(rt, datatype)
         || TypeMaps::exact(FEW_PIECES).of(rt, datatype).pieces == [(0, size as usize)]
@@ -89,19 +90,19 @@ impl Memory {
         })
     }
 
-    /// Bytes of data, in memory and in the file.
+    /// Returns the number of bytes of data, in memory and in the file.
     pub(super) fn bytes(&self) -> u64 {
         self.size * self.count as u64
     }
 
-    /// The memory itself, if the data lie there as they are in the file.
+    /// Returns the memory itself, if it has the data as they are in the file.
     pub(super) fn plain(&self) -> Option<*mut [u8]> {
         let is_there = self.is_plain && self.bytes() > 0;
         is_there
             .then(|| std::ptr::slice_from_raw_parts_mut(self.address.cast(), self.bytes() as usize))
     }
 
-    /// Elements in parts that are not too large: number of the first one, count.
+    /// Splits elements into parts for packing: number of the first element, and count.
     fn parts(&self, elements: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let most = (MOST_BYTES / self.size.max(1)).max(1);
         (0..elements)
@@ -114,8 +115,9 @@ impl Memory {
             .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
     }
 
-    /// The pieces of memory that hold so many bytes of data: how many there are before, address and
-    /// length.
+    /// Calls `piece` for the pieces of memory with the first `bytes` bytes of data.
+    ///
+    /// Its arguments are the number of bytes before, the address, and the length.
     fn walk(&self, map: &TypeMap, bytes: usize, mut piece: impl FnMut(usize, *mut u8, usize)) {
         let mut at = 0;
         for element in 0..self.count as u64 {
@@ -137,7 +139,7 @@ impl Memory {
     fn pack(&self, rt: &Runtime, first: u64, count: u64, into: &mut [u8]) -> Result<()> {
         let (from, count, length) = (self.element(first), count as c_int, into.len());
         let (datatype, to) = (real_datatype(rt, self.datatype), into.as_mut_ptr().cast());
-        // SAFETY: elements of the program's, and room for their data.
+        // SAFETY: elements of the program, and room for their data.
         local(unsafe {
             match self.representation {
                 Representation::Native => {
@@ -172,7 +174,7 @@ impl Memory {
     fn unpack(&self, rt: &Runtime, first: u64, count: u64, from: &[u8]) -> Result<()> {
         let (to, count, length) = (self.element(first), count as c_int, from.len());
         let (datatype, from) = (real_datatype(rt, self.datatype), from.as_ptr().cast());
-        // SAFETY: the data of as many elements, and the program's place for them.
+        // SAFETY: the data of this number of elements, and the program's memory for them.
         local(unsafe {
             match self.representation {
                 Representation::Native => {
@@ -204,19 +206,19 @@ impl Memory {
         })
     }
 
-    /// The data.
+    /// Returns the data.
     ///
     /// # Safety
-    /// They must be the program's buffer.
+    /// The elements must be the program's buffer.
     pub(super) unsafe fn gather(&self, rt: &Runtime) -> Result<Cow<'_, [u8]>> {
         if let Some(plain) = self.plain() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees it.
             return Ok(Cow::Borrowed(unsafe { &*plain }));
         }
         let mut data = vec![0; self.bytes() as usize];
         if let Some(map) = &self.pieces {
             self.walk(map, data.len(), |at, place, length| {
-                // SAFETY: a part of an element of the program's.
+                // SAFETY: a part of an element of the program.
                 let piece = unsafe { std::slice::from_raw_parts(place, length) };
                 data[at..at + length].copy_from_slice(piece);
             });
@@ -229,14 +231,15 @@ impl Memory {
         Ok(Cow::Owned(data))
     }
 
-    /// Puts data into the elements, as many as there are: the last one may get a part.
+    /// Writes data to the elements; the last one may get a part.
     pub(super) fn scatter(&self, rt: &Runtime, data: &[u8]) -> Result<()> {
         if self.size == 0 {
             return Ok(());
         }
         if let Some(map) = &self.pieces {
             self.walk(map, data.len(), |at, place, length| {
-                // SAFETY: as above; nothing else refers to it while the call lasts.
+                // SAFETY: a part of an element of the program, which has no other users during the
+                // call.
                 let piece = unsafe { std::slice::from_raw_parts_mut(place, length) };
                 piece.copy_from_slice(&data[at..at + length]);
             });

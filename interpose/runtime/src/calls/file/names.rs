@@ -26,7 +26,7 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
 use understudy_relay::in_file_names;
 
-/// A name may begin with that of a file system's type.
+/// Returns a name without a prefix that names the file system's type.
 fn without_type(name: &CStr) -> &[u8] {
     let bytes = name.to_bytes();
     let types = ["ufs:", "nfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:"];
@@ -36,15 +36,15 @@ fn without_type(name: &CStr) -> &[u8] {
         .unwrap_or(bytes)
 }
 
-/// The full name of a file.
+/// Returns the full name of a file.
 ///
 /// # Safety
-/// A C string, or null.
+/// `name` is a C string, or null.
 unsafe fn path_of(name: *const c_char) -> Result<PathBuf> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let name = unsafe { CStr::from_ptr(name) };
     let plain = CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
     if plain.is_empty() {
@@ -68,7 +68,7 @@ fn check_mode(amode: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Makes the file, or finds that it is there.
+/// Creates the file, or checks that it exists.
 fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
     if amode & mode::CREATE == 0 {
         return Ok(());
@@ -94,14 +94,14 @@ fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
     }
 }
 
-/// A communicator of the file's own.
+/// Makes a communicator for the file.
 fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
     if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
         return Err(class(ERR_COMM));
     }
     cut::collective(rt, parent)?;
     let mut made = None;
-    // SAFETY: a communicator, and a place for the new one.
+    // SAFETY: a communicator, and an address for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
     library(create::make(
         rt,
@@ -117,7 +117,7 @@ fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
     library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it, false)))
 }
 
-/// Whether this process can make a file there.
+/// True if this process can create a file at this path.
 fn can_be_made(path: &Path) -> bool {
     const LONGEST: usize = 255;
     let directory = path
@@ -137,8 +137,9 @@ fn can_be_made(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() <= LONGEST) && directory.is_some_and(is_writable)
 }
 
-/// The hidden file of the shared pointer: one for each time that a file is opened. Beside it, and
-/// in memory.
+/// Returns possible paths of the hidden file for the shared pointer.
+///
+/// It exists once for each opening of a file, beside the file or in memory.
 fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] {
     let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");
@@ -153,15 +154,15 @@ fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] 
     ]
 }
 
-/// What all know of a file that they have opened.
+/// State of an opened file that all its processes have agreed on.
 struct Common {
-    /// How long it was before anyone has written to it; 0 if that does not matter.
+    /// Length of the file before the first write; 0 if it is not needed.
     length: u64,
-    /// Where the shared pointer is.
+    /// Path of the shared pointer's file.
     shared_path: PathBuf,
 }
 
-/// All have opened the file, or none has.
+/// Agrees on the outcome: either all processes have opened the file, or none has.
 fn agree_on(
     rt: &Runtime,
     file_comm: VirtComm,
@@ -221,7 +222,7 @@ fn open_on(
 ) -> Result<VirtFile> {
     let paths = shared_paths(rt, path, file_comm);
     first_does(real_comm(rt, file_comm), || {
-        // What a lost node may have left of the same opening before a rollback.
+        // A lost node may have left files of this opening before a rollback.
         paths.iter().for_each(|left| drop(fs::remove_file(left)));
         make_file(rt, path, amode)
     })?;
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn MPI_File_open(
     fh: *mut VirtFile,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's arguments.
+    // SAFETY: MPI requires the program's arguments to be valid.
     let opened = unsafe {
         put(fh, errhandler::no_file(rt))
             .and_then(|()| path_of(filename))
@@ -308,12 +309,12 @@ fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
             return Ok(());
         }
         match delete(rt, file.path()) {
-            // Somebody has removed it meanwhile.
+            // Another process has removed the file meanwhile.
             Err(Failure::Class(ERR_NO_SUCH_FILE)) => Ok(()),
             deleted => deleted,
         }
     });
-    // Closed is what cannot be deleted, too.
+    // A file that cannot be deleted is also closed.
     if let Ok(()) | Err(Failure::Class(_)) = done {
         free_comm(rt, file.comm())?;
         view::release(rt, &file.view);
@@ -332,11 +333,11 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
             Err(class(ERR_ARG)),
         );
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let handle = unsafe { *fh };
     let closed = close(rt, handle);
     if file::get(rt, handle).is_none() {
-        // SAFETY: as above.
+        // SAFETY: the program's address of a handle.
         unsafe { *fh = errhandler::no_file(rt) };
     }
     finish(rt, Proc::MPI_File_close, handle, closed)

@@ -1,4 +1,4 @@
-//! Where the data of a view lie in its file.
+//! Offsets of the data of a view in its file.
 
 use super::extent::handle;
 use super::file_failure::{Failure, Result, class};
@@ -11,10 +11,10 @@ use crate::objects::file::{self, File, View};
 use std::sync::Arc;
 use understudy_catalogue::message;
 
-/// A view with more pieces than this is refused.
+/// Largest number of pieces in a view.
 const MOST_PIECES: usize = 1 << 24;
 
-/// Where the data of a file's view lie.
+/// Returns the offsets of the data of a file's view.
 pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<Layout>> {
     if let Some(layout) = file::layout(rt, fh) {
         return Ok(layout);
@@ -24,7 +24,9 @@ pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<L
     Ok(layout)
 }
 
-/// What writing by a view is that has bytes of the file more than once.
+/// Logs that a view cannot be written; returns the error.
+///
+/// The view contains bytes of the file more than once.
 pub(super) fn for_reading_only() -> Failure {
     log::error!("{}", message::VIEW_OVERLAPS);
     class(ERR_TYPE)
@@ -33,7 +35,7 @@ pub(super) fn for_reading_only() -> Failure {
 pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
     let map = TypeMaps::exact(MOST_PIECES).of(rt, handle(view.filetype));
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
-    // Bytes may come twice where they are only read; nothing may go back.
+    // A view for reading may contain bytes twice, but its offsets must not decrease.
     let is_rising = map.pieces.windows(2).all(|two| two[0].0 <= two[1].0);
     if total != map.size
         || !is_rising
@@ -48,7 +50,7 @@ pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
     Ok(Layout::new(view.displacement, pieces, map.extent as u64))
 }
 
-/// How many units there are up to the end of the file.
+/// Returns the number of units up to the end of the file.
 pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &File) -> Result<u64> {
     let size = file::descriptor(rt, fh)?.metadata()?.len();
     Ok(layout_of(rt, fh, file)?

@@ -1,7 +1,7 @@
-//! `MPI_Register_datarep` (MPI 4.1, 14.5.3), as the library does it.
+//! `MPI_Register_datarep` (MPI 4.1, 14.5.3), implemented by the library.
 //!
 //! No MPI library calls conversion functions (open-mpi/ompi#14013, pmodels/mpich#7873), so the
-//! runtime calls none either.
+//! runtime does not call them either.
 #![allow(unsafe_code)]
 
 use super::file_failure::{finish, local};

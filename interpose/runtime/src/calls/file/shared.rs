@@ -1,4 +1,4 @@
-//! The shared pointer (MPI 4.1, 14.4.4): [`crate::objects::file::pointer`].
+//! Shared pointer of a file (MPI 4.1, 14.4.4): [`crate::objects::file::pointer`].
 #![allow(unsafe_code)]
 
 use super::file_failure::{Failure, Result, class, comm_of, finish, first_does, known, together};
@@ -16,7 +16,7 @@ pub(super) const SEEK_SET: c_int = 600;
 pub(super) const SEEK_CUR: c_int = 602;
 pub(super) const SEEK_END: c_int = 604;
 
-/// Where the pointer is, in units of the view.
+/// Returns the position of the pointer, in units of the view.
 pub(super) fn position(file: &File) -> Result<u64> {
     Ok(pointer::position(file)?)
 }
@@ -29,7 +29,7 @@ fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64>
     Ok(pointer::change(rt, file, to)?)
 }
 
-/// Moves the pointer on; with where it was.
+/// Advances the pointer; returns its old position.
 pub(super) fn move_on(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     if units == 0 {
         return position(file);
@@ -37,12 +37,12 @@ pub(super) fn move_on(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     change(rt, file, |old| old + units)
 }
 
-/// The pointer is at its start again. All have come, and wait.
+/// Resets the pointer to its start; all processes have entered, and wait.
 pub(super) fn forget(file: &File) -> Result<()> {
     Ok(pointer::forget(file)?)
 }
 
-/// Where a pointer goes that is at `now`.
+/// Returns the new position of a pointer that is at `now`.
 pub(super) fn sought(
     rt: &Runtime,
     fh: VirtFile,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence:
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
     let place = known(rt, fh).and_then(|file| position(&file));
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got: std::result::Result<(), Failure> =
         place.and_then(|place| unsafe { super::file_failure::put(offset, place as i64) });
     finish(rt, Proc::MPI_File_get_position_shared, fh, got)

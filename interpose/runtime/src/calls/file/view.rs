@@ -1,4 +1,4 @@
-//! Which part of a file a process sees (MPI 4.1, 14.3).
+//! Views: the part of a file that a process sees (MPI 4.1, 14.3).
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, handle, size_of};
@@ -23,7 +23,7 @@ use understudy_catalogue::message;
 use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
-/// What a file is seen as when it is opened (14.2.1).
+/// Returns the view of a file that has just been opened (14.2.1).
 pub(super) fn of_bytes(rt: &Runtime) -> View {
     let byte = predefined_handle(rt, "ompi_mpi_byte") as u64;
     View {
@@ -35,19 +35,21 @@ pub(super) fn of_bytes(rt: &Runtime) -> View {
     }
 }
 
-/// The datatypes of a view are not needed any more.
+/// Releases the datatypes of a view.
 pub(super) fn release(rt: &Runtime, view: &View) {
     datatype::release(rt, handle(view.etype));
     datatype::release(rt, handle(view.filetype));
 }
 
+/// Returns the representation with this name.
+///
 /// # Safety
-/// A C string, or null.
+/// `name` is a C string, or null.
 unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),
@@ -87,8 +89,9 @@ fn new_view(
     })
 }
 
-/// With the position from which files are seen on that are read or written from one end to the
-/// other.
+/// Returns the view with its offset in the file, and its layout.
+///
+/// The offset of sequential files is the position of the shared pointer.
 fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(View, Layout)> {
     if new.displacement == u64::MAX {
         let at = shared::position(file)?;
@@ -112,7 +115,7 @@ fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
         }
         Err(failure) => return agree(comm, Err(failure)),
     };
-    // The unit is to be the same everywhere, and the shared pointer is set to 0 while nobody uses
+    // The unit must be equal in all processes. The shared pointer is set to 0 while no process uses
     // it.
     let greatest = comm.extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
     if greatest[0] != u64::MAX - greatest[1] {
@@ -161,7 +164,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
             Representation::Native => &b"native"[..],
             Representation::External32 => b"external32",
         };
-        // SAFETY: the program's places; the text is shorter than MPI_MAX_DATAREP_STRING.
+        // SAFETY: the program's addresses; the text is shorter than MPI_MAX_DATAREP_STRING.
         unsafe {
             put(disp, view.displacement as i64)?;
             put(etype, equal(view.etype)?)?;
@@ -187,7 +190,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
         Ok(layout_of(rt, fh, &file)?.place(unit * file.view.unit) as i64)
     };
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = place().and_then(|place| unsafe { put(disp, place) });
     finish(rt, Proc::MPI_File_get_byte_offset, fh, got)
 }
@@ -213,7 +216,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
         })?;
         Ok(extent)
     };
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = measure().and_then(|value| unsafe { put(extent, value) });
     finish(rt, Proc::MPI_File_get_type_extent, fh, got)
 }

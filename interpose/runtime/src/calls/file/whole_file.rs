@@ -1,4 +1,4 @@
-//! Procedures that concern a whole file: size, group, mode, atomicity, sync.
+//! Procedures for a whole file: size, group, mode, atomicity, sync.
 #![allow(unsafe_code)]
 
 use super::file_failure::{
@@ -14,7 +14,7 @@ use crate::objects::{comm, group};
 use crate::user;
 use std::ffi::c_int;
 
-/// Makes a file longer or shorter; `only_longer`, but not shorter.
+/// Changes the length of a file; with `only_longer` it is never reduced.
 fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<()> {
     let file = known(rt, fh)?;
     let size = u64::try_from(size).map_err(|_| class(ERR_ARG))?;
@@ -28,8 +28,8 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<
         if size == old || (only_longer && size < old) {
             return Ok(());
         }
-        // The bytes cut off are noted as overwritten, so that accesses after it need not be noted
-        // again.
+        // The undo log records the removed bytes as overwritten. So later accesses to them need no
+        // further record.
         let cut = [(size.min(old), old.saturating_sub(size))];
         user::note_overwriting(rt, &descriptor, &cut);
         Ok(descriptor.set_len(size)?)
@@ -63,7 +63,7 @@ fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
 
 pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
     finish(rt, Proc::MPI_File_get_size, fh, got)
 }
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup)
     let members =
         known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
     let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
-    // SAFETY: the program's place for the handle.
+    // SAFETY: the program's address for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
     finish(rt, Proc::MPI_File_get_group, fh, got)
 }
 
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = known(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
     finish(rt, Proc::MPI_File_get_amode, fh, got)
 }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_
 
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's place for it.
+    // SAFETY: the program's address for the result.
     let got = known(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
     finish(rt, Proc::MPI_File_get_atomicity, fh, got)
 }

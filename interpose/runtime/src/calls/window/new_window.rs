@@ -1,4 +1,4 @@
-//! Windows that are being made: from a recipe without memory to an entry.
+//! New windows: from a recipe without memory to an entry in the table.
 
 use crate::arch::Rewound;
 use crate::errors::SUCCESS;
@@ -11,7 +11,7 @@ use crate::{Runtime, recovery};
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 
-/// A window without memory.
+/// Returns a window without memory.
 pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
     Window {
         comm: comm::index(rt, comm).unwrap_or(comm::SELF),
@@ -32,10 +32,10 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
     }
 }
 
-/// Releases all that a window has had besides the real one.
+/// Releases all resources of a window except the real window.
 pub(super) fn give_back(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
-        // If nothing else leads to them, cuts may be taken again.
+        // If no other object leads to the spawned processes, cuts may be taken again.
         comm::freed::part(rt, window.comm);
     } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm, false);
@@ -44,9 +44,9 @@ pub(super) fn give_back(rt: &Runtime, window: &Window) {
     heap::free(window.block);
 }
 
-/// Enters a window that a constructor has made.
+/// Registers a window that a constructor has made.
 ///
-/// Releases its memory if the constructor has failed.
+/// If the constructor has failed, the memory is released.
 pub(super) fn enter(
     rt: &Runtime,
     rc: c_int,

@@ -1,4 +1,4 @@
-//! Which part of a window's memory a process can load (MPI 4.1, 12.2.3).
+//! Part of a window's memory that a process can load from (MPI 4.1, 12.2.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
         Some(window) => reachable(rt, &window, rank),
     };
     if let Ok((bytes, unit, base)) = part {
-        // SAFETY: the program's places for them.
+        // SAFETY: the program's addresses for the results.
         unsafe {
             size.write(bytes as isize);
             disp_unit.write(unit);
@@ -46,9 +46,11 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     finish_win(rt, procedure, part.err().unwrap_or(SUCCESS), win)
 }
 
-/// Bytes, unit of displacements and address of what this process can load of a member's part, or of
-/// the first that has any: all of shared memory. In other windows, of which libraries before MPI
-/// 4.1 know nothing here, its own; whether a member before it has any it does not know.
+/// Returns size, displacement unit and address of a member's part that is mapped here.
+///
+/// MPI_PROC_NULL stands for the first member with memory. In shared memory all parts are mapped. In
+/// other windows only this process's own part is, and it is unknown whether a member before has
+/// memory. Libraries before MPI 4.1 refuse such windows.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     const ERR_RMA_FLAVOR: c_int = 70;
     if window.flavor == Flavor::Dynamic

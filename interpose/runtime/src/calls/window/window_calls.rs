@@ -1,4 +1,4 @@
-//! Procedures that make, free and describe windows.
+//! Procedures that create, free and describe windows.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::new_window::{blank, enter, give_back};
@@ -22,10 +22,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::abi::limit;
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
-/// Memory of MPI_Win_allocate begins at a multiple of this.
+/// Alignment of memory from MPI_Win_allocate.
 const ALIGNMENT: u64 = 64;
 
-/// Makes a window with a communicator of its own. `constructor` fills in the rest.
+/// Makes a window with a communicator of its own; `constructor` fills in the rest.
 fn make(
     rt: &Runtime,
     comm: VirtComm,
@@ -62,7 +62,7 @@ fn make(
     enter(rt, rc, window, new)
 }
 
-/// Checks arguments that the layer itself uses.
+/// Checks the arguments that the runtime itself uses.
 fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
     match comm::get(rt, comm) {
         None => Err(ERR_COMM),
@@ -72,7 +72,7 @@ fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int
     }
 }
 
-/// Makes a window in a handler, and leaves that in case of an error.
+/// Makes a window in a handler, and returns from the handler after an error.
 macro_rules! made {
     ($rt:expr, $procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
         if let Err(rc) = may_make($rt, $comm, $win) {
@@ -80,7 +80,7 @@ macro_rules! made {
         }
         outcome!(cut::together($rt, $comm));
         match outcome!($made) {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             Ok(window) => unsafe { $win.write(window) },
             Err(rc) => return raise($rt, $procedure, rc, Some($comm)),
         }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn MPI_Win_create(
     SUCCESS
 }
 
-/// The window has memory that its members share.
+/// Gives the window memory that its members share.
 fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int> {
     window.region = region;
     let rank = own.rank().map_err(|error| error.code())?;
@@ -122,9 +122,9 @@ fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int
     Ok(())
 }
 
-/// Allocates memory for a window of `MPI_Win_allocate`. Collective.
+/// Allocates memory for a window of `MPI_Win_allocate`; collective.
 ///
-/// The members share it, or it is the program's, as that of `MPI_Alloc_mem`.
+/// The members share it, or it is memory of the program, as from `MPI_Alloc_mem`.
 fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
     let segment = Segment {
         size: window.size,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate;
-                    // SAFETY: the program's place for the address.
+                    // SAFETY: the program's address for the address.
                     return unsafe {
                         with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
                     };
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
                     return rc;
                 }
                 let base = window.base as *mut c_void;
-                // SAFETY: so many bytes of the program's memory; its place for the address.
+                // SAFETY: this number of bytes of the program's memory; its address for the result.
                 unsafe {
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
                     real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     SUCCESS
 }
 
-/// The memory is the layer's ([`window::shared`]).
+/// `MPI_Win_allocate_shared`: the memory is the runtime's ([`window::shared`]).
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
     size: isize,
     disp_unit: c_int,
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             (window.size, window.disp_unit) = (size as i64, disp_unit);
             if comm::has_spawned(rt, comm) {
                 let allocate = real::PMPI_Win_allocate_shared;
-                // SAFETY: the program's place for the address.
+                // SAFETY: the program's address for the address.
                 return unsafe {
                     with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
                 };
@@ -223,7 +223,8 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             if let Err(rc) = region.and_then(|region| share(window, own, region)) {
                 return rc;
             }
-            // SAFETY: a communicator; the process's segment; the program's place for the address.
+            // SAFETY: a communicator, the process's segment, and the program's address for the
+            // result.
             unsafe {
                 let base = window.base as *mut c_void;
                 baseptr.cast::<*mut c_void>().write_unaligned(base);
@@ -286,11 +287,11 @@ pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_
     finish_win(rt, Proc::MPI_Win_detach, rc, win)
 }
 
-/// Collective: no member goes on before all have called it.
+/// `MPI_Win_free`: collective; no member returns before all have called it.
 pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_free;
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     let Some(handle) = (!win.is_null()).then(|| unsafe { *win }) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         return finish_win(rt, procedure, rc, handle);
     }
     let mut real = real_win(rt, handle);
-    // SAFETY: a window, which is gone after a success.
+    // SAFETY: a window; after a success it is not used any longer.
     let free = || unsafe { real::PMPI_Win_free(&mut real) };
     let rc = attempt!(rt, window::passive::told(rt, handle, free));
     if rc != SUCCESS {
@@ -320,7 +321,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         ));
         give_back(rt, &window);
     }
-    // SAFETY: the program's handle.
+    // SAFETY: the program's address of a handle.
     unsafe { *win = window::null_handle(rt) };
     SUCCESS
 }
@@ -339,7 +340,7 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
     }
     match group::create(rt, members, session) {
         Ok(made) => {
-            // SAFETY: the program's place for the handle.
+            // SAFETY: the program's address for the handle.
             unsafe { *group = made };
             SUCCESS
         }
@@ -376,13 +377,13 @@ pub unsafe extern "C" fn MPI_Win_get_info(win: VirtWin, info_used: *mut VirtInfo
     };
     let made = hints.and_then(|hints| info::create(rt, &hints));
     if let Ok(info) = made {
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the program's address for the handle.
         unsafe { *info_used = info };
     }
     finish_win(rt, procedure, made.err().unwrap_or(SUCCESS), win)
 }
 
-/// A name that is too long is cut.
+/// `MPI_Win_set_name`: truncates a name that is too long.
 pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_set_name;
@@ -408,14 +409,14 @@ pub unsafe extern "C" fn MPI_Win_get_name(
     let procedure = Proc::MPI_Win_get_name;
     let name = match window::get(rt, win) {
         Some(window) => window.name.clone(),
-        // The null handle has a name, too (MPI 4.1, 7.8).
+        // The null handle also has a name (MPI 4.1, 7.8).
         None if win == window::null_handle(rt) => "MPI_WIN_NULL".into(),
         None => return raise(rt, procedure, ERR_WIN, None),
     };
     if win_name.is_null() || resultlen.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
-    // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; a name is shorter.
+    // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; the name is shorter.
     unsafe {
         put_text(win_name, &name);
         *resultlen = name.len() as c_int;

@@ -1,8 +1,7 @@
-//! Windows of which spawned processes are members, too: these run without the layer, so whatever
-//! the members do together is the library's.
+//! Windows with spawned processes as members.
 //!
-//! As long as there is one no cut is taken. So it never comes back, and its memory may be the
-//! library's.
+//! Spawned processes run without the runtime, so the library implements these windows. No cut is
+//! taken while one exists. So it is never restored, and its memory may be the library's.
 #![allow(unsafe_code)]
 
 use super::new_window::{blank, enter};
@@ -15,7 +14,7 @@ use crate::objects::window::{Flavor, Window};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
-/// Makes a window on the program's communicator. `constructor` fills in the rest.
+/// Makes a window on the program's communicator; `constructor` fills in the rest.
 pub(super) fn make(
     rt: &Runtime,
     comm: VirtComm,
@@ -40,21 +39,21 @@ pub(super) fn make(
     enter(rt, rc, window, new)
 }
 
-/// A procedure that makes a window with memory.
+/// Procedure that makes a window with memory.
 type Allocate =
     unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
 
-/// Memory of the library's.
+/// Allocates memory from the library.
 ///
 /// # Safety
-/// The program's place for the address.
+/// `place` is the program's address for the result.
 pub(super) unsafe fn allocate(
     window: &mut Window,
     (info, comm, new): (RealInfo, RealComm, &mut RealWin),
     place: *mut c_void,
     allocate: Allocate,
 ) -> c_int {
-    // SAFETY: the caller's promise; the real library checks the rest.
+    // SAFETY: the caller guarantees the arguments; the real library checks the rest.
     unsafe {
         let rc = allocate(
             window.size as isize,

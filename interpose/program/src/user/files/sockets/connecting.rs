@@ -1,7 +1,8 @@
-//! Connections from a port that other connections may have as well (ip(7)).
+//! Connections from a port that other connections may also use (ip(7)).
 //!
-//! The kernel gives one port to several connections that it chooses ports for, unless their other
-//! ends are equal. bind(2) does not; a range of one port does (IP_LOCAL_PORT_RANGE, Linux 6.3).
+//! When the kernel chooses the ports, it assigns one port to several connections whose other ends
+//! differ. bind(2) does not share a port in this way; a port range that contains one port does
+//! (IP_LOCAL_PORT_RANGE, Linux 6.3).
 #![allow(unsafe_code)]
 
 use super::endpoint::Endpoint;
@@ -9,22 +10,22 @@ use super::socket_options::{BIND_WITHOUT_PORT, PORT_RANGE, REUSE_PORT};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Takes a descriptor that a system call has returned.
+/// Takes ownership of a descriptor that a system call has returned.
 ///
 /// # Safety
-/// The descriptor has no other owner.
+/// The descriptor must have no other owner.
 pub unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Begins to connect a new socket without waiting.
+/// Starts to connect a new socket without blocking.
 ///
 /// # Errors
-/// `AddrInUse` as long as another connection has this port, or one that is closed.
+/// Returns `AddrInUse` while another connection, possibly a closed one, occupies the port.
 pub fn connect_from(
     make: impl Fn() -> io::Result<OwnedFd>,
     from: &Endpoint,
@@ -36,7 +37,7 @@ pub fn connect_from(
 /// Connects from a range of one port.
 ///
 /// # Errors
-/// The kernel does not know ranges, or has the port bound.
+/// Fails if the kernel does not support ranges, or the port is bound.
 fn connect_in_range(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<OwnedFd> {
     let fd = socket.as_raw_fd();
     let (_, port) = from.ip().ok_or(io::ErrorKind::InvalidInput)?;
@@ -63,10 +64,10 @@ fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<
 }
 
 fn begin(fd: i32, to: &Endpoint) -> io::Result<()> {
-    // SAFETY: fcntl(2) of a socket of our own.
+    // SAFETY: fcntl(2) of a socket that the caller owns.
     unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
     match to.connect(fd) {
-        // The kernel still has a closed connection with these addresses.
+        // The kernel still keeps a closed connection with these addresses.
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             Err(io::ErrorKind::AddrInUse.into())
         }

@@ -1,8 +1,8 @@
-//! Connections of TCP of all processes (proc(5), `/proc/net/tcp`).
+//! TCP connections of all processes (proc(5), `/proc/net/tcp`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// State of a closed connection whose address is kept.
+/// State of a closed connection whose address the kernel still keeps.
 pub const TIME_WAIT: u8 = 6;
 
 /// Connection as the kernel lists it.
@@ -38,9 +38,9 @@ fn connection(line: &str) -> Option<Connection> {
     })
 }
 
-/// Reads an address of such a list.
+/// Parses an address of such a list.
 ///
-/// Each word of four bytes is a number in the host's order.
+/// Each word of four bytes is a number in the host's byte order.
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok();

@@ -1,4 +1,4 @@
-//! Addresses of sockets: read, compared, bound and connected (sockaddr(3type)).
+//! Addresses of sockets (sockaddr(3type)).
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const FAMILY_SIZE: usize = size_of::<libc::sa_family_t>();
 
-/// Address of a socket as the kernel writes it.
+/// Address of a socket in the kernel's format.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Endpoint(Vec<u8>);
 
@@ -17,7 +17,7 @@ type NameCall = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::sockle
 fn read(fd: i32, call: NameCall) -> Option<Endpoint> {
     let mut bytes = [0u8; size_of::<libc::sockaddr_un>()];
     let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: getsockname(2) or getpeername(2), which write `length` bytes at most.
+    // SAFETY: getsockname(2) or getpeername(2), which write at most `length` bytes.
     let rc = unsafe { call(fd, bytes.as_mut_ptr().cast(), &raw mut length) };
     let end = (length as usize).min(bytes.len());
     (rc == 0).then(|| Endpoint(bytes[..end].to_vec()))
@@ -32,7 +32,7 @@ fn checked(rc: i32) -> io::Result<()> {
 }
 
 impl Endpoint {
-    /// Returns the own address of a socket.
+    /// Returns the local address of a socket.
     pub fn own(fd: i32) -> Option<Endpoint> {
         read(fd, libc::getsockname)
     }
@@ -56,7 +56,7 @@ impl Endpoint {
 
     /// Returns the IP address and the port.
     ///
-    /// An IPv4 address in a socket of IPv6 (`::ffff:127.0.0.1`) is returned as one of IPv4.
+    /// An IPv4 address in an IPv6 socket (`::ffff:127.0.0.1`) is returned as an IPv4 address.
     pub fn ip(&self) -> Option<(IpAddr, u16)> {
         const ADDRESS_OF_V6: usize = 6;
         let name = self.name();
@@ -75,7 +75,7 @@ impl Endpoint {
         Some((address, port))
     }
 
-    /// True if each host has this address: loopback or any.
+    /// True if every host has this address: the loopback or the unspecified address.
     pub fn is_on_each_host(&self) -> bool {
         self.is_loopback()
             || self
@@ -119,7 +119,7 @@ impl Endpoint {
         checked(unsafe { libc::connect(fd, self.0.as_ptr().cast(), length) })
     }
 
-    /// Returns the address in the form of IPv4.
+    /// Returns an IPv4 address in the kernel's format.
     pub fn of_v4(address: Ipv4Addr, port: u16) -> Endpoint {
         let mut bytes = vec![0; size_of::<libc::sockaddr_in>()];
         bytes[..FAMILY_SIZE].copy_from_slice(&(libc::AF_INET as libc::sa_family_t).to_ne_bytes());
@@ -128,7 +128,7 @@ impl Endpoint {
         Endpoint(bytes)
     }
 
-    /// Returns the address in the form of IPv6.
+    /// Returns an IPv6 address in the kernel's format.
     pub fn of_v6(address: Ipv6Addr, port: u16) -> Endpoint {
         let mut bytes = vec![0; size_of::<libc::sockaddr_in6>()];
         bytes[..FAMILY_SIZE].copy_from_slice(&(libc::AF_INET6 as libc::sa_family_t).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Messages that wait in sockets: read without receiving them, received, and sent again.
+//! Messages that wait in sockets: copied without receiving them, discarded, and sent.
 //!
 //! MSG_PEEK reads unreceived messages one by one (socket(7), SO_PEEK_OFF).
 #![allow(unsafe_code)]
@@ -12,15 +12,15 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Inodes of sockets in which a message of length zero was seen.
+/// Inodes of sockets in which a message of length zero was found.
 ///
-/// MSG_PEEK passes over a message that it has shown before (`__skb_try_recv_from_queue`).
+/// MSG_PEEK skips an empty message that it has returned before (`__skb_try_recv_from_queue`).
 static WITH_EMPTY_MESSAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 pub const EMPTY_MESSAGE: &str =
     "it holds a message of length zero; let the program receive it sooner";
 
-/// Returns the messages that wait to be read, which stay in the socket.
+/// Returns a copy of the messages that wait in the socket.
 pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let inode = stat(fd).map_or(0, |about| about.st_ino);
     let mut with_empty = WITH_EMPTY_MESSAGE
@@ -43,7 +43,7 @@ pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     found
 }
 
-/// Reads messages from the socket's offset on.
+/// Reads messages from the socket's peek offset on.
 fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let kind = socket_options::number(fd, libc::SO_TYPE);
     let mut messages: Vec<Vec<u8>> = Vec::new();
@@ -63,14 +63,14 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     Ok(messages)
 }
 
-/// Reads the message at the socket's offset for that; `None` if nothing waits there.
+/// Reads the message at the socket's peek offset; `None` if there is none.
 fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
     let mut bytes = vec![0u8; 1 << 18];
     let mut part = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    // SAFETY: recvmsg(2) into a buffer of our own, without room for descriptors.
+    // SAFETY: recvmsg(2) into a buffer of this function, without room for descriptors.
     let (length, flags) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
@@ -92,7 +92,7 @@ fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
     }
 }
 
-/// Sends messages; waits for room in a connection only (TCP).
+/// Sends messages. Blocks only for room in a TCP connection.
 pub fn send_all(fd: i32, messages: &[Vec<u8>]) -> io::Result<()> {
     for message in messages {
         let mut rest = message.as_slice();
@@ -113,12 +113,12 @@ pub fn send_all(fd: i32, messages: &[Vec<u8>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads everything that waits.
+/// Receives and discards all messages that wait.
 pub fn drain(fd: i32) {
     let mut bytes = [0u8; 4096];
     let is_stream = socket_options::number(fd, libc::SO_TYPE) == libc::SOCK_STREAM;
     loop {
-        // SAFETY: recv(2) into a buffer of our own.
+        // SAFETY: recv(2) into a buffer of this function.
         let got = unsafe {
             libc::recv(
                 fd,
@@ -133,7 +133,7 @@ pub fn drain(fd: i32) {
     }
 }
 
-/// Reads all that waits in a connection or is on its way.
+/// Receives and discards all data that waits in a connection or is in flight.
 pub fn drain_connection(fd: i32, other: i32) {
     let start = Instant::now();
     while !(tcp::has_arrived(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT {

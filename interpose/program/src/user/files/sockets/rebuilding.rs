@@ -1,8 +1,8 @@
-//! Listeners and connections of TCP that are made anew at their addresses.
+//! Listeners and TCP connections that are created anew at their addresses.
 //!
-//! A connection is made by a listener at the address of one end: the program's own, or one that is
-//! closed again. Addresses that the kernel keeps for closed connections are released first
-//! ([`super::time_wait`]). TCP_REPAIR would do all of this, but needs CAP_NET_ADMIN.
+//! A connection is created with a listener at the address of one end: the program's listener, or a
+//! temporary one. Addresses that the kernel keeps for closed connections are released first
+//! ([`super::time_wait`]). TCP_REPAIR would provide all of this, but requires CAP_NET_ADMIN.
 #![allow(unsafe_code)]
 
 use super::connecting::owned;
@@ -20,26 +20,26 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Longest wait for an address that an ending process still has.
+/// Maximum wait for an address that an exiting process still occupies.
 const MAX_WAIT_FOR_ADDRESS: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Content that fits into a connection with buffers of any size, in bytes.
+/// Size of content that fits into a connection with buffers of any size, in bytes.
 const SMALL_CONTENT: usize = 1 << 15;
 
-/// Socket that cannot be made anew.
+/// Socket that cannot be created anew.
 #[derive(Debug)]
 pub struct LostSocket {
     /// Descriptor.
     pub fd: i32,
-    /// Own address.
+    /// Local address.
     pub address: String,
     pub why: io::Error,
 }
 
 /// Closes a descriptor that the program did not have at the checkpoint.
 ///
-/// A connection of TCP is reset: otherwise the kernel keeps its addresses for a minute.
+/// A TCP connection is reset, because otherwise the kernel keeps its addresses for a minute.
 pub fn abandon(fd: i32) {
     if tcp::is_tcp(fd) {
         reset_at_close(fd);
@@ -48,7 +48,7 @@ pub fn abandon(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
-/// Makes room for the content of a connection, and has it sent at once.
+/// Makes room for the content of a connection, and disables delays of its transmission.
 pub fn open_wide(fd: i32, socket: &Socket) {
     CORK.write_number(fd, 0);
     NO_DELAY.write_number(fd, 1);
@@ -58,7 +58,9 @@ pub fn open_wide(fd: i32, socket: &Socket) {
     }
 }
 
-/// Closes the connections that wait at a listener, which had none at the checkpoint.
+/// Closes the connections that wait at a listener.
+///
+/// At the checkpoint no connections waited.
 pub fn empty_listener(fd: i32, backlog: u32) {
     while let Ok(connection) = accept(fd, Duration::ZERO) {
         drop(connection);
@@ -67,12 +69,12 @@ pub fn empty_listener(fd: i32, backlog: u32) {
     unsafe { libc::listen(fd, backlog.cast_signed()) };
 }
 
-/// Accepts a connection that comes within `patience`.
+/// Accepts a connection that arrives within `patience`.
 fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
     if open::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    // SAFETY: accept4(2), whose descriptor nobody else has.
+    // SAFETY: accept4(2), whose new descriptor has no other owner.
     unsafe {
         owned(libc::accept4(
             fd,
@@ -83,12 +85,12 @@ fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes a socket of equal kind and options.
+/// Creates a socket of equal kind and options.
 ///
-/// Closed connections may have the same address.
+/// The socket's options allow closed connections with an equal address.
 fn like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
-    // SAFETY: socket(2), whose descriptor nobody else has.
+    // SAFETY: socket(2), whose new descriptor has no other owner.
     let made = unsafe { owned(libc::socket(family, kind, protocol))? };
     socket.options.apply(made.as_raw_fd());
     if family != libc::AF_UNIX {
@@ -98,7 +100,7 @@ fn like(socket: &Socket) -> io::Result<OwnedFd> {
     Ok(made)
 }
 
-/// Binds or connects, again and again as long as the kernel keeps the address.
+/// Retries a bind or connect operation while the kernel keeps the address.
 fn patiently<T>(ports: &BTreeSet<u16>, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let start = Instant::now();
     loop {
@@ -118,7 +120,7 @@ fn patiently<T>(ports: &BTreeSet<u16>, mut act: impl FnMut() -> io::Result<T>) -
 fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
     let made = like(socket)?;
     address.bind(made.as_raw_fd())?;
-    // SAFETY: listen(2) of a socket of our own.
+    // SAFETY: listen(2) of a socket of this function.
     let rc = unsafe { libc::listen(made.as_raw_fd(), backlog.cast_signed()) };
     if rc == 0 {
         Ok(made)
@@ -127,7 +129,7 @@ fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<Ow
     }
 }
 
-/// Returns an address in the form of a family of sockets.
+/// Converts an address to the format of a socket family.
 fn in_family(address: &Endpoint, family: i32) -> Option<Endpoint> {
     let (ip, port) = address.ip()?;
     match (ip, family) {
@@ -137,17 +139,17 @@ fn in_family(address: &Endpoint, family: i32) -> Option<Endpoint> {
     }
 }
 
-/// Sockets that are made anew, beside those that were kept.
+/// Sockets that are created anew, and the sockets that were kept.
 struct Rebuilder<'a> {
     saved: &'a BTreeMap<i32, &'a Socket>,
     missing: BTreeSet<i32>,
     made: BTreeMap<i32, OwnedFd>,
 }
 
-/// Makes the missing listeners and connections anew, and returns them by descriptor.
+/// Creates the missing listeners and connections anew, and returns them by descriptor.
 ///
 /// # Errors
-/// The first socket that cannot be made.
+/// Returns the first socket that cannot be created.
 pub fn rebuild(
     saved: &BTreeMap<i32, &Socket>,
     missing: &BTreeSet<i32>,
@@ -172,9 +174,7 @@ pub fn rebuild(
     Ok(all.made)
 }
 
-/// Lets a kept socket share its addresses with those that are made.
-///
-/// [`super::fill`] restores the options.
+/// Lets a kept socket share its addresses with the sockets that are created.
 fn share_addresses(fd: i32) {
     if tcp::is_tcp(fd) {
         REUSE_ADDRESS.write_number(fd, 1);
@@ -221,7 +221,7 @@ impl Rebuilder<'_> {
 
     /// Returns the listener of this process that receives connections to an end.
     ///
-    /// The flag is true if other sockets may receive them as well (SO_REUSEPORT).
+    /// The flag is true if other sockets may also receive these connections (SO_REUSEPORT).
     fn listener_for(&self, end: &Socket) -> Option<(i32, bool)> {
         let is_for = |listener: &Socket| {
             let addresses = listener.address.as_ref().zip(end.address.as_ref());
@@ -234,7 +234,7 @@ impl Rebuilder<'_> {
         Some((made.unwrap_or(*fd), listener.options.has(REUSE_PORT)))
     }
 
-    /// Makes both ends of the connection with one end at `fd`.
+    /// Creates both ends of the connection with one end at `fd`.
     fn make_connection(&mut self, fd: i32) -> io::Result<()> {
         let socket = self.saved[&fd];
         if let Some(address) = &socket.closed_peer {
@@ -251,7 +251,7 @@ impl Rebuilder<'_> {
         Ok(())
     }
 
-    /// Makes a connection, sends the end its content, and closes the other end.
+    /// Creates a connection, sends the content to the end, and closes the other end.
     fn make_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
         let other = Socket {
             address: Some(address.clone()),
@@ -266,10 +266,10 @@ impl Rebuilder<'_> {
         Ok(made)
     }
 
-    /// Connects two new sockets, of which one accepts.
+    /// Connects two new sockets, one of which accepts the connection.
     ///
-    /// The one that connected can share its port with other connections, so that it cannot listen
-    /// there. Neither can say which one that was.
+    /// The connecting end can share its port with other connections, so it cannot listen at that
+    /// port. The saved state does not show which end connected, so both directions are tried.
     fn connect(&self, one: &Socket, two: &Socket) -> io::Result<[OwnedFd; 2]> {
         let by = |acceptor, connector| match self.listener_for(acceptor) {
             Some((_, true)) => Err(io::ErrorKind::AddrInUse.into()),

@@ -1,4 +1,4 @@
-//! Options and content of sockets, set to those of a cut.
+//! Restoration of the options and the content of sockets.
 #![allow(unsafe_code)]
 
 use super::queues::{self, content, drain, send_all};
@@ -7,7 +7,7 @@ use super::{rebuilding, tcp};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Gives sockets that are there their options and content of the checkpoint.
+/// Restores options and content of existing sockets.
 pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     for (&fd, socket) in all {
         match socket.backlog {
@@ -37,7 +37,7 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a socket its content of the checkpoint from its other end.
+/// Sends the content of the checkpoint to a socket from its other end.
 fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
     let has_arrived = || !socket.has_address() || tcp::has_arrived(other, fd);
     if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {

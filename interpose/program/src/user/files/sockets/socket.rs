@@ -1,4 +1,4 @@
-//! Sockets of this process alone: their kinds, and their state at a cut.
+//! Sockets that only this process uses: their kinds, and their state at a cut.
 #![allow(unsafe_code)]
 
 use super::connecting::owned;
@@ -14,7 +14,8 @@ use std::os::fd::OwnedFd;
 
 /// Directories of sockets of name services (SSSD, Samba's winbind).
 ///
-/// Their clients in C libraries compare the descriptor before each use, and connect again.
+/// The clients in C libraries check the descriptor before each use, and reconnect if it has
+/// changed.
 const SERVICES: [&[u8]; 4] = [
     b"/var/lib/sss/pipes/",
     b"/run/samba/winbindd/",
@@ -22,7 +23,7 @@ const SERVICES: [&[u8]; 4] = [
     b"/var/lib/samba/winbindd_privileged/",
 ];
 
-/// Name of a socket of a client of these.
+/// Name of the socket of a client of a name service.
 pub const SERVICE: &[u8] = b"socket of a name service";
 
 /// True for a descriptor of a client of a name service.
@@ -40,24 +41,24 @@ fn is_service(address: &[u8]) -> bool {
 pub struct Socket {
     /// Inode.
     pub(super) number: u64,
-    /// Inode of the other end: `None` without one, 0 if that was closed.
+    /// Inode of the other end; `None` without another end, zero if it was closed.
     pub(super) peer: Option<u64>,
     /// Family, type and protocol.
     pub(super) kind: [i32; 3],
     pub(super) options: OptionValues,
-    /// Messages that wait to be read; of a stream one at most.
+    /// Messages that wait to be read; at most one for a stream.
     pub(super) content: Vec<Vec<u8>>,
     /// Directions that were shut down: 1 for reading, 2 for writing.
     pub(super) is_shut: u8,
-    /// Address of a listener or an end of a connection of TCP.
+    /// Address of a listener or of an end of a TCP connection.
     pub(super) address: Option<Endpoint>,
-    /// Address of the other end of such a connection, if that was closed.
+    /// Address of the other end of a TCP connection, if the other end was closed.
     pub(super) closed_peer: Option<Endpoint>,
-    /// Number of connections that may wait at a listener.
+    /// Maximum number of connections that wait at a listener.
     pub(super) backlog: Option<u32>,
 }
 
-/// Sockets among which other ends are sought.
+/// Sockets among which other ends are searched.
 pub struct LocalSockets {
     inodes: BTreeSet<u64>,
     connections: tcp::Connections,
@@ -76,19 +77,19 @@ impl LocalSockets {
     }
 }
 
-/// Part of this process in a socket.
+/// Role of this process in a socket.
 #[derive(Clone, Copy, Debug)]
 enum Role {
     New,
     /// End of a pair of UNIX sockets.
     Pair(Diagnosis),
-    /// End of a connection of TCP: inode and descriptor of the other one.
+    /// End of a TCP connection: inode and descriptor of the other end.
     Connection(u64, i32),
-    /// End of a connection of TCP whose other end was closed.
+    /// End of a TCP connection whose other end was closed.
     Orphan,
-    /// Connections that wait, and the number that may wait.
+    /// Listener: number of waiting connections, and its maximum.
     Listener([u32; 2]),
-    /// Another process has a part in it, or may have.
+    /// Socket that another process uses, or may use.
     Shared,
 }
 
@@ -98,7 +99,7 @@ pub fn kind(fd: i32, inode: u64, local: &LocalSockets) -> String {
     role(fd, inode, &local.connections, is_here).0
 }
 
-/// Returns the name of the kind, and the part of this process in it.
+/// Returns the name of the kind, and the role of this process.
 fn role(
     fd: i32,
     inode: u64,
@@ -175,7 +176,7 @@ fn role_of_unix_end(
     }
 }
 
-/// Returns the reason why a socket of this process alone cannot be saved.
+/// Returns the reason why a socket that only this process uses cannot be saved.
 pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
     let is_here = |peer| local.inodes.contains(&peer);
     let why = match role(fd, inode, &local.connections, is_here).1 {
@@ -188,7 +189,7 @@ pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
 }
 
 impl Socket {
-    /// Returns what a socket is; `None` if only another process could restore it.
+    /// Returns the state of a socket; `None` if only another process could restore it.
     pub fn of(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
         let role = role(fd, inode, &local.connections, |_| true).1;
         let (peer, is_shut, backlog) = match role {
@@ -226,23 +227,23 @@ impl Socket {
         self.number
     }
 
-    /// Inode of the other end, if that is open.
+    /// Inode of the other end, if it is open.
     pub fn peer(&self) -> Option<u64> {
         self.peer.filter(|&peer| peer != 0)
     }
 
-    /// True for a listener, and for an end of a connection of TCP.
+    /// True for a listener or an end of a TCP connection.
     pub fn has_address(&self) -> bool {
         self.address.is_some()
     }
 
-    /// Ports of the socket, and of its other end if that was closed.
+    /// Ports of the socket, and of its other end if the other end was closed.
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> {
         let addresses = [&self.address, &self.closed_peer].into_iter().flatten();
         addresses.filter_map(|it| it.ip().map(|(_, port)| port))
     }
 
-    /// True if this socket can become `then` without being made anew.
+    /// True if this socket can be changed to `then` without creating it anew.
     pub fn can_become(&self, then: &Socket) -> bool {
         let is_orphan = then.peer == Some(0);
         let is_ended = is_orphan || then.is_shut & 1 != 0;
@@ -255,17 +256,17 @@ impl Socket {
             && (!is_ended || self.content == then.content)
     }
 
-    /// Makes a socket, or both sockets of a pair.
+    /// Creates a socket, or both sockets of a pair.
     ///
-    /// An end whose other end was closed has its content.
+    /// If the other end was closed, the socket is returned with its content.
     pub fn make(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         let [family, kind, protocol] = self.kind;
         if self.peer.is_none() {
-            // SAFETY: socket(2), whose descriptor nobody else has.
+            // SAFETY: socket(2), whose new descriptor has no other owner.
             return unsafe { Ok((owned(libc::socket(family, kind, protocol))?, None)) };
         }
         let mut ends = [-1; 2];
-        // SAFETY: socketpair(2), whose descriptors nobody else has.
+        // SAFETY: socketpair(2), whose new descriptors have no other owner.
         let (one, other) = unsafe {
             libc::socketpair(family, kind, protocol, ends.as_mut_ptr());
             (owned(ends[0])?, owned(ends[1])?)
@@ -310,7 +311,7 @@ mod tests {
         let all = [(made.as_raw_fd(), &saved[0]), (peer.as_raw_fd(), &saved[1])];
         fill(&all.into_iter().collect()).unwrap();
         assert_eq!(content(peer.as_raw_fd()).unwrap(), saved[1].content);
-        // The originals are as they were.
+        // The originals are unchanged.
         assert_eq!(socket(&other).content, saved[1].content);
     }
 

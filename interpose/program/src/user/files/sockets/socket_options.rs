@@ -1,9 +1,9 @@
-//! Options of sockets that are restored (socket(7), tcp(7), ip(7), ipv6(7)).
+//! Restored options of sockets (socket(7), tcp(7), ip(7), ipv6(7)).
 #![allow(unsafe_code)]
 
-/// Buffer sizes that the program has set itself (Linux 5.14).
+/// Flags of the buffer sizes that the program has set itself (Linux 5.14).
 ///
-/// Bit 1 is for sending, bit 2 for receiving.
+/// Bit 1 stands for the send buffer, bit 2 for the receive buffer.
 const SO_BUF_LOCK: i32 = 72;
 const SIZE_OF_SENDING: i32 = 1;
 const SIZE_OF_RECEIVING: i32 = 2;
@@ -48,11 +48,13 @@ pub const QUICK_ACK: SocketOption = of_tcp(libc::TCP_QUICKACK);
 pub const DEFER_ACCEPT: SocketOption = of_tcp(libc::TCP_DEFER_ACCEPT);
 pub const BIND_WITHOUT_PORT: SocketOption =
     number_of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
-/// Lowest and highest port for connections (Linux 6.3).
+/// Lowest and highest port of a connection (Linux 6.3).
 pub const PORT_RANGE: SocketOption = number_of(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
 pub const ONLY_V6: SocketOption = number_of(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 
-/// Restored options; the lock of buffer sizes follows the sizes, which set it.
+/// Restored options.
+///
+/// The lock of buffer sizes follows the sizes, because setting a size sets the lock.
 pub const OPTIONS: [SocketOption; 32] = [
     SEND_BUFFER,
     RECEIVE_BUFFER,
@@ -89,12 +91,12 @@ pub const OPTIONS: [SocketOption; 32] = [
 ];
 
 impl SocketOption {
-    /// Reads the option; empty if the socket does not have it.
+    /// Reads the option; empty if the socket does not support it.
     pub fn read(self, fd: i32) -> Vec<u8> {
         let mut value = vec![0u8; self.size];
         let mut length = self.size as libc::socklen_t;
         let at = value.as_mut_ptr().cast();
-        // SAFETY: getsockopt(2) writes `length` bytes at most.
+        // SAFETY: getsockopt(2) writes at most `length` bytes.
         let rc = unsafe { libc::getsockopt(fd, self.level, self.name, at, &raw mut length) };
         value.truncate(if rc == 0 { length as usize } else { 0 });
         value
@@ -103,7 +105,7 @@ impl SocketOption {
     /// Sets the option to a value that [`SocketOption::read`] has returned.
     pub fn write(self, fd: i32, value: &[u8]) {
         let mut value = value.to_vec();
-        // The kernel doubles the value that it is given (socket(7)).
+        // The kernel doubles the value that it receives (socket(7)).
         if matches!(self, SEND_BUFFER | RECEIVE_BUFFER)
             && let Ok(bytes) = value.as_slice().try_into()
         {
@@ -114,21 +116,21 @@ impl SocketOption {
         unsafe { libc::setsockopt(fd, self.level, self.name, value.as_ptr().cast(), length) };
     }
 
-    /// Sets an option that is a number.
+    /// Sets an option whose value is a number.
     pub fn write_number(self, fd: i32, value: i32) {
         self.write(fd, &value.to_ne_bytes());
     }
 }
 
-/// Reads a general option that is a number.
+/// Reads a general option whose value is a number.
 ///
-/// -1 if the descriptor does not have it.
+/// -1 if the descriptor does not support the option.
 pub fn number(fd: i32, name: i32) -> i32 {
     let value = general(name).read(fd);
     value.try_into().map_or(-1, i32::from_ne_bytes)
 }
 
-/// Values of all of [`OPTIONS`]; empty for one that the socket does not have.
+/// Values of all [`OPTIONS`]; empty for an option that the socket does not support.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct OptionValues(Vec<Vec<u8>>);
 
@@ -176,7 +178,7 @@ impl OptionValues {
     }
 }
 
-/// Sets SO_LINGER to zero seconds, by which close(2) resets the connection.
+/// Sets SO_LINGER to zero seconds, so that close(2) resets the connection.
 pub fn reset_at_close(fd: i32) {
     let linger = [1i32, 0].map(i32::to_ne_bytes);
     LINGER.write(fd, linger.as_flattened());

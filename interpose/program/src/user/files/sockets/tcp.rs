@@ -1,7 +1,7 @@
-//! Connections of TCP of which this process has both ends (tcp(7)).
+//! TCP connections of which this process has both ends (tcp(7)).
 //!
-//! The ends are found by their addresses, each of which is the other's peer. A cut needs that all
-//! that was sent has arrived: what waits at the sender cannot be read.
+//! The ends are matched by their addresses: each address is the peer of the other. At a cut all
+//! sent data must have arrived, because data that waits at the sender cannot be read.
 #![allow(unsafe_code)]
 
 use super::connection_list::{self, Connection};
@@ -13,27 +13,29 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Content of one socket beyond which a checkpoint is refused, in bytes.
+/// Maximum content of one socket in bytes; with more a checkpoint is refused.
 pub const MAX_CONTENT: usize = 16 << 20;
 
 pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read them sooner";
 
-/// `<linux/sockios.h>`: bytes that were not sent yet.
+/// Number of bytes that were not sent yet (`<linux/sockios.h>`).
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 
-/// Longest wait for an acknowledgement, which the kernel may delay by 200 ms (TCP_DELACK_MAX).
+/// Maximum wait for an acknowledgement.
+///
+/// The kernel may delay an acknowledgement by 200 ms (TCP_DELACK_MAX).
 const MAX_DELAY_OF_ACK: Duration = Duration::from_millis(300);
-/// Longest wait for room in a connection of this process.
+/// Maximum wait for room in a connection of this process.
 pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// States of `<netinet/tcp.h>` in which both ends are restored.
+/// Connection states of `<netinet/tcp.h>` in which both ends are restored.
 const RESTORED_STATES: [u8; 4] = [ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT];
 const ESTABLISHED: u8 = 1;
 const FIN_WAIT1: u8 = 4;
 const FIN_WAIT2: u8 = 5;
 const CLOSE_WAIT: u8 = 8;
 
-/// Address and port of each end, the own one first.
+/// Address and port of each end, the local end first.
 type Addresses = [(IpAddr, u16); 2];
 
 /// Connected sockets by their addresses: inode and descriptor.
@@ -47,7 +49,7 @@ impl Connections {
         Connections(descriptors.filter(is_inet).filter_map(entry).collect())
     }
 
-    /// Returns inode and descriptor of the other end, if that is restored with this one.
+    /// Returns inode and descriptor of the other end, if both ends are restored.
     pub fn other_end(&self, fd: i32, inode: u64) -> Option<(u64, i32)> {
         let [own, peer] = local_addresses(fd)?;
         let other = *self.0.get(&[peer, own])?;
@@ -56,7 +58,7 @@ impl Connections {
     }
 }
 
-/// True if the other end was closed, and no process has it.
+/// True if the other end was closed, and no process has it open.
 pub fn is_orphan(fd: i32) -> bool {
     let Some([own, peer]) = local_addresses(fd) else {
         return false;
@@ -70,12 +72,12 @@ fn addresses(fd: i32) -> Option<Addresses> {
     Some([Endpoint::own(fd)?.ip()?, Endpoint::peer(fd)?.ip()?])
 }
 
-/// Returns the addresses if both are of the loopback interface.
+/// Returns the addresses if both belong to the loopback interface.
 fn local_addresses(fd: i32) -> Option<Addresses> {
     addresses(fd).filter(|both| both.iter().all(|(ip, _)| ip.is_loopback()))
 }
 
-/// True for a socket of TCP over IPv4 or IPv6.
+/// True for a TCP socket over IPv4 or IPv6.
 pub fn is_tcp(fd: i32) -> bool {
     let domain = socket_options::number(fd, libc::SO_DOMAIN);
     matches!(domain, libc::AF_INET | libc::AF_INET6)
@@ -83,7 +85,7 @@ pub fn is_tcp(fd: i32) -> bool {
 }
 
 fn info(fd: i32) -> libc::tcp_info {
-    // SAFETY: plain numbers; getsockopt(2) writes `length` bytes at most.
+    // SAFETY: the structure consists of numbers; getsockopt(2) writes at most `length` bytes.
     unsafe {
         let mut info: libc::tcp_info = std::mem::zeroed();
         let mut length = size_of_val(&info) as libc::socklen_t;
@@ -97,9 +99,9 @@ fn state(fd: i32) -> u8 {
     info(fd).tcpi_state
 }
 
-/// Returns how many connections wait at a listener, and how many may wait.
+/// Returns the number of connections that wait at a listener, and its maximum.
 pub fn backlog(fd: i32) -> [u32; 2] {
-    // The kernel reports them in these fields (tcp_get_info).
+    // The kernel reports these numbers in the following fields (`tcp_get_info`).
     let info = info(fd);
     [info.tcpi_unacked, info.tcpi_sacked]
 }
@@ -115,38 +117,38 @@ fn count(fd: i32, request: libc::c_ulong) -> usize {
     }
 }
 
-/// Number of bytes that wait to be read.
+/// Returns the number of bytes that wait to be read.
 pub fn waiting(fd: i32) -> usize {
     count(fd, libc::FIONREAD)
 }
 
-/// Number of bytes that the other end has not acknowledged.
+/// Returns the number of bytes that the other end has not acknowledged.
 pub fn unacknowledged(fd: i32) -> usize {
     count(fd, libc::TIOCOUTQ)
 }
 
-/// Directions that were shut down: 1 for reading, 2 for writing.
+/// Returns the directions that were shut down: 1 for reading, 2 for writing.
 ///
-/// The other end's shutdown for writing is one for reading.
+/// A shutdown for writing by the other end counts as a shutdown for reading.
 pub fn is_shut(fd: i32) -> u8 {
     let is_shut_for_reading = open::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
     let is_shut_for_writing = matches!(state(fd), FIN_WAIT1 | FIN_WAIT2);
     u8::from(is_shut_for_reading) | u8::from(is_shut_for_writing) << 1
 }
 
-/// True as soon as a connection has room for more; false after a second.
+/// Waits until a connection has room for more data; false after one second.
 pub fn has_room(fd: i32) -> bool {
     let events = open::events_within(fd, libc::POLLOUT, MAX_WAIT);
     events & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
 }
 
-/// Waits until the other end has acknowledged all that was sent.
+/// Waits until the other end has acknowledged all sent data.
 ///
-/// False if the other end has no room for more.
+/// Returns false if the other end has no room for more data.
 pub fn has_arrived(fd: i32, other: i32) -> bool {
     let start = Instant::now();
     while unacknowledged(fd) > 0 {
-        // The other end sends an acknowledgement that it delays.
+        // The option makes the other end send a delayed acknowledgement.
         QUICK_ACK.write_number(other, 1);
         if unacknowledged(fd) == 0 {
             break;
@@ -169,7 +171,7 @@ pub fn objection(fd: i32, other: i32) -> Option<&'static str> {
         .then_some("it waits for room at its other end; let the program read there sooner")
 }
 
-/// Returns the bytes that wait to be read, which stay in the socket.
+/// Returns a copy of the bytes that wait to be read.
 pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let length = waiting(fd);
     if length == 0 {
@@ -180,7 +182,7 @@ pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     }
     let mut bytes = vec![0u8; length];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: recv(2) into a buffer of our own.
+    // SAFETY: recv(2) into a buffer of this function.
     let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), length, flags) };
     if usize::try_from(got) == Ok(length) {
         Ok(vec![bytes])

@@ -1,9 +1,10 @@
 //! Addresses that the kernel keeps for closed connections (TIME_WAIT, RFC 9293, 3.3.2).
 //!
-//! The end that is closed first is kept for a minute, in which nobody can bind its address unless
-//! it had SO_REUSEADDR. Both ends of the connections in question were of one process. A request to
-//! connect from the other end's address is answered by an acknowledgement that the requester
-//! resets, and the reset releases the address (RFC 1337).
+//! The kernel keeps the end that was closed first for a minute. Meanwhile its address can be bound
+//! only if the end had SO_REUSEADDR. Here one process had both ends of the connections. This
+//! process therefore sends a connection request from the other end's address. The kernel answers it
+//! with an acknowledgement, the requester answers this with a reset, and the reset releases the
+//! address (RFC 1337).
 #![allow(unsafe_code)]
 
 use super::connecting::{connect_from, owned};
@@ -31,7 +32,7 @@ fn endpoint((ip, port): (IpAddr, u16)) -> Endpoint {
     }
 }
 
-/// Requests a connection, and gives up the request.
+/// Requests a connection, and abandons the request.
 fn request(from: (IpAddr, u16), to: (IpAddr, u16)) {
     let family = match to.0 {
         IpAddr::V4(_) => libc::AF_INET,
@@ -39,13 +40,13 @@ fn request(from: (IpAddr, u16), to: (IpAddr, u16)) {
     };
     let make = || {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2), whose descriptor nobody else has.
+        // SAFETY: socket(2), whose new descriptor has no other owner.
         let made = unsafe { owned(libc::socket(family, kind, libc::IPPROTO_TCP))? };
         REUSE_ADDRESS.write_number(made.as_raw_fd(), 1);
         reset_at_close(made.as_raw_fd());
         Ok(made)
     };
-    // The request is not to succeed: an error is the usual result.
+    // The request is not expected to succeed: an error is the usual result.
     drop(connect_from(make, &endpoint(from), &endpoint(to)));
 }
 
@@ -64,7 +65,7 @@ mod tests {
             let port = client.local_addr().unwrap().port();
             let (accepted, _) = listener.accept().unwrap();
             drop(listener);
-            // The end that closes first keeps its address.
+            // The end that is closed first keeps its address.
             drop(client);
             drop(accepted);
             let bind = || endpoint((address.ip(), port)).bind(new_socket(address).as_raw_fd());
@@ -80,7 +81,7 @@ mod tests {
         } else {
             libc::AF_INET6
         };
-        // SAFETY: socket(2), whose descriptor nobody else has.
+        // SAFETY: socket(2), whose new descriptor has no other owner.
         unsafe { OwnedFd::from_raw_fd(libc::socket(family, libc::SOCK_STREAM, 0)) }
     }
 }

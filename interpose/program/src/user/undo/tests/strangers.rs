@@ -1,4 +1,4 @@
-//! Others move, remove and exchange what a job has made or kept.
+//! Tests with other processes that move, remove and exchange files or backups of a job.
 
 use super::*;
 use std::os::unix::fs::DirBuilderExt;
@@ -20,12 +20,12 @@ fn removing(path: &Path) -> Call {
     }
 }
 
-/// Lets the clock of file systems go on.
+/// Waits for the next tick of the clock of file systems.
 fn a_moment() {
     std::thread::sleep(std::time::Duration::from_millis(12));
 }
 
-/// A rank opens a file, and writes it from its beginning.
+/// Opens a file with truncation as a rank, and writes it.
 fn write(rank: &mut Recorder, path: &Path, content: impl AsRef<[u8]>) {
     rank.note(&opening(path, FROM_NOTHING)).unwrap();
     fs::write(path, content).unwrap();
@@ -37,7 +37,7 @@ fn remove(rank: &mut Recorder, path: &Path) {
     fs::remove_file(path).unwrap();
 }
 
-/// Checks that undoing fails with a word about this file.
+/// Checks that the undo fails with a message about this file.
 #[track_caller]
 fn assert_fails(room: &Room, path: &Path, why: &str) {
     let failed = room.try_undo(1, 1).expect_err("not undone");
@@ -56,7 +56,7 @@ fn a_file_in_the_place_of_a_new_one_stays() {
         write(&mut rank, &data, "the job's");
         match is_moved {
             true => fs::rename(&data, room.files().join("moved")).unwrap(),
-            // The next file may have the same inode.
+            // The next file may have the inode of the removed one.
             false => fs::remove_file(&data).unwrap(),
         }
         a_moment();
@@ -76,7 +76,7 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
     a_moment();
     write(&mut rank, &lock, "");
     remove(&mut rank, &lock);
-    // A call that fails.
+    // This call fails.
     rank.note(&opening(&failed, FROM_NOTHING)).unwrap();
     rank.made().unwrap();
     for path in [&lock, &failed] {
@@ -113,7 +113,7 @@ fn a_file_in_the_place_of_an_old_one_stays() {
     }
 }
 
-/// Another user exchanges a directory for a link to a private one.
+/// Another user replaces a directory by a link to a private one.
 #[test]
 fn nothing_is_undone_through_a_directory_that_was_exchanged() {
     type Act = fn(&mut Recorder, &Path);
@@ -150,7 +150,8 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
         let before = tree(&private);
         assert_fails(&room, &data, "another directory");
         assert_eq!(tree(&private), before, "{name}");
-        // The directory may have another name, if only a link leads to it.
+        // The undo succeeds if the recorded directory has another name, and only a link leads to
+        // it.
         fs::remove_file(&sub).unwrap();
         symlink(&away, &sub).unwrap();
         room.undo(1, 1);
@@ -160,7 +161,7 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
     }
 }
 
-/// Ways to destroy something, of which a hidden backup is kept beside the file.
+/// Destroys a file in one of several ways. A hidden backup is created beside the file.
 fn destroy(which: &str, rank: &mut Recorder, path: &Path) {
     match which {
         "removed" => remove(rank, path),
@@ -202,7 +203,7 @@ fn a_missing_backup_is_reported() {
     }
 }
 
-/// A rank dies before its backup is complete: nothing has been destroyed yet.
+/// A rank fails before its backup is complete: nothing has been destroyed yet.
 #[test]
 fn a_backup_that_was_never_complete_is_not_missed() {
     let room = Room::new("incomplete");
@@ -231,7 +232,7 @@ fn a_backup_that_was_never_complete_is_not_missed() {
     assert_eq!(fs::read(&data).unwrap(), vec![b'o'; 100 << 10]);
 }
 
-/// Outcomes stay with their records when a log is written anew.
+/// Outcomes stay with their records when a log is rewritten.
 #[test]
 fn outcomes_outlive_sections_that_are_forgotten() {
     let room = Room::new("outcomes");

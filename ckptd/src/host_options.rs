@@ -1,0 +1,47 @@
+//! Options that name the hosts of a job.
+
+use std::path::PathBuf;
+use understudy_launch::Error;
+use understudy_launch::starter::{Host, hosts_of_file, hosts_of_list};
+
+/// Hosts of a job, and the command that starts processes there.
+#[derive(clap::Args)]
+pub struct HostOptions {
+    /// Hosts with slots, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers are
+    /// placed first, then spares.
+    #[arg(long, value_name = "HOSTS")]
+    pub host: Vec<String>,
+    /// File with hosts and slots, one host in each line, such as `a slots=4`.
+    #[arg(long, value_name = "FILE", conflicts_with = "host")]
+    pub hostfile: Option<PathBuf>,
+    /// Command that starts processes on a host. The host's name and a command follow.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    agent: String,
+}
+
+impl HostOptions {
+    /// Returns the hosts; none for this host alone.
+    ///
+    /// # Errors
+    /// [`Error::Hosts`], and those of reading the file.
+    pub fn hosts(&self) -> Result<Vec<Host>, Error> {
+        match &self.hostfile {
+            Some(file) => hosts_of_file(file),
+            None => hosts_of_list(&self.host.join(",")),
+        }
+    }
+
+    /// Returns the words of the agent's command.
+    ///
+    /// # Errors
+    /// [`Error::Hosts`] for an unmatched quote.
+    pub fn agent(&self) -> Result<Vec<String>, Error> {
+        shell_words::split(&self.agent)
+            .map_err(|error| Error::Hosts(format!("--agent {}: {error}", self.agent)))
+    }
+
+    /// True if no host is named.
+    pub fn is_empty(&self) -> bool {
+        self.host.is_empty() && self.hostfile.is_none()
+    }
+}
