@@ -31,7 +31,7 @@ pub enum Scope {
     Ranks,
     /// All guardians, by SIGTERM: the job ends and loses none of its output.
     Job,
-    /// All ranks and the launcher.
+    /// All processes of the job, including the launcher.
     Everything,
 }
 
