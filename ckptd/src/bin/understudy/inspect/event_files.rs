@@ -45,7 +45,7 @@ pub struct EventFiles {
     pub kinds: BTreeMap<String, Amount>,
     /// Replica data, by sender and receiver.
     pub copies: Vec<Pair>,
-    /// Bytes of the set-up journals by worker, if they had a trial replay or were kept.
+    /// Bytes of the set-up journals, by worker, that had trial replays or were kept.
     #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
     /// Calls in the journals.
