@@ -1,4 +1,4 @@
-//! The documentation: tables are whole, links lead to files, and files that are named exist.
+//! The documentation: tables are complete, links lead to files, and files that are named exist.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ fn documents() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Cells of a row of a table; `\|` is text.
+/// Number of cells of a table row; `\|` is text.
 fn cells(row: &str) -> usize {
     row.replace("\\|", "").matches('|').count() - 1
 }
