@@ -1,7 +1,6 @@
 # understudy: build, test and try out. `make` alone lists the targets.
 #
-# Everything `setup` makes lies in ./.env, everything else that is built in
-# ./target and ./build.
+# Everything that `setup` makes is in ./.env, everything else that is built in ./target and ./build.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,7 +12,8 @@ CARGO ?= cargo
 # Recipes that need MPI run in the environment that `make env` prints.
 IN_ENV = . ./.env/env.sh;
 
-# Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
+# Tests are compiled by their own profile, with all packages, so that cargo builds each package once
+# for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
 .PHONY: help setup env build install notices uninstall deb deb-tree man examples generate test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
@@ -28,10 +28,10 @@ env: setup ## print shell exports for that MPI: eval "$(make -s env)"
 	@cat ./.env/env.sh
 
 # Needs no MPI and no libclang: only tests and examples do.
-build: ## build the layer and its tools (needs Rust and a C compiler, no MPI)
+build: ## build understudy and its tools (needs Rust and a C compiler, no MPI)
 	$(CARGO) build --release --locked
 
-# The files of the layer look for each other in their own directory, so they stay together in lib/understudy.
+# The files of understudy find each other in their own directory, so they are all in lib/understudy.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
@@ -44,7 +44,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
-	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
+	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
 	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_debian.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
@@ -60,13 +60,14 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
 	'$(RELEASE)/understudy' completions zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_understudy'
 	'$(RELEASE)/understudy' completions fish > '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/understudy.fish'
-	install -m 644 README.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	install -m 644 README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 	install -m 644 docs/*.md docs/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
+	install -m 644 docs/design/*.md docs/design/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
 
 notices: ## write the licences of the crates that are linked into THIRD-PARTY
 	packaging/notices.py THIRD-PARTY
 
-# Directories of others (share/man/man1, say) stay, if they are empty or not.
+# Directories of other packages (such as share/man/man1) are kept, whether empty or not.
 uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDIR=
 	cd '$(DESTDIR)$(PREFIX)' && rm -f bin/understudy bin/ckptd include/understudy.h lib/systemd/user/ckptd.service \
 	    share/man/man1/understudy.1 share/man/man1/understudy-*.1 share/man/man1/ckptd.1 share/man/man1/ckptd-*.1 \
@@ -74,14 +75,14 @@ uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDI
 	    share/fish/vendor_completions.d/understudy.fish
 	cd '$(DESTDIR)$(PREFIX)' && rm -rf lib/understudy share/modulefiles/understudy share/doc/understudy
 
-# Installed here and nowhere else; a few minutes, once.
+# Installed here only; takes a few minutes, once.
 CARGO_DEB := $(CURDIR)/build/tools/bin/cargo-deb
 
 $(CARGO_DEB):
 	$(CARGO) install --quiet --locked --root '$(CURDIR)/build/tools' --target-dir '$(CURDIR)/build/tools/target' cargo-deb@3.8.0
 	rm -rf '$(CURDIR)/build/tools/target'
 
-# What goes into the package, from what has been built.
+# Content of the package, from the build.
 deb-tree:
 	rm -rf build/debian
 	$(MAKE) install PREFIX=/usr DESTDIR='$(CURDIR)/build/debian'
@@ -102,13 +103,13 @@ examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C ffi-tests/programs OUT='$(CURDIR)/build/programs'
 
-# What `build` builds and the tests, at once: each by itself leaves processors idle.
+# Builds the products and the tests in parallel: each alone would leave processors idle.
 .PHONY: both
 both: setup examples
 	@$(IN_ENV) trap wait EXIT; $(CARGO) build --release & products=$$!; $(TEST) --no-run; wait $$products
 
-# Tests that run no jobs need only what is built for tests, so they run while `build` still compiles. What the others are called is
-# told, since cargo would build a selection by packages once more.
+# Tests that run no jobs need only the test build, so they run while `build` still compiles. The
+# names of the other tests are given, since cargo would build a selection by packages once more.
 JOBS = --test jobs --test alone
 
 test: setup examples ## run the tests: every promise once
@@ -125,16 +126,16 @@ quick: both ## run the unit tests and a few jobs (two minutes after a build)
 	$(TEST) --exclude ffi-tests
 	$(TEST) $(JOBS) -- $(QUICK)
 
-# What takes an hour by itself has a target of its own: sweep, soak.
+# Tests that take an hour alone have their own targets: sweep, soak.
 test-all: both ## run the variants of the tests, too (three quarters of an hour)
 	@export FFI_TESTS_ALL=1; failed=0; \
 	    { $(TEST) --exclude ffi-tests --no-fail-fast; } || failed=1; \
 	    { $(TEST) $(JOBS) --test launch --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die; } || failed=1; exit $$failed
 
-# Whose variants are the sweep.
+# Tests whose variants are part of the sweep.
 SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
 
-# Kills per worker and program; every one is a run of a second or two.
+# Kills per worker and program; every kill is a run of one or two seconds.
 SWEEP_TIMES ?= 40
 
 sweep: build examples python ## kill every worker of every program at many moments (an hour)
@@ -142,21 +143,22 @@ sweep: build examples python ## kill every worker of every program at many momen
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)
 
-# Minutes of random deaths, and the seed of an earlier run to repeat it.
+# Minutes of random failures, and the seed of an earlier run to repeat it.
 MINUTES ?= 10
 SEED    ?=
 
-soak: build examples ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
+soak: build examples ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; no resource use may grow
 	export FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED); \
 	    $(TEST) --test alone -- --include-ignored --nocapture --test-threads 1 soak::
 
 # Seconds of all fuzz targets together.
 FUZZ_SECONDS ?= 60
 
-fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=60
+fuzz: ## run the readers of files and messages on random input, for FUZZ_SECONDS=60
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
-# Without std there is no unwinding, which the tests' profile wants; that one's build scripts and macros are `make test`'s, too.
+# Without std there is no unwinding, which the tests' profile needs. Its build scripts and macros
+# are those of `make test`.
 NO_STD := face face-debian face-mpich face-standard fortran shim
 
 lint: setup ## check formatting and warnings
@@ -166,33 +168,33 @@ lint: setup ## check formatting and warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 
-gpu-check: build examples ## kill a rank of a program that uses a GPU of NVIDIA's, and compare
+gpu-check: build examples ## kill a rank of a program that uses an NVIDIA GPU, and compare
 	@$(IN_ENV) packaging/gpu-check.sh
 
 # mpi4py's own tests; MODULES="test_rma test_win" for some of them.
 MODULES ?=
 
-conformance: build examples python ## run mpi4py's own tests with and without the layer, and compare (20 minutes)
+conformance: build examples python ## run mpi4py's own tests with and without understudy, and compare (20 minutes)
 	@$(IN_ENV) python3 ffi-tests/conformance/compare.py $(MODULES)
 
 demo: build examples ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh
 
-# What the README shows. Look at the picture before you commit it: a busy machine draws another one.
+# The picture in the README. Check it before you commit it: a busy machine draws another one.
 picture: build examples ## draw docs/recovery.svg from a run in which a worker is killed
 	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --log-dir build/picture --progress none \
 	    --fault 'kill rank=2 at=commit.end epoch=6 delay=30ms' -- build/examples/heat2d 400 400 20000
 	$(CARGO) run --quiet --release -p ckptd --example picture -- build/picture docs/recovery.svg
 
-bench: build examples ## print what the layer costs and how fast a job is back, as ratios
+bench: build examples ## print the cost of understudy and the time of recoveries, as ratios
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/bench.py
 
-bench-memory: build examples ## print what static data cost in each mode, in time and memory (10 minutes)
+bench-memory: build examples ## print the cost of static data in each mode, in time and memory (10 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/memory.py
 
-bench-journal: build examples ## print how long journals are, how fast they are replayed, and what copies save
+bench-journal: build examples ## print lengths and replay times of journals, and the memory that replicas save
 	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) python3 c-examples/bench/journal.py
 
@@ -200,15 +202,15 @@ bench-scaling: build examples ## print how memory, checkpoints and recoveries ch
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/scaling.py
 
-bench-argtrig: build examples ## compare ways of surviving a lost process on a dense solver, kept by the program and by the layer (15 minutes)
+bench-argtrig: build examples ## compare ways to survive a failed process of a dense solver, by the program and by understudy (15 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/argtrig.py
 
-bench-collide: setup ## compare ways back to an earlier state: saving it, and computing backwards
+bench-collide: setup ## compare saving states with computing backwards
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/collide.py
 
-bench-supersteps: build examples ## print what the skeleton of supersteps costs, without and with the layer
+bench-supersteps: build examples ## print the cost of the skeleton of supersteps, without and with understudy
 	@$(IN_ENV) python3 c-examples/bench/supersteps.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution

@@ -11,11 +11,11 @@
 //   --io-group N         ranks per I/O group (default: 2)
 //   --print-every K      print the residual every K iterations (default: 20)
 //
-// Rank 0 generates a mesh of NX x NY quadrilaterals with scrambled vertex
-// numbers and deals its elements out. Every rank assembles the sparse matrix of
-// its own elements; the vertices it shares with others are found, and summed
-// over, by the gather-scatter library in gs/. What the program prints and
-// writes depends on its arguments and on the number of ranks only.
+// Rank 0 generates a mesh of NX x NY quadrilaterals with scrambled vertex numbers
+// and distributes its elements. Every rank assembles the sparse matrix of its own
+// elements. The gather-scatter library in gs/ finds the vertices that ranks share,
+// and sums over them. The output depends only on the arguments and on the number of
+// ranks.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -157,7 +157,7 @@ std::vector<Element> generate_mesh(int nx, int ny) {
     return elements;
 }
 
-/// Rank 0 generates, everyone gets a contiguous part.
+/// Rank 0 generates, every rank gets a contiguous part.
 std::vector<Element> distribute_mesh(const Options &o, MPI_Comm comm) {
     int rank, size;
     MPI_Comm_rank(comm, &rank);
@@ -188,7 +188,7 @@ std::vector<Element> distribute_mesh(const Options &o, MPI_Comm comm) {
 // ---------------------------------------------------------------------------
 // Vectors on shared vertices
 
-/// A sum and the rounding error it has made so far.
+/// A sum and its accumulated rounding error.
 struct Compensated {
     double sum, error;
 };
@@ -207,7 +207,7 @@ void add_all(void *in, void *inout, int *n, MPI_Datatype *) {
         b[i] = add(a[i], b[i]);
 }
 
-/// What this rank has of the vertices: local numbers, weights, reductions.
+/// The vertices of this rank: local numbers, weights, reductions.
 class Space {
 public:
     Space(const std::vector<Element> &elements, MPI_Comm comm) : comm_(comm) {
@@ -220,8 +220,8 @@ public:
         if (!gs_)
             throw std::runtime_error("the mesh has an invalid vertex number");
 
-        // A vertex is counted once in dot products and written by one rank:
-        // the lowest that has it.
+        // A vertex is counted once in dot products and written by one rank: the
+        // lowest that has it.
         int rank;
         MPI_Comm_rank(comm_, &rank);
         Vector owner(ids_.size(), rank);
@@ -453,7 +453,7 @@ private:
 };
 
 // ---------------------------------------------------------------------------
-// Output: every group gathers at its first member, these send to rank 0
+// Output: every group gathers at its first member, which sends to rank 0
 
 struct Sample {
     long long id;
@@ -556,7 +556,7 @@ void run(const Options &o) {
         std::cout << "cg: " << o.nx << " x " << o.ny << " elements, " << space.global_size() << " vertices, " << size
                   << " ranks with up to " << most_neighbours << " neighbours" << std::endl;
 
-    // Start values from the vertex numbers, which are random already.
+    // Start values from the vertex numbers, which are random.
     Vector u(space.size());
     for (std::size_t i = 0; i < u.size(); i++)
         u[i] = unit(static_cast<std::uint64_t>(space.ids()[i]));
@@ -611,7 +611,7 @@ int main(int argc, char **argv) {
     try {
         run(parse(std::vector<std::string>(argv + 1, argv + argc)));
     } catch (const UsageError &e) {
-        // The same on every rank.
+        // Equal on every rank.
         if (rank == 0)
             std::cerr << "cg: " << e.what() << '\n';
         status = 2;

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs heat2d undisturbed, then under understudy while one of its workers is
-# killed, and compares what the two runs wrote. Called by `make demo`, which
-# puts MPI on the PATH.
+# Runs heat2d undisturbed, then under understudy while one of its workers is killed, and compares
+# the output of both runs. Called by `make demo`, which puts MPI on the PATH.
 #
 # DEMO_NX, DEMO_NY, DEMO_ITERATIONS set the size, DEMO_VICTIM the worker.
 set -euo pipefail
@@ -15,7 +14,7 @@ readonly heat2d=build/examples/heat2d
 readonly layer=$PWD/target/release/libunderstudy.so
 readonly mpirun_flags=(--oversubscribe --mca btl 'self,sm' --mca mpi_yield_when_idle 1)
 
-mpirun_pid= # the mpirun under way, if any
+mpirun_pid= # the running mpirun, if any
 
 say() { printf 'demo: %s\n' "$*"; }
 
@@ -24,7 +23,7 @@ fail() {
     exit 1
 }
 
-# timeout passes the signal on to the job it guards.
+# timeout passes the signal on to its job.
 trap '[[ -z $mpirun_pid ]] || kill "$mpirun_pid" 2>/dev/null || true' EXIT
 
 # Direct children of process $1, oldest first: mpirun forks its ranks in order.
@@ -32,17 +31,16 @@ children() {
     local stat line
     local -a field
     for stat in /proc/[0-9]*/stat; do
-        { read -r line <"$stat"; } 2>/dev/null || continue # it has just ended
-        # After the last ')' come the state, the parent and, 18 fields further,
-        # the start time; the name before may contain anything.
+        { read -r line <"$stat"; } 2>/dev/null || continue # it has just exited
+        # After the last ')' come the state, the parent and, 18 fields further, the start time; the
+        # name before may contain anything.
         read -r -a field <<<"${line##*) }"
         [[ ${field[1]} != "$1" ]] || echo "${field[19]} ${line%% *}"
     done | sort -n -k 1,1 -k 2,2 | cut -d ' ' -f 2
 }
 
-# The pid of rank $2 of the mpirun with pid $1; fails if there is none. mpirun's
-# children are guardians, which were started with their rank in the environment;
-# each has the program as a child.
+# Prints the PID of rank $2 of the mpirun with PID $1; fails if there is none. Mpirun's children are
+# guardians, which were started with their rank in the environment; each has the program as a child.
 rank_pid() {
     local mpirun=$1 rank=$2 guardian pid
     for guardian in $(children "$mpirun"); do
@@ -76,7 +74,7 @@ timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$workers" "$heat2d" $(argumen
 say "   done after $((($(date +%s%N) - started) / 1000000)) ms; $(tail -n 1 "$out/undisturbed.stdout")"
 
 say "2. the same on $workers workers and $spares spare, with understudy; worker $victim will be killed"
-: >"$out/recovered.stdout" # it is looked at before the job has opened it
+: >"$out/recovered.stdout" # it is polled before the job has opened it
 # shellcheck disable=SC2046
 timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$((workers + spares))" \
     -x LD_PRELOAD="$layer" -x UNDERSTUDY_SPARES="$spares" -x UNDERSTUDY_INTERVAL=0.5s \
@@ -84,7 +82,7 @@ timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$((workers + spares))" \
     "$heat2d" $(arguments recovered) </dev/null >"$out/recovered.stdout" 2>"$out/recovered.stderr" &
 mpirun_pid=$!
 
-# Half-way through, by the lines it has printed.
+# In the middle of the run, by the number of printed lines.
 while (($(progress "$out/recovered.stdout") < lines / 2)); do
     kill -0 "$mpirun_pid" 2>/dev/null || break
     sleep 0.02

@@ -10,8 +10,8 @@
  *   --log FILE        also append every printed line to FILE, which stays open
  *                     for the whole run
  *
- * The plate is cut into a grid of blocks, one per rank.  What the program
- * prints and writes depends on its arguments and on the number of ranks only.
+ * The plate is divided into a grid of blocks, one per rank.  The output depends
+ * only on the arguments and on the number of ranks.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct {
     MPI_Comm comm;
     int rank, size;
     int up, down, left, right; /* neighbours, MPI_PROC_NULL at the rim */
-    long row0, col0;           /* where the block starts in the plate */
+    long row0, col0;           /* start of the block in the plate */
     long rows, cols;
     long stride; /* cols + 2 */
     double *now, *next;
@@ -83,7 +83,7 @@ static int parse(int argc, char **argv, options *o)
     return positional >= 3;
 }
 
-/* Share `part` of `parts` of n cells: where it starts. */
+/* Start of share `part` of `parts` of n cells. */
 static long share(long n, int parts, int part)
 {
     return n * part / parts;
@@ -99,8 +99,8 @@ static void *allocate(size_t count, size_t size)
     return p;
 }
 
-/* A number in [0, 1) that depends on the cell alone: start values which are
- * the same whichever rank computes them. */
+/* A number in [0, 1) that depends on the cell alone, so that start values do not
+ * depend on the rank that computes them. */
 static double noise(long row, long col)
 {
     unsigned long long x = (unsigned long long)row * 0x9e3779b97f4a7c15ull + (unsigned long long)col;
@@ -212,7 +212,7 @@ static double relax(block *b, long row_from, long row_to, long col_from, long co
     return change;
 }
 
-/* One iteration; the interior is computed while the halo is under way. */
+/* One iteration; the interior is computed while the halo is in flight. */
 static double iterate(block *b)
 {
     MPI_Request requests[8];
@@ -238,8 +238,8 @@ static double iterate(block *b)
     return change;
 }
 
-/* Rank 0 collects all blocks. The others describe theirs by a subarray type,
- * so nobody copies by hand. */
+/* Rank 0 collects all blocks.  The others describe theirs by a subarray type, so
+ * that no rank copies elements itself. */
 static double *gather(block *b, const options *o)
 {
     long mine[4] = {b->row0, b->col0, b->rows, b->cols};

@@ -1,15 +1,17 @@
 /*
- * Diffusion on a plate with MPI and OpenMP: each process has some rows, of which each of its threads relaxes a part.
+ * Diffusion on a plate with MPI and OpenMP: each process has some rows, of which
+ * each of its threads relaxes a part.
  *
  *   hybrid NX NY ITERATIONS [--threads T] [--multiple] [--print-every K]
  *
  *   --threads T       threads of each process (default: 2)
- *   --multiple        the threads at both ends of a process's rows exchange them with its neighbours at the same time
- *                     (MPI_THREAD_MULTIPLE); without it the main thread does (MPI_THREAD_FUNNELED)
+ *   --multiple        the threads at both ends of a process's rows exchange them
+ *                     with its neighbours concurrently (MPI_THREAD_MULTIPLE);
+ *                     without it the main thread does (MPI_THREAD_FUNNELED)
  *   --print-every K   print the change every K iterations (default: 10)
  *
- * What is printed depends neither on the number of processes nor on that of threads, but for the last digit of sums of
- * processes' parts, which MPI adds up.
+ * The output depends neither on the number of processes nor on that of threads,
+ * except for the last digit of sums of the processes' parts, which MPI adds up.
  */
 #include <mpi.h>
 #include <omp.h>
@@ -25,7 +27,7 @@ typedef struct {
 
 typedef struct {
     int rows, first, up, down;
-    /* One row more above and below. */
+    /* With an additional row above and below. */
     double *now, *next, *change;
 } part;
 
@@ -92,7 +94,7 @@ static void exchange_downwards(part *p, const options *o)
                  MPI_DOUBLE, p->down, UPWARDS, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Of all threads; the neighbours' rows are there when it returns. */
+/* Called by all threads; the neighbours' rows have arrived when it returns. */
 static void exchange(part *p, const options *o)
 {
     int me = omp_get_thread_num(), last = omp_get_num_threads() - 1;
@@ -117,7 +119,7 @@ static void relax(part *p, const options *o)
     }
 }
 
-/* The rows in order, whoever has relaxed them. */
+/* The rows in order, whichever thread has relaxed them. */
 static void end_iteration(part *p, const options *o, int rank, int iteration)
 {
     double own = 0, all, *swap = p->now;

@@ -5,14 +5,14 @@
 //   OUTPUT        file for the final field: a line of text with its shape, then
 //                 the rows as doubles
 //   --by WHAT     each rank has a strip of `rows` (default), or a `block`
-//   --shift K     every K steps the work is dealt out anew
+//   --shift K     every K steps the work is redistributed
 //   --pace M      at most M partners at a time (default: all)
-//   --by-hand     without the skeleton: a loop of its own, for strips of rows
-//   --times       print the time that the steps took
+//   --by-hand     without the skeleton: a hand-written loop, for strips of rows
+//   --times       print the time of the steps
 //
-// The output depends on NX, NY and STEPS only. There is no collective in the
-// loop: without the point after each superstep no checkpoint would be taken at
-// a place of the program's choice.
+// The output depends on NX, NY and STEPS only. There is no collective in the loop:
+// without the point after each superstep, no checkpoint would be taken at a place
+// of the program's choice.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -80,7 +80,7 @@ double noise(long row, long column)
     return static_cast<double>((x ^ (x >> 31)) >> 11) / 9007199254740992.0;
 }
 
-// The new values of cells beside each other; all pointers are at the first one's column.
+// The new values of adjacent cells; all pointers are at the first one's column.
 void relax_row(const double *above, const double *here, const double *below, double *out, long count)
 {
     for (long c = 0; c < count; c++)
@@ -143,7 +143,8 @@ public:
     }
 
 private:
-    // Where row `part` of the blocks begins: to and fro by a quarter of a part, if work is dealt out anew.
+    // Start of row `part` of the blocks. If work is redistributed, it moves to and
+    // fro by a quarter of a part.
     long cut(int part, long step) const
     {
         long at = options_.ny * part / rows_;
@@ -157,7 +158,7 @@ private:
     int rows_, columns_;
 };
 
-// The same for strips of rows, as one would write it for this program alone.
+// The iterations for strips of rows, written for this program alone.
 Field by_hand(const Relax &kernel, const Options &options, int rank, int size)
 {
     Field field;
@@ -191,7 +192,7 @@ Field by_hand(const Relax &kernel, const Options &options, int rank, int size)
     return field;
 }
 
-// Rank 0 gets every rank's part, and writes all.
+// Rank 0 receives every rank's part, and writes all.
 void write(const Relax &kernel, const Options &options, const Field &field, int rank, int size)
 {
     Field part;

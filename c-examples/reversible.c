@@ -4,18 +4,18 @@
  *   mpirun -n 4 reversible CELLS STEPS [WAY] [memory]
  *
  *   CELLS    of each rank, in a chain of masses and springs closed to a ring
- *   WAY      undo   understudy is told that the chain is reversible
- *            kept   it is told nothing
- *            crash, hang, call, decline   as undo, with a function that fails:
- *                   a fatal signal, a loop without an end, MPI, another answer
- *   memory   each rank tells how much shared memory it has in the end
+ *   WAY      undo   the chain is declared as reversible (understudy.h)
+ *            kept   no declaration
+ *            crash, hang, call, decline   like undo, with a function that fails:
+ *                   a fatal signal, an endless loop, a call of MPI, another result
+ *   memory   each rank prints its amount of shared memory at the end
  *
- * All positions move, the ends are exchanged with both neighbours, all
- * velocities change, and a mass that is drawn gets a kick. In integers, each of
- * these has an exact inverse; with -DNUMBER=double it is rounded, and understudy
- * finds out that nothing is gained.
+ * All positions move, the ends are exchanged with both neighbours, all velocities
+ * change, and a random mass gets a kick. In integers, each of these has an exact
+ * inverse. With -DNUMBER=double it is rounded, and understudy detects that undoing
+ * gives other bytes.
  *
- * Prints what rank 0 sees of itself every 10 steps, and a sum over all in the end.
+ * Prints the state of rank 0 every 10 steps, and a sum over all ranks at the end.
  */
 #define _DEFAULT_SOURCE
 #include <stdint.h>
@@ -33,18 +33,18 @@
 #endif
 typedef NUMBER number;
 
-/* All that steps change: the region. */
+/* All data that steps change: the region. */
 typedef struct chain {
     uint64_t random;
     number *position, *velocity;
     number cell[];
 } chain;
 
-/* What neighbours have sent, for the steps that may have to be undone. */
+/* Data that neighbours have sent, for the steps that may have to be undone. */
 enum { REMEMBERED = 1024 };
 static number ends[REMEMBERED][2];
 
-/* How far the program is: read by `undo` in the middle of a step. */
+/* Progress of the program, which `undo` reads in the middle of a step. */
 enum stage { BEGUN, MOVED, CHANGED, KICKED };
 static volatile enum stage stage;
 static volatile long long current;
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     int rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     size_t bytes = sizeof(chain) + 2 * cells * sizeof(number);
-    /* The region's pages have nothing else. */
+    /* The region's pages contain nothing else. */
     chain *it = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (it == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 1);

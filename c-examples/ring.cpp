@@ -1,15 +1,15 @@
-// ring: a product of matrices whose second factor goes around, with the
+// ring: a product of matrices whose second factor moves around a ring, with the
 // skeleton in supersteps.hpp.
 //
 //   mpirun -n 4 ring N ROUNDS [OUTPUT] [--pace M]
 //
-//   ROUNDS   C = C/2 + AB is computed so often
+//   ROUNDS   number of times that C = C/2 + AB is computed
 //   OUTPUT   file for C: a line of text with its shape, then its columns as
 //            doubles
 //
-// Each rank has rows of A and C; in each superstep it multiplies with the
-// columns of B that are with it, which then go on to its neighbour. The kernel
-// says no more than whose they are when. There is no collective in the loop.
+// Each rank has rows of A and C. In each superstep it multiplies with its current
+// columns of B, which then move to its neighbour. The kernel only defines which
+// rank has which columns in which superstep. There is no collective in the loop.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -26,7 +26,7 @@ namespace {
 using supersteps::Box;
 using supersteps::Order;
 
-// Columns of a matrix lie beside each other.
+// Columns of a matrix are adjacent in memory.
 using Columns = supersteps::Array<double, 2, Order::first_first>;
 
 double element(long row, long column, long which)
@@ -49,7 +49,7 @@ public:
                 left_[k * rows_ + i] = element(lo + i, k, 1);
     }
 
-    // The columns that are with this rank in this superstep; they come from the next one.
+    // The columns of this rank in this superstep; they come from the next rank.
     Box<2> possessed(int rank, int size, long step) const
     {
         auto [lo, hi] = supersteps::share(n_, static_cast<int>((rank + step) % size), size);
@@ -93,7 +93,7 @@ private:
     std::vector<double> left_, result_;
 };
 
-// Rank 0 gets every rank's rows, and writes all.
+// Rank 0 receives every rank's rows, and writes all.
 bool write(const std::string &path, const std::vector<double> &mine, long n, int rank, int size)
 {
     std::vector<int> counts(size), places(size);

@@ -8,11 +8,11 @@
 //   --print-every K      print every K-th step (default: 1)
 //   --tolerance T        relative residual at which a solve ends (default: 1e-10)
 //
-// Most of its memory is set up once: for each element two dense matrices, its
+// Most of the memory is set up once: for each element two dense matrices, its
 // operator and the inverse that preconditions the solve, and the tables of the
-// gather-scatter library in gs/. What changes in time are a few vectors. Rank 0
-// draws the conductivity of each element and broadcasts it. What the program
-// prints and writes depends on its arguments and on the number of ranks only.
+// gather-scatter library in gs/. Only a few vectors change in time. Rank 0 draws
+// the conductivity of each element and broadcasts it. The output depends only on
+// the arguments and on the number of ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -195,7 +195,7 @@ public:
     size_t static_bytes() const { return (operators_.size() + inverses_.size()) * sizeof(double); }
 
 private:
-    /// Global ids: nodes on the border of two elements are the same.
+    /// Global ids: nodes on the border of two elements have equal ids.
     void number_nodes()
     {
         const long across = options_.ex * options_.degree + 1;

@@ -1,19 +1,20 @@
 /*
  * supersteps: a skeleton for programs that repeat "compute, exchange" on arrays
- * which are dealt out to processes.
+ * that are distributed over processes.
  *
- * A kernel says which part of the whole array each rank computes in which
+ * A kernel defines which part of the whole array each rank computes in which
  * superstep, which part it needs for that, and how to compute it.  The skeleton
- * finds out from the boxes who has to send what to whom, and does so after each
- * superstep.  Supersteps are locally strict (all own messages have come and
- * gone before the next one begins) and globally relaxed (there is no barrier;
- * ranks that exchange nothing never wait for each other).  Parts may change
- * from superstep to superstep, so work can be dealt out anew, or go around.
+ * derives all messages from these boxes and exchanges them after each superstep.
+ * Supersteps are locally strict (all messages of a rank have been sent and received
+ * before its next one begins) and globally relaxed (there is no barrier; ranks that
+ * exchange nothing never wait for each other).  Parts may change from superstep to
+ * superstep, so work can be redistributed, or move around.
  *
- * What a program would otherwise have to say for checkpoints is here: loops
- * without collectives have no place where one may be taken, so there is a point
- * (understudy.h) after each superstep; and one of both arrays is useless there,
- * so it is in none.  Without the layer, both do nothing.
+ * The skeleton contains the annotations that the program would need for
+ * checkpoints.  Loops without collectives have no place where a checkpoint may be
+ * taken, so there is a point (understudy.h) after each superstep.  One of both
+ * arrays is not needed there, so it is in no checkpoint.  Without understudy, both
+ * annotations do nothing.
  *
  * The model is GReLoSSS of Makassikis, Galtier, Vialle: "A skeletal-based approach
  * for the development of fault-tolerant SPMD applications" (2010).
@@ -94,7 +95,7 @@ struct Box {
         return larger.intersected(whole);
     }
 
-    /* What is not in `other`, as boxes that do not overlap. */
+    /* The part that is not in `other`, as boxes that do not overlap. */
     std::vector<Box> without(const Box &other) const
     {
         std::vector<Box> parts;
@@ -124,16 +125,19 @@ struct Box {
     constexpr bool operator==(const Box &other) const { return lo == other.lo && hi == other.hi; }
 };
 
-/* In the second of three processes with five columns each, column 8 of all is column 3. */
+/*
+ * In the second of three processes with five columns each, global column 8 is local
+ * column 3.
+ */
 static_assert(Box<2>{{0, 5}, {3, 10}}.local({1, 8})[0] == 1 && Box<2>{{0, 5}, {3, 10}}.local({1, 8})[1] == 3);
 
-/* Part `rank` of `size` about equal parts of n things. */
+/* Part `rank` of `size` approximately equal parts of n things. */
 inline std::pair<long, long> share(long n, int rank, int size)
 {
     return {n * rank / size, n * (rank + 1) / size};
 }
 
-/* Which dimension has its elements beside each other in memory. */
+/* The dimension whose elements are adjacent in memory. */
 enum class Order { last_first /* C */, first_first /* Fortran */ };
 
 /* The elements of a box. */
@@ -150,7 +154,7 @@ public:
     const T *data() const { return elements_.data(); }
     std::size_t bytes() const { return elements_.size() * sizeof(T); }
 
-    /* Another box; what was in the array is lost, unless it is the same one. */
+    /* Changes to another box; the content is lost, unless the box is equal. */
     void reshape(const Box<N> &box)
     {
         if (box == box_)
@@ -183,7 +187,7 @@ public:
     T &at(const Index<N> &global) { return elements_[place(box_.local(global))]; }
     const T &at(const Index<N> &global) const { return elements_[place(box_.local(global))]; }
 
-    /* Whether the elements of a part follow each other in memory. */
+    /* True if the elements of a part are consecutive in memory. */
     bool is_contiguous(const Box<N> &part) const
     {
         bool is_whole = true;
@@ -196,7 +200,7 @@ public:
         return true;
     }
 
-    /* Elements of a part to memory, in the order in which they lie. */
+    /* Copies the elements of a part to memory, in their order. */
     void pack(const Box<N> &part, T *to) const
     {
         for_lines(part, [&](std::size_t at, std::size_t count) {
@@ -212,7 +216,7 @@ public:
         });
     }
 
-    /* What both have. */
+    /* Copies the common part. */
     void copy(const Array &from)
     {
         Box<N> common = box_.intersected(from.box_);
@@ -258,7 +262,7 @@ private:
     std::vector<T> elements_;
 };
 
-/* Who sends what to whom after a superstep: what one has, and another needs and
+/* Messages after a superstep: elements that one rank has, and another one needs and
  * does not have. */
 template <class A>
 class Plan {
@@ -280,8 +284,8 @@ public:
     int rank() const { return rank_; }
     int size() const { return size_; }
 
-    /* From what all ranks have and need.  Nothing is done if that has not
-     * changed. */
+    /* Derives the messages from the parts that all ranks have and need.  Does
+     * nothing if these have not changed. */
     void make(const std::vector<Box<N>> &possessed, const std::vector<Box<N>> &needed)
     {
         if (possessed == possessed_ && needed == needed_)
@@ -292,8 +296,8 @@ public:
         auto message = [&](int from, int to) {
             return possessed[from].intersected(needed[to]).without(possessed[to]);
         };
-        /* In each round everybody has another partner, who has him, too: so
-         * that those who take few at a time never wait in a circle. */
+        /* In each round every rank has another partner, and the relation is mutual:
+         * so ranks that take few partners at a time never wait in a circle. */
         for (int round = 0; round < size_; round++) {
             int other = (round - rank_ + size_) % size_;
             if (other == rank_)
@@ -304,8 +308,8 @@ public:
         }
     }
 
-    /* What others need of `from` goes to them, what is needed of theirs into
-     * `to`, which may be the same array. */
+    /* Sends the elements of `from` that others need, and receives those needed here
+     * into `to`, which may be `from`. */
     void run(A &from, A &to)
     {
         std::size_t begun = 0, ended = 0, limit = pace_ > 0 ? static_cast<std::size_t>(pace_) : partners_.size();
@@ -325,7 +329,7 @@ private:
     struct Partner {
         int rank;
         std::vector<Box<N>> out, in;
-        std::vector<std::vector<T>> buffers; /* of parts that are not contiguous; first those that come in */
+        std::vector<std::vector<T>> buffers; /* of non-contiguous parts; received ones first */
         std::vector<MPI_Request> requests{};
     };
 
@@ -395,15 +399,16 @@ private:
  * Supersteps from `begin` to before `end`.  A kernel has
  *
  *   using array = Array<...>;
- *   Box<N> possessed(int rank, int size, long step);  what the rank computes in this superstep
- *   Box<N> needed(int rank, int size, long step);     what it needs for that
- *   bool communicates(long step);                     the same answer in all ranks
+ *   Box<N> possessed(int rank, int size, long step);  part that the rank computes
+ *                                                     in this superstep
+ *   Box<N> needed(int rank, int size, long step);     part that it needs for that
+ *   bool communicates(long step);                     an equal result in all ranks
  *   void initialise(array &);                         all of it, for the first superstep
  *   void calculate(const array &read, array &write, long step);
  *
- * calculate() writes all that the rank possesses in this superstep; read has
- * what it needs.  Ranks possess parts of the array that do not overlap.
- * Returns what is needed for superstep `end`.  Collective over `comm`.
+ * calculate() writes all that the rank possesses in this superstep; read has all
+ * that it needs.  Ranks possess parts of the array that do not overlap.  Returns
+ * the part that is needed for superstep `end`.  Collective over `comm`.
  */
 template <class Kernel>
 typename Kernel::array run(Kernel &kernel, long begin, long end, MPI_Comm comm, int pace = 0)
@@ -419,7 +424,7 @@ typename Kernel::array run(Kernel &kernel, long begin, long end, MPI_Comm comm, 
     std::vector<B> possessed(size), needed(size);
     for (long step = begin; step != end; step++) {
         B own = kernel.possessed(rank, size, step), next = kernel.needed(rank, size, step + 1);
-        /* Where it was computed, if it stays there. */
+        /* At its present place, if it stays there. */
         const bool stays = next.contains(own);
         write.reshape(stays ? next : own);
         kernel.calculate(read, write, step);

@@ -1,4 +1,4 @@
-//! Lets libraries that `ckptd` opens find its accept(2) before that of libc.
+//! Makes libraries that `ckptd` opens use its accept(2) instead of libc's.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

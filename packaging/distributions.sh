@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes root file systems of other suites of Debian in ./.env/distributions, in
-# which some tests run programs with each suite's own C library and MPI:
+# Makes root file systems of other suites of Debian in ./.env/distributions, in which some tests run
+# programs with each suite's own C library and MPI:
 #
 #     distributions.sh SUITE…
 #
-# Needs root. A suite whose name is sid changes daily and is made anew after a
-# day; the others stay. Exit status 1, with the reason, if that is not possible.
+# Needs root. The suite sid changes daily and is made again after a day; the others are kept. Exit
+# status 1, with the reason, if that is not possible.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-# Prints the archive that this system installs from (sources.list(5), both formats).
+# Prints the archive from which this system is installed (sources.list(5), both formats).
 archive() {
     local files=(/etc/apt/sources.list /etc/apt/sources.list.d/*)
     { grep -hs -m1 '^URIs:' "${files[@]}" | awk '{print $2}'

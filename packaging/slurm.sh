@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks the distribution's Slurm into ./.env/slurm, for tests that start jobs
-# with srun; nothing is installed. Cheap when done. Exit status 1, with the
-# reason, if that is not possible.
+# Unpacks the distribution's Slurm into ./.env/slurm, for tests that start jobs with srun; nothing
+# is installed. Fast if done before. Exit status 1, with the reason, if that is not possible.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -6,7 +6,7 @@
 
 enum { TAG_SWAP = 30 };
 
-/* How many of the first `limit` rows or columns process `p` of `count` has. */
+/* Number of the first `limit` rows or columns that process `p` of `count` has. */
 static long owned(long limit, long block, int p, int count)
 {
     long blocks = limit / block, mine = blocks / count * block;
@@ -17,7 +17,7 @@ static long owned(long limit, long block, int p, int count)
     return mine;
 }
 
-/* Where rows, or columns, from block k on begin in this process. */
+/* Number of rows, or columns, in this process before block k. */
 static long rows_before(const lu_system *s, long k)
 {
     return owned(k * s->block < s->order ? k * s->block : s->order, s->block, s->grid_row, s->grid_rows);
@@ -43,7 +43,7 @@ long lu_column(const lu_system *s, long column)
     return global(column, s->block, s->grid_column, s->grid_columns);
 }
 
-/* The grid row that has a row of the whole matrix, and where. */
+/* The grid row that has a row of the whole matrix, and its place there. */
 static int row_owner(const lu_system *s, long row)
 {
     return (int)(row / s->block % s->grid_rows);
@@ -175,8 +175,8 @@ static int factor_panel(lu_system *s, long k)
     return 1;
 }
 
-/* Gives the factored columns of block k, from its own rows on, to all of this
- * grid row; they are in `panel` then, `rows` long each. */
+/* Sends the factored columns of block k, from its own rows on, to all of this grid
+ * row.  They are in `panel` afterwards, each with `rows` rows. */
 static void share_panel(lu_system *s, long k, long first, long rows)
 {
     int owner = (int)(k % s->grid_columns);
@@ -189,8 +189,8 @@ static void share_panel(lu_system *s, long k, long first, long rows)
     MPI_Bcast(s->panel, (int)(rows * width(s, k)), MPI_DOUBLE, owner, s->row);
 }
 
-/* Rows of block k in the columns from `begin` on: eliminated, and given to all
- * of this grid column; they are in `upper` then. */
+/* Eliminates the rows of block k in the columns from `begin` on, and sends them to
+ * all of this grid column.  They are in `upper` afterwards. */
 static void share_upper(lu_system *s, long k, long first, long rows, long begin)
 {
     int owner = (int)(k % s->grid_rows);
@@ -207,8 +207,9 @@ static void share_upper(lu_system *s, long k, long first, long rows, long begin)
     MPI_Bcast(s->upper, (int)(count * high), MPI_DOUBLE, owner, s->column);
 }
 
-/* What is left of the matrix minus the product of `panel` and `upper`; most of
- * the time goes here.  `skip` are rows of the panel that are not below block k. */
+/* Subtracts the product of `panel` and `upper` from the rest of the matrix, which
+ * takes most of the time.  The first `skip` rows of the panel are not below block
+ * k. */
 static void update(lu_system *s, long k, long first, long rows, long skip, long begin)
 {
     long high = width(s, k), count = rows - skip;

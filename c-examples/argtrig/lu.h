@@ -1,12 +1,12 @@
 /*
  * lu: dense systems of equations on a grid of processes.
  *
- * The matrix is dealt out in square blocks, block (i, j) to the process in row
- * i mod P and column j mod Q of the grid: whatever part of it is still to be
- * eliminated, every process has about as much of it.  A process keeps its rows
- * and columns as one array, column by column, with its rows of the right side
- * behind the last column.  (All processes of a grid row keep the same part of
- * the right side, so it needs no care of its own.)
+ * The matrix is distributed in square blocks, block (i, j) to the process in row i
+ * mod P and column j mod Q of the grid: every process has about an equal share of
+ * each part that is still to be eliminated.  A process keeps its rows and columns
+ * as one array, column by column, with its rows of the right side after the last
+ * column.  (All processes of a grid row keep equal parts of the right side, so it
+ * needs no separate treatment.)
  */
 #ifndef LU_H
 #define LU_H
@@ -20,7 +20,7 @@ typedef struct lu_system {
     long order, block;     /* unknowns; rows and columns of a block */
     long rows, columns;    /* of the matrix, in this process */
     double *matrix;        /* rows x (columns + 1) */
-    double *panel, *upper; /* room for what others send */
+    double *panel, *upper; /* room for data of other processes */
     int *pivots;
 } lu_system;
 
@@ -28,7 +28,7 @@ typedef struct lu_system {
 int lu_create(lu_system *s, MPI_Comm all, long order, long block);
 void lu_free(lu_system *s);
 
-/* The number in the whole matrix of the row, or column, that has this one here. */
+/* Number in the whole matrix of a local row or column. */
 long lu_row(const lu_system *s, long row);
 long lu_column(const lu_system *s, long column);
 

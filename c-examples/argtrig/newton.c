@@ -86,7 +86,7 @@ void newton_evaluate(newton *p)
         p->f[r] = (double)s->order - cosines + (double)(i + 1) * (1.0 - cos(x)) - sin(x);
         squares += p->f[r] * p->f[r];
     }
-    /* The processes of a grid row have the same rows. */
+    /* The processes of a grid row have equal rows. */
     if (s->grid_column != 0)
         squares = 0.0;
     MPI_Allreduce(&squares, &p->norm, 1, MPI_DOUBLE, MPI_SUM, s->all);

@@ -3,9 +3,9 @@
  *
  *   f_i(x) = n - sum_j cos x_j + i (1 - cos x_i) - sin x_i = 0,   i = 1..n.
  *
- * Its Jacobian is dense, so nearly all of the time goes into one system of
- * equations for each iteration.  Every process has all of x; the Jacobian and
- * the values of f are dealt out.
+ * Its Jacobian is dense, so nearly all of the time is spent on one system of
+ * equations for each iteration.  Every process has all of x; the Jacobian and the
+ * values of f are distributed.
  */
 #ifndef NEWTON_H
 #define NEWTON_H
@@ -23,17 +23,17 @@ typedef struct newton {
 typedef struct newton_options {
     long unknowns, iterations;
     long block;       /* rows of a block of the matrix */
-    long restart;     /* iterations until x begins anew; 0: never */
+    long restart;     /* iterations until x begins again; 0: never */
     long print_every; /* iterations */
-    int times;        /* print what it took */
+    int times;        /* print the elapsed times */
     const char *output;
 } newton_options;
 
-/* Reads the options from argv[first] on.  Returns the place of the first word
- * that is none of them, argc if there is none, or -1. */
+/* Reads the options from argv[first] on.  Returns the index of the first word that
+ * is no option, argc if there is none, or -1. */
 int newton_parse(newton_options *o, int argc, char **argv, int first);
 
-/* Collective over all processes, as all that follows.  Aborts if there is no
+/* Collective over all processes, like all functions below.  Aborts if there is no
  * memory. */
 void newton_create(newton *p, const newton_options *o);
 void newton_free(newton *p);

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""Compares ways of surviving a lost process on Newton-ARGTRIG, as chapter 5 of X. Liu's thesis does.
+"""Compares ways to survive a failed process on Newton-ARGTRIG (X. Liu's thesis, chapter 5).
 
     argtrig.py [--release DIR] [--programs DIR] [--repetitions N] [--ranks N,N…] [--unknowns N] [--iterations N] [SECTION...]
 
-Ways: `base` keeps nothing, `disk`, `diskless` and `scheme` are kept by the program
-itself (argtrig_kept.c), `ours` is the unmodified program under the layer, `shared`
-the same with UNDERSTUDY_SHARED_PAGES=1, and `discard` the same with three lines that say that
-neither the Jacobian nor the room for parts of it needs a copy. All ways take a checkpoint every ten iterations. The matrix grows with the number of
-ranks, so that each has as much of it as in any other row.
+Ways: `base` keeps nothing; `disk`, `diskless` and `scheme` are implemented by the program itself
+(argtrig_kept.c); `ours` is the unmodified program under understudy; `shared` is `ours` with
+UNDERSTUDY_SHARED_PAGES=1; `discard` is `ours` with three lines that declare that neither the
+Jacobian nor the room for parts of it needs a replica. All ways take a checkpoint every ten
+iterations. The matrix grows with the number of ranks, so that each rank has an equal share of it in
+every row of a table.
 
-Jobs of all ways alternate; ratios are medians of those of neighbouring jobs, and
-the thesis's stand beside them. Processor time is that of the whole job (all its
-processes, those that died as well) without that of one that does nothing; it
-still contains what ranks spend on waiting for each other. Nothing here passes or fails. Called by `make bench-argtrig`,
-which puts MPI on the PATH. Sections: undisturbed (tables 5.5 and 5.6, figure 5.3), interval (5.2 to 5.4),
-failure (5.7, 5.8), failures (5.9, 5.10).
+Jobs of all ways alternate. Ratios are medians of those of neighbouring jobs, printed beside those
+of the thesis. Processor time is that of the whole job (all its processes, including failed ones)
+minus that of a job that does nothing; it includes the time that ranks spend waiting for each other.
+Nothing here passes or fails. Called by `make bench-argtrig`, which puts MPI on the PATH.
+
+Sections: undisturbed (tables 5.5 and 5.6, figure 5.3), interval (5.2 to 5.4), failure (5.7, 5.8),
+failures (5.9, 5.10).
 """
 
 import math
@@ -33,12 +35,12 @@ WAYS = ("base", *KEPT, *LAYERED)
 
 
 def settings_of(way, **settings):
-    """The layer's settings for a way."""
+    """Settings of understudy for a way."""
     return {"INTERVAL": f"{EVERY}calls", **settings, **({"SHARED_PAGES": 1} if way == "shared" else {})}
 
 
 def unknowns(arguments, ranks):
-    """Each rank has as many elements as with four ranks."""
+    """Unknowns with which each rank has as many elements as with four ranks."""
     return int(arguments.unknowns * math.sqrt(ranks / 4))
 
 
@@ -69,11 +71,11 @@ class Run:
 
 
 class Ways:
-    """Runs of all ways in turn, with what one that does nothing takes."""
+    """Runs of all ways in turn, and one of each way that does nothing."""
 
     def __init__(self, bench, arguments, ranks, ways=WAYS, **keywords):
         self.runs = {way: [] for way in ways}
-        # Outside of the turns: it is small, and much the same each time.
+        # Outside of the turns, since its times are small and vary little.
         self.start = {way: Run(bench, arguments, way, ranks, iterations=0) for way in ways}
         for _ in range(arguments.repetitions):
             for way in ways:
@@ -97,7 +99,7 @@ class Ways:
 
 # --- no failure ---------------------------------------------------------------------------
 
-# More than BASE, in percent: table 5.5, for 4 and 9 processes.
+# Extra time against BASE, in percent: table 5.5, for 4 and 9 processes.
 PAPER_MORE = {4: {"disk": "+7.05", "diskless": "+0.86", "scheme": "-0.02"}, 9: {"disk": "+6.30", "diskless": "+3.22", "scheme": "+0.09"}}
 # Disk against diskless: table 5.6.
 PAPER_CHECKPOINT = {4: 0.2244 / 0.0744, 9: 0.5597 / 0.1728}
@@ -120,7 +122,10 @@ def memory(bench, arguments, way, ranks):
 
 
 def checkpoints(bench, run):
-    """Of the layer's checkpoints but the first two, of the slowest process: the pause, the time until all is safe; and bytes of a process."""
+    """Times of understudy's checkpoints except the first two, in the slowest process.
+
+    Returns the pause, the time until the checkpoint is committed, and the bytes of a process.
+    """
     events = [entry["event"] for entry in bench.report(run.directory)["timeline"]]
     by_epoch = {}
     for event in events:
@@ -165,14 +170,15 @@ def undisturbed(bench, arguments):
 
 # --- the best interval -----------------------------------------------------------------------
 
-# Of table 5.3 and 5.4: failures in a run, checkpoints, what they cost and what recoveries do, in percent.
+# From tables 5.3 and 5.4: failures in a run; checkpoints, their cost and that of recoveries, in
+# percent.
 PAPER_INTERVALS = {2.00e-4: ("25: 0.49, 1.30", "62: 0.37, 0.58"), 3.67e-4: ("35: 0.67, 1.49", "83: 0.50, 0.70"),
                    7.37e-4: ("50: 1.01, 1.79", "125: 0.75, 0.96"), 9.56e-4: ("55: 1.04, 1.88", "167: 1.04, 1.21")}
 PAPER_TIME = 1233.42
 
 
 def interval(bench, arguments):
-    """What checkpoints and recoveries cost at the best number of checkpoints, by equation 4.8."""
+    """Costs of checkpoints and recoveries at the best number of checkpoints, by equation 4.8."""
     ranks = arguments.ranks[0]
     half = arguments.iterations // 2
     ways = Ways(bench, arguments, ranks, ways=("disk", "diskless"), all={"failures": [half]})
@@ -204,7 +210,8 @@ def interval(bench, arguments):
 
 # --- failures -------------------------------------------------------------------------------
 
-# The whole run against BASE without a failure, from tables 5.7 (4 and 9 processes) and 5.9 (by number of failures).
+# The whole run against BASE without a failure, from tables 5.7 (4 and 9 processes) and 5.9 (by
+# number of failures).
 PAPER_FAILURE = {4: {"base": 1835.15 / 1233.42, "disk": 1335.78 / 1233.42, "diskless": 1251.35 / 1233.42, "scheme": 1233.99 / 1233.42},
                  9: {"base": 3854.96 / 2475.26, "disk": 2725.07 / 2475.26, "diskless": 2696.7 / 2475.26, "scheme": 2503.92 / 2475.26}}
 PAPER_FAILURES = {1: (1285.18, 1267.70, 1251.35, 1233.99), 2: (1334.73, 1284.09, 1263.08, 1235.07), 4: (1921.60, 1302.73, 1283.42, 1237.67),
@@ -212,18 +219,18 @@ PAPER_FAILURES = {1: (1285.18, 1267.70, 1251.35, 1233.99), 2: (1334.73, 1284.09,
 
 
 def moments(arguments, count):
-    """Iterations, counting those that are computed again, before which a process fails."""
+    """Iterations, counting recomputed ones, before which a process fails."""
     return [(2 * index + 1) * arguments.iterations // (2 * count) for index in range(count)]
 
 
 def kills(bench, arguments, ranks, at):
-    """Faults that kill a process at these iterations: first each rank, then those that took their parts."""
+    """Faults that kill a process at these iterations: first each rank, then the replacements."""
     run = Run(bench, arguments, "ours", ranks, fault="count")
     passed = (entry for entry in bench.report(run.directory)["timeline"] if entry["event"]["type"] == "passed")
     calls = next(entry["event"]["calls"] for entry in passed if entry["rank"] == 1) / arguments.iterations
     faults = []
     for index, iteration in enumerate(at):
-        # Who took a part has called since then only.
+        # A replacement counts its calls from its start.
         since = at[index - ranks] if index >= ranks else 0
         rank = (index + 1) % ranks if index < ranks else index
         faults.append(f"kill rank={rank} at=call:{int((iteration - since) * calls) + 10}")
@@ -231,7 +238,7 @@ def kills(bench, arguments, ranks, at):
 
 
 def recovered(bench, run, failures):
-    """Seconds from all deaths of a run to the program's going on, in the layer."""
+    """Seconds from all failures of a run until the program resumes, under understudy."""
     found = bench.report(run.directory)["recoveries"]
     if len(found) != failures:
         raise jobs.Failed(f"{len(found)} instead of {failures} recoveries")

@@ -1,31 +1,32 @@
 /*
- * argtrig_kept: argtrig, made to survive the loss of a process's data by hand.
+ * argtrig_kept: argtrig, with its own protection against the loss of a process's
+ * data.
  *
  *   mpirun -n 4 argtrig_kept WAY N ITERATIONS [OUTPUT] [argtrig's options] [options]
  *
- *   none       begins anew
- *   disk       all write x, f and the Jacobian into a file (FILE), and go back
- *   diskless   two processes keep each other's x, f and Jacobian; all go back
- *   scheme     keeps nothing but x, which all have anyway, and computes the
- *              rest again from it; nobody goes back
- *   discard    nothing by itself: tells the layer that neither the Jacobian nor
- *              the room for parts of it needs a copy (understudy.h)
+ *   none       begins again
+ *   disk       all write x, f and the Jacobian into a file (FILE), and roll back
+ *   diskless   two processes keep each other's x, f and Jacobian; all roll back
+ *   scheme     keeps only x, which all have anyway, and recomputes the rest from
+ *              it; no process rolls back
+ *   discard    nothing itself: declares to understudy (understudy.h) that neither
+ *              the Jacobian nor the room for parts of it needs a replica
  *
  *   --every C      iterations from one checkpoint to the next (default: 10)
- *   --fail-at LIST after so many computed iterations, counting those that are
- *                  computed again, a process loses its data: 25,37 (the k-th
- *                  failure is that of process k mod the number of processes)
- *   --file FILE    where `disk` writes (default: argtrig.kept)
+ *   --fail-at LIST numbers of computed iterations, including recomputed ones,
+ *                  after which a process loses its data: 25,37 (the k-th failure
+ *                  is that of process k mod the number of processes)
+ *   --file FILE    file of `disk` (default: argtrig.kept)
  *
  * The ways are those of X. Liu's thesis on communication-induced redundancy,
- * chapter 5.  Losses are played: the process's memory is overwritten between
- * two iterations.  A real one would have to be noticed and replaced first,
- * which the numbers of these ways do not contain.
+ * chapter 5.  Losses are simulated: the process's memory is overwritten between two
+ * iterations.  A real failure would first have to be detected, and the process
+ * replaced, which the times of these ways do not include.
  *
- * Prints, besides what argtrig does with --times: the number of checkpoints,
- * the median time of one in seconds, bytes that a process keeps; the number of
- * recoveries, their sum in seconds until everything is there again (`load`) and
- * until the lost iterations have been computed again (`rollback`).
+ * In addition to argtrig's output with --times, it prints: the number of
+ * checkpoints, the median time of one in seconds, the bytes that a process keeps;
+ * the number of recoveries, their total time in seconds until all data are restored
+ * (`load`) and until the lost iterations have been recomputed (`rollback`).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,12 +42,12 @@
 
 enum { TAG_KEEP = 40, MOST = 1000 };
 
-/* What a process keeps. */
+/* Data that a process keeps. */
 typedef struct copy {
     char *own, *partners; /* x, f and Jacobian */
     size_t bytes;
     long iteration;
-    int keeper, kept; /* who has this process's, whose this one has */
+    int keeper, kept; /* keeper of this process's data; process whose data it keeps */
     const char *path;
     int file;
 } copy;
@@ -55,7 +56,7 @@ typedef struct way {
     const char *name;
     void (*begin)(copy *c, const newton *p);
     void (*keep)(copy *c, const newton *p);
-    /* Brings everything back, in all processes, after this one has lost it. */
+    /* Restores all data, in all processes, after this one has lost them. */
     void (*restore)(copy *c, newton *p, int victim);
 } way;
 
@@ -70,7 +71,7 @@ static void *room(size_t bytes)
     void *memory = malloc(bytes + 1);
     if (!memory)
         fail("memory");
-    /* Present before it is used, so that no checkpoint pays for it. */
+    /* Present before it is used, so that no checkpoint includes the page faults. */
     return memset(memory, 0, bytes + 1);
 }
 
@@ -104,7 +105,7 @@ static void nothing(copy *c, const newton *p)
     (void)p;
 }
 
-/* --- none: the start is all that is known -------------------------------------- */
+/* --- none: only the start is known --------------------------------------------- */
 
 static void restart(copy *c, newton *p, int victim)
 {
@@ -157,7 +158,7 @@ static void disk_restore(copy *c, newton *p, int victim)
     unpack(p, c->own);
 }
 
-/* --- diskless: 2i and 2i + 1 keep each other's ----------------------------------- */
+/* --- diskless: 2i and 2i + 1 keep each other's data ------------------------------ */
 
 static void diskless_begin(copy *c, const newton *p)
 {
@@ -165,7 +166,7 @@ static void diskless_begin(copy *c, const newton *p)
     unsigned long long mine = length(p), theirs = mine;
 
     c->keeper = c->kept = size > 1 ? rank ^ 1 : rank;
-    /* An odd number: the last three make a ring. */
+    /* With an odd number of processes, the last three form a ring. */
     if (size > 1 && size % 2 == 1 && rank >= last - 1) {
         c->keeper = rank == size - 1 ? last - 1 : rank + 1;
         c->kept = rank == last - 1 ? size - 1 : rank - 1;
@@ -185,8 +186,8 @@ static void diskless_keep(copy *c, const newton *p)
                  c->kept, TAG_KEEP, p->system.all, MPI_STATUS_IGNORE);
 }
 
-/* The victim has lost both copies: its own comes from its keeper, and it is
- * given again whose copy it keeps. */
+/* The victim has lost both copies: it gets its own from its keeper, and a new copy
+ * of the data that it keeps. */
 static void diskless_restore(copy *c, newton *p, int victim)
 {
     size_t mine = length(p), theirs = c->bytes - mine;
@@ -210,7 +211,10 @@ static void scheme_begin(copy *c, const newton *p)
     c->bytes = sizeof(double) * (size_t)p->system.order + sizeof c->iteration;
 }
 
-/* A neighbour sends what the victim cannot compute: x, and which iteration it is. */
+/*
+ * A neighbour sends the data that the victim cannot compute: x, and the number of
+ * the iteration.
+ */
 static void scheme_restore(copy *c, newton *p, int victim)
 {
     int neighbour = (victim + 1) % p->system.size, rank = p->system.rank;
@@ -264,7 +268,7 @@ static void checkpoint(const plan *plan, copy *c, const newton *p, figures *f, l
         f->checkpoints[f->kept++] = end - begin;
 }
 
-/* All of the victim's data is lost: what it computes with, and what it keeps. */
+/* Loses all data of the victim: those with which it computes, and those it keeps. */
 static void lose(copy *c, newton *p)
 {
     memset(p->x, 0xff, sizeof(double) * (size_t)p->system.order);
@@ -276,7 +280,7 @@ static void lose(copy *c, newton *p)
         memset(c->partners, 0xff, c->bytes - length(p));
 }
 
-/* Before an iteration nothing is needed of what it fills. */
+/* Before an iteration, the data that the iteration fills are not needed. */
 static void discard(const lu_system *s)
 {
     size_t width = (size_t)s->block, rows = (size_t)s->rows, columns = (size_t)s->columns + 1;

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what understudy costs, and how fast it is back after a failure.
+"""Measures the cost of understudy, and the time of its recoveries.
 
     bench.py [--release DIR] [--programs DIR] [--repetitions N] [SECTION...]
 
-Jobs without and with the layer alternate; what is printed are medians over the
-repetitions, and ratios of figures from the same repetition, so that a machine
-that is slow at times slows both sides. `best` is the ratio of the best figures
-of both sides: nearer to what an idle machine would show. Nothing here passes or
-fails; the aims stand beside the figures. Sections: calls, remote, turns, pause,
-threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
+Jobs without and with understudy alternate. Medians over the repetitions are printed, and ratios of
+figures of one repetition each, so that a machine that is slow at times slows both sides. `best` is
+the ratio of the best figures of both sides, which is closer to that of an idle machine. Nothing
+here passes or fails; the aims are printed beside the figures. Sections: calls, remote, turns,
+pause, threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
 import os
@@ -24,7 +23,7 @@ median = statistics.median
 # --- calls ----------------------------------------------------------------------
 
 
-# Of each figure of `calls`: what it is, and how much more it may take than without the layer.
+# Description of each figure of `calls`, and the permitted ratio to the figure without understudy.
 MESSAGES = {
     "latency": ("8-byte message, one way", 1.03),
     "message": ("8-byte messages by Isend and Irecv, 64 under way", 1.15),
@@ -47,7 +46,7 @@ LOCAL = ("comm_rank", "type_size", "initialized")
 LOCAL_AIM_NS = 5
 
 
-# The same of `remote`. Rates are those whose aim is below 1.
+# Figures of `remote`. Those with an aim below 1 are rates.
 ON_WINDOWS = {f"{operation}_{where}".rstrip("_"): (f"{size} {operation.capitalize()} and flush, memory of {whose}", aim)
               for whose, place in (("the program", ""), ("MPI_Win_allocate", "allocated"))
               for operation in ("put", "get", "accumulate")
@@ -65,7 +64,10 @@ REMOTE = ON_WINDOWS | {
 
 
 def both_sides(bench, arguments, program, rounds):
-    """Figures of `program` without and with the layer, by repetition, as a function of their name."""
+    """Returns figures of `program` without and with understudy as a function of their name.
+
+    The function returns a list by repetition for each side.
+    """
     sides = {False: [], True: []}
     for _ in range(arguments.repetitions):
         for layer in sides:
@@ -102,13 +104,14 @@ def remote(bench, arguments):
     compare(table, both_sides(bench, arguments, "remote", 20), REMOTE)
 
 
-# By whom MPI is called, and how much more that may cost than in a program that has not asked for it.
+# Thread that calls MPI, and the extra cost against a program that has not requested the thread
+# level.
 TURNS = {"alone": "the main thread, without others", "several": "the main thread", "other": "another thread"}
 TURN_AIM_NS = 15
 
 
 def turns(bench, arguments):
-    """What it costs that any thread may call MPI."""
+    """Cost of the thread level at which any thread may call MPI."""
     sides = {(): [], ("multiple",): []}
     for _ in range(arguments.repetitions):
         for options, runs in sides.items():
@@ -128,7 +131,7 @@ def turns(bench, arguments):
 # --- pause and commit -------------------------------------------------------------
 
 CUTS = 10  # per job
-SKIPPED = 3  # epochs: MPI_Init, everything, and one to warm up
+SKIPPED = 3  # checkpoints: MPI_Init, the complete one, and one to warm up
 
 
 def values(lines, name):
@@ -137,12 +140,12 @@ def values(lines, name):
 
 
 def calls_per_iteration(dirty):
-    """Enough for a checkpoint to be safe before the next one begins."""
+    """Number of calls with which a checkpoint is committed before the next one begins."""
     return 50 + 120 * dirty // MIB
 
 
 def pause_once(bench, size, percent):
-    """Figures of a job without and of one with the layer, one after the other."""
+    """Figures of a job without and of one with understudy, one after the other."""
     count = calls_per_iteration(size * MIB * percent // 100)
     plain = bench.run("dirty", 0, size, percent, 12, count, "--plain")
     copy, exchange = median(values(plain, "copy")[2:]), median(values(plain, "exchange")[2:])
@@ -267,7 +270,7 @@ def recover_once(bench, static, dynamic):
     resume = next(event for event in events if event["type"] == "resume" and event["rank"] == 0)
     phases["detect"] = (resume["at"] - resume["total_ns"] - killed) * 1e-9
     for event in events:
-        # The understudy's time, where it has work of its own.
+        # The replacement's time in the stages in which it has work of its own.
         if event["type"] == "stage" and event["stage"] in STAGES and event["rank"] == (2 if event["stage"] in ("fetch", "load", "reprotect") else 0):
             phases[event["stage"]] = event["ns"] * 1e-9
     phases["first iteration"] = (min(again) - resume["at"]) * 1e-9

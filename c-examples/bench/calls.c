@@ -1,11 +1,11 @@
 /*
- * calls: what single MPI calls cost, on two ranks.
+ * calls: cost of single MPI calls, on two ranks.
  *
  *   mpirun -n 2 calls [ROUNDS [FIGURE...]]
  *
- * A figure is seconds for one message, exchange, collective or call, or bytes
- * per second. Those whose names begin with `self_` are of messages to oneself,
- * in processor time: no waiting, only the work.
+ * A figure is seconds for one message, exchange, collective or call, or bytes per
+ * second. Figures whose names begin with `self_` are of messages to oneself, in
+ * processor time, without waiting.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { TAG = 1, SMALL = 8, LARGE = 1 << 20, WINDOW = 8, RATE_WINDOW = 64, NEIGHB
 
 static char *buffer, *second;
 
-/* Seconds that this thread has been on a processor. */
+/* Processor time of this thread in seconds. */
 static double processor_time(void)
 {
     struct timespec now;
@@ -43,7 +43,7 @@ static double latency(int rank)
     return (MPI_Wtime() - start) / (2.0 * COUNT);
 }
 
-/* Seconds for a message of 8 bytes, RATE_WINDOW of which are under way. */
+/* Seconds for a message of 8 bytes, with RATE_WINDOW messages in flight. */
 static double message(int rank)
 {
     enum { COUNT = 4 };
@@ -67,7 +67,7 @@ static double message(int rank)
     return (MPI_Wtime() - start) / (COUNT * RATE_WINDOW);
 }
 
-/* Messages of 8 bytes both ways at once, by requests. */
+/* Simultaneous messages of 8 bytes in both directions, by requests. */
 static void exchange_with(int peer, MPI_Comm comm)
 {
     MPI_Request requests[2];
@@ -86,7 +86,7 @@ static double exchange(int rank)
     return (MPI_Wtime() - start) / COUNT;
 }
 
-/* The same by one blocking call. */
+/* The exchange by one blocking call. */
 static void sendrecv_with(int peer, MPI_Comm comm)
 {
     MPI_Sendrecv(buffer, SMALL, MPI_BYTE, peer, TAG, second, SMALL, MPI_BYTE, peer, TAG, comm, MPI_STATUS_IGNORE);
@@ -102,7 +102,10 @@ static double sendrecv(int rank)
     return (MPI_Wtime() - start) / COUNT;
 }
 
-/* What a cell of a grid in three dimensions does: 8 bytes to each neighbour, and from each. */
+/*
+ * Exchange of a cell of a three-dimensional grid: 8 bytes to and from each
+ * neighbour.
+ */
 static double halo(int rank)
 {
     enum { COUNT = 20 };
@@ -119,7 +122,7 @@ static double halo(int rank)
     return (MPI_Wtime() - start) / COUNT;
 }
 
-/* The same by persistent requests. */
+/* The halo exchange by persistent requests. */
 static double persistent_halo(int rank)
 {
     enum { COUNT = 20 };
@@ -187,7 +190,7 @@ static double self_sendrecv(int rank)
     return (processor_time() - start) / COUNT;
 }
 
-/* Bytes per second in one direction, WINDOW messages under way. */
+/* Bytes per second in one direction, with WINDOW messages in flight. */
 static double bandwidth(int rank)
 {
     enum { COUNT = 2 };
@@ -211,7 +214,7 @@ static double bandwidth(int rank)
     return (double)COUNT * WINDOW * LARGE / (MPI_Wtime() - start);
 }
 
-/* The same with blocking procedures, to and fro. */
+/* Bytes per second with blocking procedures, in alternating directions. */
 static double blocking_bandwidth(int rank)
 {
     enum { COUNT = 8 };
@@ -226,7 +229,7 @@ static double blocking_bandwidth(int rank)
     return (double)COUNT * LARGE / (MPI_Wtime() - start);
 }
 
-/* Seconds for an Allreduce of so many bytes. */
+/* Seconds for an Allreduce of `bytes` bytes. */
 static double allreduce_of(int bytes, int count)
 {
     MPI_Barrier(MPI_COMM_WORLD);

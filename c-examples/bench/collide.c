@@ -1,26 +1,26 @@
 /*
- * collide: ways to get back to an earlier state, on colliding particles.
+ * collide: ways to return to an earlier state, on colliding particles.
  *
  *   mpirun -n 1 collide SCHEME N POTENTIAL
  *
  *   full      before each collision all positions and velocities are saved
  *   optimal   all positions, and the two velocities that change
  *   pages     the pages of 4 KiB that change
- *   reverse   nothing but a bit: the program computes backwards
+ *   reverse   only one bit is saved: the program computes backwards
  *
- * N particles move in a square that is closed in itself. Of POTENTIAL pairs
- * that are drawn those collide that come nearer to each other: all particles
- * move for a random time, then the two exchange momentum along a random
- * direction. The program does all that, goes back to the beginning, and looks
- * whether it is there. Ranks do the same with other numbers, and never talk.
+ * N particles move in a square with periodic boundaries. POTENTIAL pairs are drawn;
+ * those whose particles approach each other collide: all particles move for a
+ * random time, then the two exchange momentum along a random direction. After all
+ * pairs, the program returns to the initial state and checks that it is equal.
+ * Ranks do this with other numbers each, and do not communicate.
  *
  * Prints, of the slowest rank: `forward` and `back` in seconds of processor time
- * and in seconds of wall time; the number of `collisions`; `saved` bytes;
- * `error`, the largest difference from the beginning.
+ * and in seconds of wall time; the number of `collisions`; `saved` bytes; `error`,
+ * the largest difference from the initial state.
  *
  * The schemes are those of Perumalla and Park: "Reverse computation for
  * rollback-based fault tolerance in large parallel systems" (2014). Compiled with
- * -DFIXED, positions and velocities are integers, of which nothing is rounded.
+ * -DFIXED, positions and velocities are integers, without rounding.
  */
 #include <math.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ enum { PAGE = 4096 };
 
 /* --- numbers ------------------------------------------------------------------ */
 
-/* A linear congruential generator, which can go back. */
+/* A linear congruential generator, which can step back. */
 typedef struct stream {
     uint64_t state;
 } stream;
@@ -45,7 +45,7 @@ typedef struct stream {
 #define SUMMAND 1442695040888963407ull
 _Static_assert(FACTOR * INVERSE == 1, "a step back undoes a step");
 
-/* Its upper half: the lower bits have short periods. */
+/* Returns the upper half, as the lower bits have short periods. */
 static uint32_t draw(stream *s)
 {
     s->state = s->state * FACTOR + SUMMAND;
@@ -59,7 +59,7 @@ static void back(stream *s)
 
 #ifdef FIXED
 
-typedef uint64_t place; /* in parts of the square's side: what overflows comes in on the other side */
+typedef uint64_t place; /* fraction of the square's side; overflow wraps around */
 typedef int64_t speed;
 typedef int64_t span; /* of time */
 
@@ -84,14 +84,14 @@ static place moved(place x, speed v, span t)
     return x + (uint64_t)(v * t);
 }
 
-/* From one place to another, the short way. */
+/* Shortest distance from one place to another. */
 static double distance(place from, place to)
 {
     return (double)(int64_t)(to - from);
 }
 
-/* Along an axis or a diagonal, where half of an odd sum leaves nothing behind:
- * done twice, it undoes itself. */
+/* Along an axis or a diagonal, where half of an odd sum leaves no remainder:
+ * applied twice, it undoes itself. */
 static void exchange(speed *v, speed *w, uint32_t direction)
 {
     speed x = v[0] - w[0], y = v[1] - w[1], half;
@@ -173,7 +173,7 @@ static void *whole_pages(size_t bytes)
         fprintf(stderr, "collide: no memory for %zu bytes\n", bytes);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    /* New memory costs more than all that is measured. */
+    /* First accesses to new memory would cost more than all that is measured. */
     return memory ? memset(memory, 0, bytes) : NULL;
 }
 
@@ -212,7 +212,7 @@ static int is_approaching(const particles *p, size_t i, size_t j)
 
 /* --- what is saved ---------------------------------------------------------------- */
 
-/* Memory that a collision of i and j changes, as far as the scheme can tell. */
+/* Memory that a collision of i and j changes, as far as the scheme can determine. */
 typedef struct part {
     void *at;
     size_t bytes;
@@ -250,7 +250,7 @@ typedef struct run {
     scheme *scheme; /* NULL: reverse */
     size_t potential, collisions;
     unsigned char *collided; /* a bit for each pair */
-    char *saved;             /* one record behind the other */
+    char *saved;             /* consecutive records */
     size_t used;
 } run;
 
@@ -307,7 +307,7 @@ static void go_forward(run *r, particles *p)
     }
 }
 
-/* The inverse of a collision, without anything that was saved. */
+/* The inverse of a collision, without any saved data. */
 static void undo(particles *p, size_t i, size_t j)
 {
     stream before = p->times;
@@ -336,7 +336,7 @@ static void go_back(run *r, particles *p)
         back(&p->times);
         back(&p->times);
     }
-    /* Pairs of one and the same particle that were drawn before the first one that was not. */
+    /* Pairs of a particle with itself that were drawn before the first valid pair. */
     while (p->drawn > 0)
         back_pair(p);
 }
@@ -413,7 +413,10 @@ int main(int argc, char **argv)
     r.potential = (size_t)potential;
     r.collided = calloc(r.potential / 8 + 1, 1);
 
-    /* Once for the number of collisions, so that there is room for them, and for the caches. */
+    /*
+     * Run once to count the collisions, so that there is room for them, and to fill
+     * the caches.
+     */
     run rehearsal = r;
     go_forward(&rehearsal, &p);
     go_back(&rehearsal, &p);

@@ -3,12 +3,11 @@
 
     collide.py [--programs DIR] [--repetitions N] [--particles N,N…] [--processes N,N…] [--pairs N] [SECTION...]
 
-The layer takes no part in it. Each scheme of `collide` runs in turn with the
-others; what is printed are medians, in processor time, and ratios of
-neighbouring jobs. Going back to a saved state is one copy of it, whenever it
-was; computing backwards takes the longer the more collisions lie between: at
-worst, all of them. With a million particles `full` saves 3 GiB in each process. Sections: rounded (numbers are doubles), fixed (integers,
-nothing is rounded). Called by `make bench-collide`, which puts MPI on the PATH.
+Understudy is not used. The schemes of `collide` run in turn. Medians are printed, in processor
+time, and ratios of neighbouring jobs. The return to a saved state is one copy, independent of its
+age. To compute backwards takes longer with each collision in between: at worst, all of them. With a
+million particles `full` saves 3 GiB in each process. Sections: rounded (numbers are doubles), fixed
+(integers, without rounding). Called by `make bench-collide`, which puts MPI on the PATH.
 """
 
 import statistics
@@ -25,7 +24,7 @@ def runs_of(bench, arguments, program, particles, ranks):
     for _ in range(arguments.repetitions):
         for scheme in SCHEMES:
             printed = bench.run(program, scheme, particles, arguments.pairs, ranks=ranks)
-            # Processor time is the first of both.
+            # Processor time is the first of the two values.
             runs[scheme].append({words[0]: float(words[1]) for words in printed})
     return runs
 

@@ -3,11 +3,10 @@
  *
  *   mpirun -n 2 dirty STATIC_MIB DYNAMIC_MIB PERCENT ITERATIONS CALLS [option]
  *
- * Each rank fills STATIC_MIB once, and in every iteration writes each page
- * whose number modulo 100 is less than PERCENT of DYNAMIC_MIB.  An iteration
- * makes CALLS collectives over all ranks: CALLS - 2 Allreduces with a little
- * computation between them, then the writing, a Barrier, and an Allreduce
- * which is timed.
+ * Each rank fills STATIC_MIB once, and in every iteration writes each page of
+ * DYNAMIC_MIB whose number modulo 100 is less than PERCENT.  An iteration makes
+ * CALLS collectives over all ranks: CALLS - 2 Allreduces with a little computation
+ * between them, then the writing, a Barrier, and an Allreduce which is timed.
  *
  *   --plain           instead of the above, times in every iteration a copy of
  *                     the written pages, and an exchange of as many bytes
@@ -77,7 +76,7 @@ static void *run(void *computes)
     return NULL;
 }
 
-/* They end with the process. */
+/* The threads end with the process. */
 static void start_threads(int count, int compute)
 {
     pthread_t thread;
@@ -100,7 +99,7 @@ static double *allocate(size_t bytes)
     return data;
 }
 
-/* Writes every double of the chosen pages; returns how many bytes those are. */
+/* Writes every double of the chosen pages; returns the number of bytes. */
 static size_t write_pages(char *data, const options *o)
 {
     size_t written = 0;
@@ -115,7 +114,7 @@ static size_t write_pages(char *data, const options *o)
     return written;
 }
 
-/* Copies the chosen pages, one run of them after the other. */
+/* Copies the chosen pages, in consecutive runs. */
 static void copy_pages(char *to, const char *from, const options *o)
 {
     size_t pages = o->dynamic_bytes / PAGE;
@@ -155,7 +154,10 @@ static void report(const options *o, int rank, int iteration)
 static void plain(const options *o, char *data, int rank, int size)
 {
     size_t most = o->dynamic_bytes;
-    /* Two copies in turn: who keeps the last copy until the next one is safe has two. */
+    /*
+     * Two copies in turn: a program that keeps the last copy until the next one is
+     * complete has two.
+     */
     char *copies[2] = {(char *)allocate(most), (char *)allocate(most)};
     char *partner = (char *)allocate(most);
     int to = (rank + 1) % size, from = (rank + size - 1) % size;

@@ -1,9 +1,9 @@
 /*
- * figures: what two ranks measure, one after the other.
+ * figures: measurements of two ranks, one after the other.
  *
- * The command line is [ROUNDS [FIGURE...]]. Rank 0 prints one line for each
- * figure, `name value`, the best of ROUNDS rounds, which are so short that some
- * of them are not disturbed by others on the machine.
+ * The command line is [ROUNDS [FIGURE...]]. Rank 0 prints one line for each figure,
+ * `name value`, the best of ROUNDS rounds. Rounds are so short that other processes
+ * of the machine do not disturb all of them.
  */
 #ifndef FIGURES_H
 #define FIGURES_H
@@ -21,7 +21,7 @@ typedef struct figure {
     int is_rate;
 } figure;
 
-/* Whether the command line asks for this one, or for all. */
+/* True if the command line names this figure, or none. */
 static int is_wanted(const char *name, int argc, char **argv)
 {
     int found = argc <= 2;

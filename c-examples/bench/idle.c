@@ -1,11 +1,11 @@
 /*
- * idle: starts, stays for a while without computing, ends.
+ * idle: starts, waits for a while without computing, ends.
  *
  *   mpirun -n 2 idle SECONDS [MIB]
  *
- * Rank 0 prints `ready TIME` when all ranks have passed MPI_Init and hold MIB
- * of data each; TIME is CLOCK_MONOTONIC in nanoseconds, read at the end of
- * MPI_Init.
+ * Rank 0 prints `ready TIME` when all ranks have returned from MPI_Init and have
+ * allocated MIB of data each. TIME is CLOCK_MONOTONIC in nanoseconds, read at the
+ * end of MPI_Init.
  */
 #include <stdio.h>
 #include <stdlib.h>

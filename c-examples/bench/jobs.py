@@ -1,4 +1,4 @@
-"""Starting MPI jobs with and without the layer, and looking at them from outside."""
+"""Starts MPI jobs with and without understudy, and observes them from outside."""
 
 import contextlib
 import json
@@ -18,11 +18,11 @@ LIMIT_S = 300
 
 
 class Failed(Exception):
-    """A job did not do what it was started for."""
+    """A job has failed, or has printed unexpected output."""
 
 
 class Bench:
-    """Where things are."""
+    """Paths of the programs, and commands of jobs."""
 
     def __init__(self, root, release, programs, needed):
         self.programs = pathlib.Path(programs)
@@ -39,7 +39,7 @@ class Bench:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def command(self, program, arguments, layer, ranks=None, events=None, **settings):
-        """The command line of a job; `settings` are variables of the layer without their prefix."""
+        """Command line of a job; `settings` are variables of understudy without their prefix."""
         line = [*MPIRUN, "-n", str(ranks or WORKERS + (SPARES if layer else 0))]
         if layer:
             settings = {"SPARES": SPARES, "REQUIRE": 1, **settings}
@@ -51,7 +51,7 @@ class Bench:
         return [*line, str(self.programs / program), *map(str, arguments)]
 
     def run(self, program, *arguments, layer=False, **settings):
-        """Runs a job to its end; what it printed, as lists of words."""
+        """Runs a job to its end; returns its output as lists of words."""
         line = self.command(program, arguments, layer, **settings)
         try:
             done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
@@ -62,7 +62,10 @@ class Bench:
         return [words.split() for words in done.stdout.splitlines()]
 
     def timed(self, line):
-        """Runs a command to its end: what it printed, wall time, and processor time of all its processes, in seconds."""
+        """Runs a command to its end.
+
+        Returns its output, wall time, and processor time of all its processes, in seconds.
+        """
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             begin = time.monotonic()
             process = subprocess.Popen(["timeout", str(LIMIT_S), *line], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -76,7 +79,7 @@ class Bench:
             return out.read(), wall, usage.ru_utime + usage.ru_stime
 
     def report(self, directory):
-        """What `understudy events` says of a job's event files."""
+        """Output of `understudy events` for a job's event files."""
         done = subprocess.run([self.understudy, "events", "--json", directory], capture_output=True, text=True)
         if not done.stdout:
             raise Failed(f"no events in {directory}: {done.stderr}")
@@ -84,7 +87,7 @@ class Bench:
 
     @contextlib.contextmanager
     def job(self, program, *arguments, layer=False, **settings):
-        """A job that runs while the block does; it is ended after it at the latest."""
+        """A job that runs during the block, and is killed at the end of the block."""
         line = self.command(program, arguments, layer, **settings)
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
@@ -100,19 +103,19 @@ class Bench:
             process.stdout.close()
 
     def events_dir(self):
-        """A new directory for event files."""
+        """Makes a new directory for event files."""
         return pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
 
     def events(self, directory):
-        """The records of all ranks in order of time, `at` in nanoseconds of CLOCK_MONOTONIC."""
-        # The clock stands in each file's header, behind magic, version, rank and the realtime clock.
+        """Records of all ranks in order of time, with `at` in nanoseconds of CLOCK_MONOTONIC."""
+        # Each file's header has the clock after magic, version, rank and the realtime clock.
         origin = min(struct.unpack_from("<Q", path.read_bytes(), 24)[0] for path in directory.glob("rank-*.events"))
         timeline = self.report(directory)["timeline"]
         return [{"rank": entry["rank"], "at": origin + entry["at_ns"], **entry["event"]} for entry in timeline]
 
 
 def wait_until(condition, what, limit_s=LIMIT_S):
-    """The first true value of `condition`."""
+    """Waits for the first true value of `condition` and returns it."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         value = condition()
@@ -128,7 +131,8 @@ def children(parent):
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             stat = pathlib.Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
-            # Behind the name, which may contain anything: the state, the parent, and as the twentieth the start time.
+            # After the name, which may contain anything: state, parent, and as the twentieth field
+            # the start time.
             fields = stat.rpartition(")")[2].split()
             if int(fields[1]) == parent:
                 found.append((int(fields[19]), int(entry)))
@@ -136,7 +140,10 @@ def children(parent):
 
 
 def ranks(launcher, program):
-    """The processes of a program in the order of their ranks: mpirun's children, or theirs if those are guardians."""
+    """Processes of a program in the order of their ranks.
+
+    They are mpirun's children, or grandchildren if the children are guardians.
+    """
     def is_rank(pid):
         return pathlib.Path("/proc", str(pid), "comm").read_text(encoding="utf-8", errors="replace").strip() == program
     return [next(pid for pid in (child, *children(child)) if is_rank(pid)) for child in children(launcher)]
@@ -154,6 +161,6 @@ def memory(pids):
 
 
 def cpu_ns(pids):
-    """Nanoseconds on a processor so far."""
+    """Processor time so far, in nanoseconds."""
     return sum(int((task / "schedstat").read_text(encoding="ascii").split()[0])
                for pid in pids for task in pathlib.Path("/proc", str(pid), "task").iterdir())

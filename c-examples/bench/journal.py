@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures the journal of the initialisation phase, and what copies save by it.
+"""Measures the journal of the set-up phase, and the memory that replicas save by it.
 
     journal.py [--release DIR] [--programs DIR] [--workers N,N…] [--repetitions N] [SECTION...]
 
-Each program runs with UNDERSTUDY_STATIC=replay; a spare rehearses every worker.
-What is printed are medians over workers and repetitions: the journal
-(compressed) against the pages that it rebuilds, the replay's time against that
-of the phase, the copy at the buddy before and after. What recording costs is
-the time up to the same checkpoint, against runs with UNDERSTUDY_STATIC=image
-in turns with the others, the best of each. Nothing here passes or fails. Called by `make bench-journal`, which puts MPI on the PATH.
-Sections are programs: sem, cg, heat2d, and lmp (LAMMPS) if it is installed.
+Each program runs with UNDERSTUDY_STATIC=replay; every worker has a trial replay. Medians over
+workers and repetitions are printed: the (compressed) journal against the pages that it rebuilds,
+the time of the replay against that of the phase, the replica at the buddy before and after. The
+cost of recording is the time up to an equal checkpoint, against runs with UNDERSTUDY_STATIC=image
+in turn with the others, the best of each. Nothing here passes or fails. Called by `make
+bench-journal`, which puts MPI on the PATH. Sections are programs: sem, cg, heat2d, and lmp (LAMMPS)
+if it is installed.
 """
 
 import functools
@@ -50,13 +50,17 @@ if shutil.which("lmp"):
 
 
 def until_second_cut(events):
-    """Seconds from the end of MPI_Init, where the first checkpoint is, to the next one, in worker 0."""
+    """Seconds from the first checkpoint, at the end of MPI_Init, to the next one, in worker 0."""
     cuts = {event["epoch"]: event["at"] for event in events if event["type"] == "cut" and event["rank"] == 0}
     return (cuts[2] - cuts[1]) * 1e-9 if 2 in cuts else None
 
 
 def once(bench, command, interval, workers):
-    """Of one run in each mode: rehearsal and what became of the copy, by worker; the time up to the second cut, by mode."""
+    """Results of one run in each mode.
+
+    These are the trial replay and the reduction of the replica, by worker, and the time up to the
+    second cut, by mode.
+    """
     took = {}
     for mode in ("image", "replay"):
         directory = bench.events_dir()

@@ -3,11 +3,11 @@
  *
  *   mpirun -n 2 memory stream|walk STATIC_MIB DYNAMIC_MIB STEPS
  *
- * Each rank sets a table of STATIC_MIB up (in huge pages if the system gives
- * any) and then only reads it: from one end to the other, or in jumps each of
- * which depends on the one before. What it finds goes into DYNAMIC_MIB that
- * change all the time. Rank 0 prints `ready` after the setup and `loop SECONDS`
- * at the end.
+ * Each rank sets up a table of STATIC_MIB (in huge pages if the system provides
+ * them) and then only reads it: from one end to the other, or in jumps each of
+ * which depends on the one before. The results are stored into DYNAMIC_MIB that
+ * change all the time. Rank 0 prints `ready` after the set-up and `loop SECONDS` at
+ * the end.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < entries; i++)
         table[i] = seed / (double)(i + rank + 1);
     memset(changing, 0, places * sizeof *changing);
-    /* The phase ends here. */
+    /* The set-up phase ends here. */
     for (int step = 0; step < 200; step++)
         MPI_Allreduce(&seed, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what static data cost: programs bound by memory, and the memory of each mode.
+"""Measures the cost of static data: speed of programs bound by memory, and memory of each mode.
 
     memory.py [--release DIR] [--programs DIR] [--repetitions N] [--static MIB] [--modes MODE,MODE…] [SECTION...]
 
-Sections: speed, size. `speed` runs a stream and a random walk over 1 GiB of
-static data in each of two ranks, with huge pages and a checkpoint every 10 s,
-without the layer and in each mode, in turns. `size` adds up the proportional set
-sizes of all processes of a job whose copies are as thin as they get. Nothing
-here passes or fails. Called by `make bench-memory`, which puts MPI on the PATH.
+Sections: speed, size. `speed` runs a stream and a random walk over 1 GiB of static data in each of
+two ranks, with huge pages and a checkpoint every 10 s, without understudy and in each mode, in
+turn. `size` adds up the proportional set sizes of all processes of a job whose replicas are fully
+reduced. Nothing here passes or fails. Called by `make bench-memory`, which puts MPI on the PATH.
 """
 
 import contextlib
@@ -22,7 +21,8 @@ from session import Table, main, verdict
 median = statistics.median
 WORKERS = 2
 DYNAMIC_MIB = 16
-# Steps that take a minute and a half or so: the phase ends with the first checkpoint, and is then rehearsed.
+# Numbers of steps for about 90 s: the phase ends with the first checkpoint, followed by a trial
+# replay.
 STEPS = {"stream": 600, "walk": 1300}
 MODES = {
     "without": None,
@@ -33,7 +33,7 @@ MODES = {
 
 
 def settings(bench, mode, interval):
-    """Keywords of a job in this mode."""
+    """Keyword arguments of a job in this mode."""
     if MODES[mode] is None:
         return {"layer": False, "ranks": WORKERS}
     more = {"DISK": bench.events_dir(), "DISK_EVERY": 1000000} if mode == "disk" else {}
@@ -41,8 +41,11 @@ def settings(bench, mode, interval):
 
 
 def speed(bench, arguments):
-    """Time of the main loop, as a ratio to the runs without the layer beside it: of all steps, and of the second half of them, when
-    static data have been captured, rehearsed and dropped."""
+    """Time of the main loop, as a ratio to the neighbouring runs without understudy.
+
+    Of all steps, and of the second half of them, after static data have been captured, replayed and
+    elided.
+    """
     others = arguments.modes.split(",")
     table = Table(f"Time of the main loop, and of its second half: {WORKERS} ranks, {arguments.static} MiB of static and {DYNAMIC_MIB} MiB of "
                   "changing data each, huge pages, a checkpoint every 10 s", "program", "without", *others, "aim (second half)")
@@ -60,7 +63,7 @@ def speed(bench, arguments):
 
 
 def seeds():
-    """The processes from which phases are replayed; nobody's children."""
+    """The template processes of replays, which are children of no rank."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if pathlib.Path("/proc", entry, "comm").read_text(encoding="utf-8", errors="replace").strip() == "understudy-seed":
@@ -76,7 +79,7 @@ def size(bench, arguments):
         for _ in range(arguments.repetitions):
             with bench.job("memory", "stream", arguments.static, DYNAMIC_MIB, 100000, **settings(bench, mode, "0.5s")) as job:
                 job.stdout.readline()
-                # Rehearsed, told, thinned, given back.
+                # The trial replay is complete, and pages are elided and released.
                 time.sleep(15)
                 sums.append([jobs.memory(processes)[1] for processes in (jobs.ranks(job.pid, "memory"), seeds())])
         of_ranks, of_seeds = (median(entry[index] for entry in sums) for index in range(2))

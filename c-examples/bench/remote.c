@@ -1,10 +1,10 @@
 /*
- * remote: what memory of another rank and files cost, on two ranks.
+ * remote: cost of accesses to memory of another rank and to files, on two ranks.
  *
  *   mpirun -n 2 remote [ROUNDS [FIGURE...]]
  *
- * A figure is seconds for one operation, or bytes per second. Rank 0 is the
- * origin; both ranks write and read the file, in parts of their own.
+ * A figure is seconds for one operation, or bytes per second. Rank 0 is the origin;
+ * both ranks write and read the file, each in its own part.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 enum { SMALL = 8, LARGE = 1 << 20, ROOM = 8 * LARGE };
 
 static char *buffer;
-/* Memory of the program, and memory that MPI has given. */
+/* Memory of the program, and memory allocated by MPI. */
 static MPI_Win created, allocated;
 static MPI_File file;
 
-/* What an operation on a window is. */
+/* An operation on a window. */
 typedef void (*operation)(MPI_Win window, int bytes);
 
 static void put(MPI_Win window, int bytes)
@@ -37,7 +37,7 @@ static void accumulate(MPI_Win window, int bytes)
     MPI_Accumulate(buffer, count, MPI_DOUBLE, 1, 0, count, MPI_DOUBLE, MPI_SUM, window);
 }
 
-/* Seconds for one, complete at the target, while rank 1 waits. */
+/* Seconds for one operation, complete at the target, while rank 1 waits. */
 static double flushed(int rank, MPI_Win window, operation operate, int bytes, int count)
 {
     double took = 0;
@@ -71,7 +71,7 @@ OF_WINDOWS(put)
 OF_WINDOWS(get)
 OF_WINDOWS(accumulate)
 
-/* Seconds for an epoch in which each puts 8 bytes to the other. */
+/* Seconds for an epoch in which each rank puts 8 bytes to the other. */
 static double fence(int rank)
 {
     enum { COUNT = 50 };
@@ -86,7 +86,7 @@ static double fence(int rank)
     return took;
 }
 
-/* Seconds for an Accumulate and the locks around it, which nobody else wants. */
+/* Seconds for an Accumulate with its locks, which are not contended. */
 static double locked(int rank, MPI_Win window)
 {
     enum { COUNT = 200 };
@@ -108,7 +108,7 @@ static double locked(int rank, MPI_Win window)
 static double locked_created(int rank) { return locked(rank, created); }
 static double locked_allocated(int rank) { return locked(rank, allocated); }
 
-/* As `fence`, by post, start, complete and wait. */
+/* Like `fence`, by post, start, complete and wait. */
 static double post_start(int rank)
 {
     enum { COUNT = 50 };
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
     buffer = malloc(ROOM);
     if (own == NULL || buffer == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    /* Memory that was never written is one page, which is fast to read. */
+    /* Memory that was never written is a single page, which is fast to read. */
     memset(buffer, 1, ROOM);
     memset(own, 1, ROOM);
     MPI_Win_create(own, ROOM, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &created);

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-"""Measures how memory, checkpoints and recoveries change with the number of workers, as Cantwell and Nielsen (2018) do in figures 3 to 6.
+"""Measures how memory, checkpoints and recoveries change with the number of workers.
+
+The measurements follow figures 3 to 6 of Cantwell and Nielsen (2018).
 
     scaling.py [--release DIR] [--programs DIR] [--repetitions N] [--workers N,N…] [--elements EXxEY] [SECTION...]
 
-The program is c-examples/sem.cpp, a flow solver by spectral elements with a gather-scatter library, unmodified. The problem stays the same, so
-each of more workers has less of it (strong scaling). Nothing here passes or fails. Called by `make bench-scaling`, which puts MPI on the PATH.
+The program is c-examples/sem.cpp, a flow solver by spectral elements with a gather-scatter library,
+unmodified. The size of the problem is constant, so each worker has a smaller share with more
+workers (strong scaling). Nothing here passes or fails. Called by `make bench-scaling`, which puts
+MPI on the PATH.
 
-Sections: memory (figure 3a: static data, what stands for them, copies of dynamic data, in each worker), checkpoint (figure 4: in memory, on
-disk, beside a step), recovery (figure 5: after one failure, with copies of static data and with their log, and what start costs), failures
-(figure 6: several workers killed at once). With more ranks than processors, what is measured is how they share them, too.
+Sections: memory (figure 3a: static data, their replacement, replicas of dynamic data, in each
+worker), checkpoint (figure 4: in memory, on disk, compared with a step), recovery (figure 5: after
+one failure, with replicas of static data and with their log, and the cost of a start), failures
+(figure 6: several workers killed at once). With more ranks than processors, the results include the
+sharing of processors.
 """
 
 import os
@@ -26,7 +32,7 @@ PAGE = 4096
 SEM = ROOT / "build/examples/sem"
 DEGREE, ENDLESS = 10, 100000
 INTERVAL = "60calls"
-# A checkpoint is looked at when the static data have been captured, with the first ones.
+# A checkpoint is measured after the static data have been captured by the first ones.
 FIRST = 3
 AT_ONCE = (1, 2, 3)
 
@@ -36,13 +42,13 @@ def problem(arguments):
 
 
 class Run:
-    """A job that is looked at while it runs."""
+    """A running job and its event files."""
 
     def __init__(self, bench, process, directory):
         self.bench, self.process, self.directory = bench, process, directory
 
     def events(self, kind=None):
-        """The records so far, of one kind."""
+        """Records so far, of one kind or all."""
         try:
             found = self.bench.events(self.directory)
         except (jobs.Failed, ValueError):
@@ -50,7 +56,7 @@ class Run:
         return [event for event in found if kind in (None, event["type"])]
 
     def wait_for(self, condition, what):
-        """The first true value of a function of this job."""
+        """Waits for the first true value of a function of this job and returns it."""
         def look():
             if self.process.poll() is not None:
                 raise jobs.Failed(f"the job has ended before {what}")
@@ -59,7 +65,7 @@ class Run:
         return jobs.wait_until(look, what)
 
     def pids(self, workers):
-        """The process of each worker, as long as none has died."""
+        """The process of each worker, as long as none has failed."""
         found = {event["role"]["worker"]: event["pid"] for event in self.events("start") if "worker" in event["role"]}
         return [found[worker] for worker in range(workers)]
 
@@ -69,12 +75,12 @@ def has_committed(epoch, workers):
 
 
 def has_thinned(workers):
-    """Whether the static data of all workers have been rehearsed, and their copies dropped."""
+    """Condition: the replicas of all workers have been reduced."""
     return lambda run: {event["worker"]: event for event in run.events("thinned")} if len(run.events("thinned")) >= workers else None
 
 
 def start(bench, arguments, workers, use, spares=1, mode="image"):
-    """What `use` makes of a job under the layer, which is ended then."""
+    """Starts a job under understudy, returns the result of `use`, and ends the job."""
     directory = bench.events_dir()
     settings = {"SPARES": spares, "INTERVAL": INTERVAL, "STATIC": mode, "LOG_LIMIT": "1000%"}
     with bench.job(SEM, *problem(arguments), layer=True, ranks=workers + spares, events=directory, **settings) as process:
@@ -119,7 +125,7 @@ def memory(bench, arguments):
 
 
 def write_out(path_and_bytes):
-    """What a rank would do that keeps its checkpoint on disk."""
+    """Work of a rank that keeps its checkpoint on disk."""
     path, count = path_and_bytes
     with open(path, "wb", buffering=0) as file:
         file.write(os.urandom(count))
@@ -127,7 +133,7 @@ def write_out(path_and_bytes):
 
 
 def on_disk(bench, workers, count):
-    """Seconds for all of them to write as much each, at once."""
+    """Seconds for all workers to write `count` bytes each, at once."""
     paths = [(bench.scratch / f"checkpoint-{worker}", count) for worker in range(workers)]
     with ProcessPoolExecutor(workers) as pool:
         list(pool.map(write_out, [(path, 1) for path, _ in paths]))
@@ -162,7 +168,7 @@ def checkpoint(bench, arguments):
 
 
 def recover(bench, arguments, workers, mode, victims):
-    """Seconds from the kill of these workers, at once, to the moment at which the last rank is back."""
+    """Seconds from the simultaneous kill of these workers until the last rank has resumed."""
     def kill(run):
         ready = has_thinned(workers) if mode == "replay" else has_committed(FIRST, workers)
         run.wait_for(ready, "checkpoints")
@@ -198,7 +204,7 @@ def failures(bench, arguments):
     columns = [f"{count} at once" for count in AT_ONCE]
     table = Table(f"From the kill of several of {workers} workers to the return of the last rank (figure 6)", "static data", *columns)
     for mode, name in (("image", "copies"), ("replay", "log")):
-        # Neighbours' copies lie with each other: every second worker dies.
+        # Neighbours store each other's replicas: every second worker is killed.
         times = [median(recover(bench, arguments, workers, mode, range(0, 2 * count, 2)) for _ in range(arguments.repetitions))
                  for count in AT_ONCE]
         table.row(name, *map(duration, times))

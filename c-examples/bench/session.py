@@ -1,4 +1,4 @@
-"""What all measurements have in common: their command line, the heading, tables."""
+"""Common part of all measurements: command line, heading, tables."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Table:
-    """Rows of a Markdown table, printed as they come."""
+    """A Markdown table whose rows are printed at once."""
 
     def __init__(self, title, *columns):
         print(f"\n### {title}\n")
@@ -34,7 +34,7 @@ def duration(seconds):
 
 
 def verdict(value, aim, at_most=True):
-    """The aim, and whether the value meets it."""
+    """The aim, and the result of the comparison with the value."""
     met = value <= aim if at_most else value >= aim
     return f"{'≤' if at_most else '≥'} {aim:g}: {'met' if met else 'missed'}"
 
@@ -62,10 +62,11 @@ def arguments_of(description, sections, directory, repetitions, options):
 
 
 def main(description, sections, needed, directory="build/bench", repetitions=5, options=None, begin=None):
-    """Measures what the command line asks for, or everything.
+    """Measures the sections that the command line names, or all.
 
-    `sections` are functions of a Bench and the arguments, by name; `needed` is a program that must have been built,
-    in `directory` below the root; `options` are further arguments; `begin` is called before the first section.
+    `sections` are functions of a Bench and the arguments, by name; `needed` is a program that must
+    have been built, in `directory` below the root; `options` are further arguments; `begin` is
+    called before the first section.
     """
     arguments = arguments_of(description, sections, directory, repetitions, options or {})
     bench = None

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the skeleton of supersteps against a loop by hand, without and with the layer.
+"""Measures the skeleton of supersteps against a hand-written loop, without and with understudy.
 
     supersteps.py [--release DIR] [--programs DIR] [--repetitions N] [--side N] [--steps N]
 
-Jobs alternate; ratios are medians of those of neighbouring jobs. Processor time
-is that of the whole job without that of one that makes no steps. Called by
-`make bench-supersteps`, which puts MPI on the PATH.
+Jobs alternate; ratios are medians of those of neighbouring jobs. Processor time is that of the
+whole job minus that of a job that makes no steps. Called by `make bench-supersteps`, which puts MPI
+on the PATH.
 """
 
 import statistics
@@ -30,7 +30,7 @@ class Side:
         directory = bench.events_dir()
         settings = {}
         if self.layer:
-            # Each superstep makes a few calls of MPI: this one is in its second half.
+            # Each superstep makes a few MPI calls: this call is in the second half of the run.
             fault = {"FAULT": f"kill rank=1 at=call:{5 * steps * 2 // 3}"} if self.kills else {}
             settings = {"INTERVAL": f"{EVERY}calls", "events": directory, **fault}
         words = [arguments.side, arguments.side, steps, "--times", *self.options]

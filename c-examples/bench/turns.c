@@ -1,11 +1,11 @@
 /*
- * turns: what MPI_Comm_rank costs by whoever calls it.
+ * turns: cost of MPI_Comm_rank, by the thread that calls it.
  *
  *   mpirun -n 2 turns [multiple]
  *
- * Rank 0 prints `alone x` and `several x` for the main thread before and after
- * the program has created another one, and `other x` for that one; seconds, the
- * best of ROUNDS rounds. Without `multiple` the program asks for
+ * Rank 0 prints `alone x` and `several x` for the main thread before and after the
+ * program has created another thread, and `other x` for that thread. Values are
+ * seconds, the best of ROUNDS rounds. Without `multiple` the program requests
  * MPI_THREAD_FUNNELED, and only the main thread calls.
  */
 #include <pthread.h>

@@ -14,15 +14,15 @@ typedef struct {
     size_t position;
 } occurrence;
 
-/* "Rank `rank` has a copy of `id`": what the setup phase sends around. */
+/* "Rank `rank` has a copy of `id`": record that is exchanged in the setup phase. */
 typedef struct {
     long long id;
     int rank;
 } sharer;
 
-/* One rank we exchange with. `slots[k]` is the k-th shared id, ids ascending,
- * as an index into the list of local ids; both sides sort alike, so that the
- * messages need not carry ids. */
+/* One rank with which this one exchanges.  `slots[k]` is the k-th shared id, ids
+ * ascending, as an index into the list of local ids.  Both sides sort equally, so
+ * that the messages need not contain ids. */
 typedef struct {
     int rank;
     int count;
@@ -32,7 +32,7 @@ typedef struct {
 } neighbour;
 
 struct gs_handle {
-    MPI_Comm comm; /* our own duplicate: no clash with the caller's tags */
+    MPI_Comm comm; /* own duplicate: no clash with the caller's tags */
     int rank;
 
     size_t occurrences; /* caller's entries, grouped by id */
@@ -151,9 +151,9 @@ static size_t find_slot(const gs_handle *gs, long long id)
 }
 
 /*
- * Every id has a home rank (id modulo number of ranks).  Everybody tells the
- * homes which ids they have.  Returns what this rank heard as a home, ordered
- * by id and then rank.
+ * Every id has a home rank (id modulo number of ranks).  Every rank sends its ids
+ * to their homes.  Returns the records that this rank has received as a home,
+ * ordered by id and then rank.
  */
 static sharer *tell_homes(const gs_handle *gs, int size, MPI_Datatype type, int *heard)
 {
@@ -187,9 +187,9 @@ static sharer *tell_homes(const gs_handle *gs, int size, MPI_Datatype type, int 
 }
 
 /*
- * The homes answer: for every id with more than one copy, each holder gets the
- * list of the other holders.  Returns what this rank was told, ordered by rank
- * and then id, which is the order the neighbour lists are made of.
+ * The homes answer: for every id with more than one copy, each rank that has one
+ * gets the list of the others.  Returns the records that this rank has received,
+ * ordered by rank and then id, which is the order of the neighbour lists.
  */
 static sharer *answer_holders(const gs_handle *gs, int size, MPI_Datatype type, const sharer *known, int n, int *told)
 {
@@ -220,7 +220,7 @@ static sharer *answer_holders(const gs_handle *gs, int size, MPI_Datatype type, 
     *told = prefix_sum(recv_counts, recv_at, size);
     sharer *incoming = allocate(*told, sizeof *incoming);
 
-    /* Few ranks have anything for each other: point to point. */
+    /* Few ranks send data to each other: point to point. */
     MPI_Request *requests = allocate(2 * (size_t)size, sizeof *requests);
     int pending = 0;
     for (int r = 0; r < size; r++)
@@ -328,7 +328,7 @@ void gs_op(gs_handle *gs, double *values, gs_reduction reduction)
                   &gs->requests[pending++]);
     }
 
-    /* What this rank contributes to each id. */
+    /* Contribution of this rank to each id. */
     for (size_t s = 0; s < gs->slots; s++) {
         double value = neutral;
         for (size_t k = gs->first[s]; k < gs->first[s + 1]; k++)
@@ -344,7 +344,7 @@ void gs_op(gs_handle *gs, double *values, gs_reduction reduction)
     }
     MPI_Waitall(pending, gs->requests, MPI_STATUSES_IGNORE);
 
-    /* In rank order, ourselves included: the same order on every holder. */
+    /* In rank order, including this rank: an equal order in every rank with the id. */
     int next = 0;
     for (; next < gs->neighbours && gs->neighbour[next].rank < gs->rank; next++)
         combine_incoming(gs, &gs->neighbour[next], reduction);

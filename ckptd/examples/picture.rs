@@ -7,15 +7,16 @@ use understudy_formats::events::{Kind, ProcessNumber, Role};
 use understudy_report::{Event, Job, Recovery, Report};
 
 const WIDTH: f64 = 860.0;
-/// Names of the ranks stand left of this.
+/// Right edge of the names of the ranks.
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 46.0;
 const BAND: f64 = 26.0;
 const STEP: f64 = 38.0;
 
-/// Bars are light enough for dark words; what stands beside them is grey, or what the reader's
-/// system asks for.
+/// Style sheet with light bars and dark words in them.
+///
+/// Words beside the bars are grey, or in the colours that the reader's system requests.
 const STYLE: &str = "text{font:13px \
     system-ui,sans-serif;fill:#57606a}.in{fill:#14181d}.dead{fill:#cf222e;font-weight:bold}.end{text-anchor:end}.compute{fill:#9fd08c}.cut{fill:#5aa9e6}.recovery{fill:#f2a65a}.wait{fill:#c4ccd4}.line{stroke:#8b949e;stroke-dasharray:4 \
     3}.back{stroke:#cf222e;fill:none;stroke-width:1.5}@media(prefers-color-scheme:dark){text{fill:#c9d1d9}.in{fill:#14181d}.dead{fill:#ff7b72}.back{stroke:#ff7b72}}";
@@ -34,7 +35,7 @@ fn main() {
     .expect("the picture can be written");
 }
 
-/// What is drawn, and where.
+/// Events and points in time of a drawing.
 struct Drawing<'a> {
     events: &'a [Event],
     ranks: BTreeMap<ProcessNumber, Role>,
@@ -43,7 +44,7 @@ struct Drawing<'a> {
     killed: u64,
     noticed: u64,
     resumed: u64,
-    /// The epoch that all go back to: when it was cut.
+    /// Time of the cut of the restored checkpoint.
     cut: u64,
 }
 
@@ -138,7 +139,7 @@ impl<'a> Drawing<'a> {
         out
     }
 
-    /// Words above and below.
+    /// Draws the words above and below the bars.
     fn remarks(&self, out: &mut String, it: &Recovery, bottom: f64) {
         let (cut, resumed) = (self.x(self.cut), self.x(self.resumed));
         let epoch = it.epoch.expect("an epoch");
@@ -188,7 +189,7 @@ impl<'a> Drawing<'a> {
         );
     }
 
-    /// The checkpoints of a rank.
+    /// Draws the checkpoints of a rank.
     fn cuts(&self, out: &mut String, y: f64, rank: ProcessNumber) {
         for event in self.events.iter().filter(|event| event.rank == rank) {
             let Kind::Capture {

@@ -7,14 +7,14 @@ use understudy_launch::starter::{Host, hosts_of_file, hosts_of_list};
 /// Hosts of a job, and the command that starts processes there.
 #[derive(clap::Args)]
 pub struct HostOptions {
-    /// Hosts of the ranks, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers
-    /// come first, then spares.
+    /// Hosts with slots, as for mpirun: `a:4,b:4` has four slots on each of two hosts. Workers are
+    /// placed first, then spares.
     #[arg(long, value_name = "HOSTS")]
     pub host: Vec<String>,
-    /// File with the hosts of the ranks, one in each line, such as `a slots=4`.
+    /// File with hosts and slots, one host in each line, such as `a slots=4`.
     #[arg(long, value_name = "FILE", conflicts_with = "host")]
     pub hostfile: Option<PathBuf>,
-    /// Command that starts another on a host: the host's name and that command follow.
+    /// Command that starts processes on a host. The host's name and a command follow.
     #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
     agent: String,
 }

@@ -1,4 +1,4 @@
-//! Options and pages of the manual of the programs `ckptd` and `understudy`.
+//! Command-line options and man pages of the programs `ckptd` and `understudy`.
 
 pub mod host_options;
 pub mod manual;

@@ -4,10 +4,12 @@ use clap_mangen::Man;
 use std::io;
 use std::path::Path;
 
-/// Writes the page of a command, and those of its commands, into a directory, which is made.
+/// Writes the man pages of a command and its subcommands into a directory.
+///
+/// The directory is created if missing.
 ///
 /// # Errors
-/// What the file system says.
+/// Those of the file system.
 pub fn write(mut grammar: clap::Command, directory: &Path) -> io::Result<()> {
     grammar = grammar.disable_help_subcommand(true);
     grammar.build();
@@ -25,7 +27,7 @@ fn write_all(command: &clap::Command, directory: &Path) -> io::Result<()> {
     let man = Man::new(command.clone());
     let mut page = Vec::new();
     man.render(&mut page)?;
-    // What stands behind the help text begins with the statuses.
+    // The text after the help begins with the exit statuses.
     let page = String::from_utf8_lossy(&page)
         .replace(".SH EXTRA\nExit status:\n", ".SH \"EXIT STATUS\"\n");
     std::fs::write(directory.join(man.get_filename()), page)

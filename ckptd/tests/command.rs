@@ -1,4 +1,4 @@
-//! The frame of the `understudy` command.
+//! General behaviour of the `understudy` command.
 
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ fn understudy(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The commands that the help text lists.
+/// Names of the commands in the help text.
 fn commands() -> Vec<String> {
     let help = String::from_utf8(understudy(&["--help"]).stdout).unwrap();
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);

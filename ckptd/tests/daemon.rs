@@ -15,7 +15,7 @@ use understudy_wire::client::{Client, ClientError, DaemonAddress};
 use understudy_wire::spares::{ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed};
 use understudy_wire::{Answer, JobStatus, Request, encode};
 
-/// No test waits so long unless something is wrong.
+/// Longest time for which a test waits.
 const LIMIT: Duration = Duration::from_secs(60);
 const TOKENS: [&str; 2] = ["a token of one job, 0123", "a token of another, 456"];
 
@@ -168,7 +168,7 @@ fn status(client: &mut Client) -> Vec<JobStatus> {
     }
 }
 
-/// The last events of a job when the condition holds.
+/// Returns the last events of a job when the condition is true.
 fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
     loop {
         let status = status(client);
@@ -247,7 +247,7 @@ fn hostile_and_slow_clients_block_nobody() {
     let socket = daemon.socket();
     let connect = || UnixStream::connect(&socket).expect("connected");
     let mut kept = Vec::new();
-    // Half open, and with half a message.
+    // Half-open connections, some with half a message.
     for length in 0..200 {
         let mut stream = connect();
         let frame = encode(&Request::Status).expect("short");
@@ -256,12 +256,12 @@ fn hostile_and_slow_clients_block_nobody() {
             .expect("sent");
         kept.push(stream);
     }
-    // Asks, and never reads.
+    // A client that sends requests and never reads.
     let mut greedy = connect();
     greedy.set_nonblocking(true).expect("set");
     let many: Vec<u8> = encode(&Request::Status).expect("short").repeat(4096);
     let _ = greedy.write(&many);
-    // Garbage, and then as much of it as fits, without reading.
+    // Garbage; later garbage until the buffers are full, without reading.
     let mut garbage = connect();
     garbage.write_all(&[0xa5; 64]).expect("sent");
     let mut answer = Vec::new();
@@ -271,7 +271,7 @@ fn hostile_and_slow_clients_block_nobody() {
     let mut deaf = connect();
     deaf.set_nonblocking(true).expect("set");
     while deaf.write(&[b'U'; 4096]).is_ok() {}
-    // Strangers over TCP, more than have room.
+    // Clients over TCP without a token, more than have room.
     let tcp = daemon.tcp.expect("listens");
     let strangers: Vec<TcpStream> = (0..150)
         .map(|_| TcpStream::connect(tcp).expect("connected"))
@@ -308,7 +308,7 @@ fn over_tcp_a_token_is_wanted_and_jobs_of_others_are_not_seen() {
     );
     let mut third = daemon.remote(TOKENS[0]).expect("knows the token");
     assert_eq!(leased(lease(&mut third, "job", 1, 0)), [4]);
-    // Nothing is done for who has not proved anything.
+    // Clients that have not proved a token get no answer.
     let mut stranger = TcpStream::connect(daemon.tcp.expect("listens")).expect("connected");
     stranger
         .write_all(&encode(&Request::Status).expect("short"))
@@ -352,7 +352,7 @@ fn figures_for_prometheus() {
     assert_eq!(elsewhere.status.code(), Some(1));
 }
 
-/// Root may enter every directory, so the daemon itself must look who it is.
+/// Root can enter every directory, so the daemon itself must check the peer's user.
 #[test]
 fn another_user_is_turned_away() {
     const NOBODY: u32 = 65534;
@@ -363,8 +363,8 @@ fn another_user_is_turned_away() {
     let directory = private_directory();
     chown(directory.path(), Some(NOBODY), None).expect("given away");
     let program = directory.path().join("ckptd");
-    // By another process: a file that a fork of this one holds open for writing cannot be executed
-    // (ETXTBSY).
+    // Copied by another process: a fork of this one may have a file of it open for writing, which
+    // then could not be executed (ETXTBSY).
     let copied = Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_ckptd"))
         .arg(&program)
@@ -394,7 +394,7 @@ fn another_user_is_turned_away() {
 
 #[test]
 fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
-    // The launcher that has given the job its name has ended.
+    // The launcher whose PID is in the job's name has exited.
     let mut gone = Command::new("true").spawn().expect("started");
     gone.wait().expect("waited for");
     let host = rustix::system::uname()

@@ -1,5 +1,6 @@
-//! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics,
-//! and nothing allocates what bytes only claim.
+//! Random bytes for the code that `make fuzz` runs longer and with coverage.
+//!
+//! Nothing may panic, and no allocation may follow an unverified length.
 
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;
@@ -16,7 +17,7 @@ fn limited(most: usize, act: impl FnOnce()) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Small numbers make up most of what a decoder takes.
+/// Generates mostly small numbers, which make up most of a decoder's input.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![3 => 0u8..8, 1 => any::<u8>()], 0..600)
 }
@@ -40,7 +41,7 @@ proptest! {
     }
 }
 
-/// Found by `make fuzz`: sums began anew behind the largest number.
+/// Found by `make fuzz`: sums overflowed beyond the largest number.
 #[test]
 fn sums_of_absurd_numbers_are_the_largest() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What `understudy inspect` makes of epochs on disk, on files made for it.
+//! Output of `understudy inspect` for checkpoint files that the test writes.
 
 use serde_json::{Value, json};
 use std::path::Path;
@@ -10,7 +10,7 @@ use understudy_numbers::{Epoch, Worker};
 
 const WORKERS: u32 = 3;
 
-/// Writes the file of a worker, with pages from this number on, each filled with one byte.
+/// Writes a worker's file, with pages from this number on, each filled with one byte.
 fn write(dir: &Path, worker: u32, start: u64, pages: &[u8]) {
     let key = EpochKey {
         lineage: 7,
@@ -57,8 +57,10 @@ fn json_of(dir: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// More pages than a section of the file has: a table that all have at the same place, one that two
-/// have at different ones, and own data.
+/// More pages than a section of the file has.
+///
+/// All workers have a table at one place, two workers have a page at different places, and each has
+/// its own data.
 #[test]
 fn pages_that_other_workers_have_are_counted_by_content() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use understudy_report::Live;
 
 const RANKS: u32 = 16;
 const CHECKPOINTS: u64 = 1_000;
-/// Peak memory of a command in KiB: less than the files have together.
+/// Limit of a command's peak memory in KiB, less than the size of the files.
 const MOST_KIB: u64 = 18 << 10;
 
 /// Records of a checkpoint of a rank, as the runtime writes them.
@@ -43,14 +43,14 @@ fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
             ns,
         },
         Kind::Commit { epoch, ns },
-        // Long records: a job of days has more short ones, which take longer to write here.
+        // Long records, since the many short ones of a job of days would take longer to write.
         Kind::Config {
             settings: vec![("UNDERSTUDY_DISK".into(), "x".repeat(1300))],
         },
     ]
 }
 
-/// The files of a job that has taken a checkpoint every 10 s for days.
+/// Writes the files of a job with a checkpoint every 10 s for days.
 fn job(directory: &Path) {
     let begin = monotonic_ns();
     for rank in 0..RANKS {
@@ -79,7 +79,7 @@ fn job(directory: &Path) {
     }
 }
 
-/// Runs the command, and returns its output's length and its peak memory in KiB.
+/// Runs the command; returns the length of its output and its peak memory in KiB.
 fn run(arguments: &[&str], directory: &Path) -> (u64, u64) {
     let output = tempfile::tempfile().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_understudy"));
@@ -90,7 +90,7 @@ fn run(arguments: &[&str], directory: &Path) -> (u64, u64) {
     (output.metadata().unwrap().len(), peak_of_children())
 }
 
-/// The peak of the largest child so far: getrusage(2), `ru_maxrss`.
+/// Peak memory of the largest child so far: getrusage(2), `ru_maxrss`.
 #[allow(unsafe_code)]
 fn peak_of_children() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -102,7 +102,7 @@ fn peak_of_children() -> u64 {
     usage.ru_maxrss as u64
 }
 
-/// One test, since the peak is that of all children of this process.
+/// A single test, since the peak is that of all children of this process.
 #[test]
 fn commands_need_little_memory_for_long_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn commands_need_little_memory_for_long_files() {
     a_hole_is_not_read(directory.path());
 }
 
-/// proc_pid_status(5), `VmHWM`.
+/// Peak memory of this process: `VmHWM` (proc_pid_status(5)).
 fn own_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -141,7 +141,7 @@ fn own_peak() -> u64 {
     peak.unwrap().parse().unwrap()
 }
 
-/// A sparse file of 20 GiB: what comes behind the last record is damage.
+/// Checks a sparse file of 20 GiB: the data after the last record are damage.
 fn a_hole_is_not_read(directory: &Path) {
     let path = directory.join(file_name(ProcessNumber(0)));
     let file = std::fs::File::options().write(true).open(path).unwrap();

@@ -1,4 +1,4 @@
-//! `understudy report` on event files that were made for it.
+//! `understudy report` on event files made for the test.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::{Part, Random, TIMEOUT, assert_stream, collect, pipe, place, relay, stream, writer};
 use understudy_relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
 
-/// Not a test: the writer's process (see `support`).
+/// Body of the writer's process (see `support`), not a test.
 #[test]
 fn writer_process() {
     support::writer_main();
@@ -26,8 +26,9 @@ fn last_cut(path: &Path) -> u64 {
     u64::from_le_bytes(read(path).unwrap().try_into().unwrap())
 }
 
-/// One job whose writer is killed `kills` times at random moments; returns the number of real
-/// kills.
+/// Runs a job whose writer is killed `kills` times at random moments.
+///
+/// Returns the number of kills that found the writer alive.
 fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let cuts = cut_file(dir.path());
@@ -71,7 +72,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             !status.success() || !ledger.exists(),
             "an orderly end removes the ledger"
         );
-        // A writer that has written everything may have been killed on its way out.
+        // A writer that has written everything may have been killed while it exited.
         let may_have_asked = status.success() || high_water == place(length);
         assert!(
             ledger.exists() || may_have_asked,
@@ -137,7 +138,9 @@ fn killed_between_takeover_and_first_byte() {
     observer.remove().unwrap();
 }
 
-/// A rank prints times: what it prints again is of another length, and no other line suffers.
+/// Lines with times, which have another length when they are printed again.
+///
+/// No other line is affected.
 #[test]
 fn lines_of_another_length() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +230,7 @@ fn streams_are_independent_and_prompt() {
     let ((_stalled, real_out), (real_err_read, real_err)) = (pipe(), pipe());
     let relay = relay(&dir.path().join("ledger"), real_out, Some(real_err));
     let view = relay.view();
-    // Nobody reads standard output: both its pipes are full but for the last bytes.
+    // Standard output is not read: both its pipes are full except for the last bytes.
     File::from(relay.out.try_clone().unwrap())
         .write_all(&stream(0, 120_000))
         .unwrap();
@@ -316,7 +319,9 @@ fn without_a_ledger_output_goes_on() {
     );
 }
 
-/// Its rank and the job's manager were killed while it started: nobody else will.
+/// The rank and the manager of the job were killed while the relay started.
+///
+/// No other process removes the ledger.
 #[test]
 fn a_relay_removes_the_ledger_if_its_job_is_gone() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,13 +368,13 @@ fn attaching_tells_what_is_wrong() {
 
 #[allow(unsafe_code)]
 fn kill(pid: u32, signal: i32) {
-    // SAFETY: a signal to a child of this test that has not been waited for.
+    // SAFETY: the signal is sent to a child of this test that has not been waited for.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 
 #[allow(unsafe_code)]
 fn set_nonblocking(fd: &OwnedFd) {
-    // SAFETY: plain descriptor and flag.
+    // SAFETY: fcntl(2) with a descriptor and a flag.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     assert_eq!(result, 0);
 }

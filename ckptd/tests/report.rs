@@ -42,7 +42,9 @@ fn start(rank: u32, role: Role, job: &str) -> Kind {
     }
 }
 
-/// Two workers and a spare; worker 1 dies at 50 ms, its spare goes on at epoch 4.
+/// Writes files of two workers and a spare.
+///
+/// Worker 1 fails at 50 ms; the spare resumes from checkpoint 4.
 fn job(dir: &Path) {
     let writers = [0, 1, 2].map(|rank| EventWriter::create(dir, ProcessNumber(rank)));
     let origin = monotonic_ns();
@@ -245,7 +247,7 @@ fn a_torn_file_is_a_note() {
     assert_eq!(events(dir.path(), &[]).0, 0);
 }
 
-/// The death that ends a job has no recovery to tell of it.
+/// The failure that ends a job has no recovery that reports it.
 #[test]
 fn a_lost_job_has_an_outcome_and_all_its_failures() {
     let dir = tempfile::tempdir().unwrap();
@@ -285,7 +287,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
     assert!(out.contains("rank 1 (worker 1), died of SIGKILL"), "{out}");
 }
 
-/// None of its workers could write down why.
+/// No worker could record the cause.
 #[test]
 fn a_job_whose_workers_all_died_is_lost_as_run_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -339,7 +341,7 @@ fn a_process_that_was_started_anew_is_no_spare() {
     assert!(out.contains("worker 0 by rank 4, a new process"), "{out}");
 }
 
-/// What is damaged is not counted, and the exit status says so.
+/// Damaged data are not counted, and the exit status reports the damage.
 #[test]
 fn advice_from_damaged_files_is_not_called_well() {
     let dir = tempfile::tempdir().unwrap();

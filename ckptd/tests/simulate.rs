@@ -1,4 +1,4 @@
-//! `understudy simulate` and `advise` as a user calls them.
+//! `understudy simulate` and `advise` as a user runs them.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -33,9 +33,9 @@ fn the_papers_machines_come_out_as_its_equations_say() {
         ("1000", 75_758.0, 75.8, 278.0, 10_909.0, 0.1),
     ] {
         let found = json(&format!("simulate --grid {grid} --seeds 200 --json"));
-        // The simulator's own tests know exact values; the equations hold where failures are rare.
-        // Who fails while it waits for another's recovery has lost nothing, but the equations count
-        // failures of the whole run.
+        // The simulator's own tests check exact values; the equations are valid if failures are
+        // rare. A node that fails while it waits for another node's recovery has lost nothing, but
+        // the equations count failures of the whole run.
         let computing = found["undisturbed_s"].as_f64().unwrap() / time;
         for (name, tasks, counted) in [
             ("global", global, 1.0),
@@ -83,7 +83,8 @@ fn the_figure_has_a_mark_for_each_machine_and_way() {
             figure.starts_with("<svg xmlns=") && figure.ends_with("</svg>"),
             "{figure}"
         );
-        // Three curves, one, and three of ten machines; one more of each in the legend.
+        // Diagrams with three, one and three curves of ten machines; the legend has one more mark
+        // of each.
         let count = |shape: &str| figure.matches(shape).count();
         assert_eq!(count("<rect class=\"mark global\""), 21);
         assert_eq!(count("<circle class=\"mark log\""), 21);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs mpi4py's own tests on two ranks, without the layer and under it, and compares what becomes of every test.
+"""Runs mpi4py's own tests without and with understudy, and compares the result of every test.
 
-One job of each kind for each module. The exit status is 1 if a module differs. Logs are in build/conformance."""
+One job of each kind for each module, on two ranks. The exit status is 1 if a module differs.
+Logs are in build/conformance."""
 import argparse
 import os
 import pathlib
@@ -15,7 +16,7 @@ PYTHON = ROOT / ".env/python"
 TESTS = PYTHON / "mpi4py-tests"
 LOGS = ROOT / "build/conformance"
 RANKS = 2
-# What is refused under protection (docs/calls.md): their runs are shown, and do not count as different.
+# Modules that are refused under protection (docs/calls.md): shown, but not counted as different.
 REFUSED = {"test_ulfm"}
 SUMMARY = re.compile(r"^(\w+) (\d+): run (\d+) failures (\d+) errors (\d+) skipped (\d+)$")
 OPEN_MPI = ["--oversubscribe", "--mca", "btl", "self,sm,tcp", "--mca", "mpi_yield_when_idle", "1"]
@@ -33,7 +34,7 @@ def arguments():
 
 
 def command(options, layer, fault, work):
-    """The command line and environment of a job."""
+    """Returns the command line and environment of a job."""
     home = ROOT / (".env/mpich" if options.mpich else ".env/venv")
     place = os.environ | {
         "LD_LIBRARY_PATH": str(home / "lib"),
@@ -62,7 +63,7 @@ def command(options, layer, fault, work):
 
 
 class Run:
-    """What a job has said: the verdict on each test in each rank."""
+    """Results of a job: the verdict on each test in each rank."""
 
     def __init__(self, options, module, kind, fault=None):
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ class Run:
         self.status = status.returncode
 
     def text(self):
-        """Its columns in the table."""
+        """Columns of the run in the table."""
         if self.counts is None or self.status:
             end = {124: "hangs", 137: "hangs"}.get(self.status, f"status {self.status}")
             return f"{end} after {len(self.verdicts)} verdicts{self.end}"

@@ -1,5 +1,5 @@
-# modules.py DIRECTORY MODULE...: runs modules of mpi4py's own tests, in all
-# ranks of a job, and prints what becomes of each test in each rank.
+# modules.py DIRECTORY MODULE...: runs modules of mpi4py's own tests, in all ranks of a job, and
+# prints the result of each test in each rank.
 import importlib
 import sys
 import traceback
@@ -11,13 +11,13 @@ RANK = MPI.COMM_WORLD.Get_rank()
 
 
 def say(text):
-    # One write: lines of several ranks do not mix.
+    # A single write, so that lines of several ranks do not mix.
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 class Result(unittest.TestResult):
-    """One line for each test; what has failed is told on standard error."""
+    """Prints one line for each test; failures are described on standard error."""
 
     def __init__(self, module):
         super().__init__()

@@ -1,10 +1,10 @@
 /*
- * Ends with MPI_Abort in the last round, with a status of its own.
+ * Ends with MPI_Abort in the last round, with status 37.
  *
  *     aborting [rounds [pause in milliseconds [file | early]]]
  *
- * With `file`, by MPI_ERRORS_ARE_FATAL for the file that cannot be opened; with
- * `early`, by an error before MPI_Init.
+ * With `file`, it ends by MPI_ERRORS_ARE_FATAL for a file that cannot be
+ * opened; with `early`, by an error before MPI_Init.
  */
 #include "check.h"
 

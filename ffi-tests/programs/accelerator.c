@@ -1,5 +1,11 @@
-/* Iterates on memory of a device, which the host has no copy of, by the CUDA driver's interface, with a real device or the stand-in's: accelerator LIBCUDA ROUNDS [early|late|unused]. The driver is opened and
-   initialised before MPI_Init, or in the middle of the run; with "unused" it is opened only. */
+/* Iterates on device memory of which the host has no copy, by the CUDA driver's
+ * interface.
+ *
+ *   accelerator LIBCUDA ROUNDS [early|late|unused]
+ *
+ * The driver is that of a real device or the replacement. It is opened and
+ * initialised before MPI_Init (early) or in the middle of the run (late), or
+ * only opened (unused). */
 #include "accelerators/cuda.h"
 #include <dlfcn.h>
 #include <mpi.h>
@@ -11,7 +17,7 @@
 
 enum { COUNT = 20000, THREADS = 128 };
 
-/* x = 6364136223846793005 x + round, for all (PTX ISA 6.0). */
+/* x = 6364136223846793005 x + round, for all elements (PTX ISA 6.0). */
 static const char kernel[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry step(.param .u64 p_data, .param .u32 p_count, .param .u64 p_round)\n{\n"
@@ -66,7 +72,7 @@ static uint64_t step(int round)
     uint64_t added = round;
     void *parameters[] = {&data, &count, &added};
     DRIVER(cuLaunchKernel, function, blocks, 1u, 1u, (unsigned)THREADS, 1u, 1u, 0u, (void *)NULL, parameters, (void *)NULL);
-    /* Allocations come and go, too. */
+    /* Allocations are made and freed as well. */
     if (round % 7 == 3)
         DRIVER(cuMemAlloc_v2, &extra, (size_t)4096);
     if (round % 7 == 5)

@@ -1,10 +1,13 @@
-/* Accumulates of all kinds on memory that the library has given: contended, of derived datatypes, of pairs, with requests. */
+/*
+ * Accumulates of all kinds on memory that the library has allocated: contended,
+ * of derived datatypes, of pairs, with requests.
+ */
 #include "check.h"
 #include <stddef.h>
 
 enum { TIMES = 40 };
 
-/* What a process has in a window. */
+/* Memory of a process in a window. */
 struct cells {
     long count, spaced[8], guard, lock, owned;
     double sums[3];
@@ -36,7 +39,7 @@ static void make(void)
     MPI_Win_lock_all(0, shared);
 }
 
-/* The lock is free, or not: whoever gets it adds to what it guards and gives it back. */
+/* Adds to a guarded cell while holding the lock, then frees the lock. */
 static void guarded(MPI_Win win, int to)
 {
     long mine = rank + 1, free_ = 0, holder = -1, one = 1, before, after;

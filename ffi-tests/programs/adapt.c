@@ -1,11 +1,11 @@
 /*
- * adapt: a table is set up from what rank 0 sends, used for a while, set up
- * anew in twice the size, and used again.
+ * adapt: a table is set up from data of rank 0, used for a while, set up again
+ * in twice the size, and used again.
  *
  *   mpirun -n 4 adapt STEPS [PHASES]
  *
- * MPI_Pcontrol(2) says that a setup is near, MPI_Pcontrol(1) that it is over.
- * PHASES: how often the table grows (default 1).
+ * MPI_Pcontrol(2) announces a set-up, MPI_Pcontrol(1) marks its end. PHASES:
+ * number of times that the table grows (default 1).
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     double value = use(rank, steps, 1);
     for (int phase = 1; phase <= phases; phase++) {
         MPI_Pcontrol(2);
-        /* Where to refine is found out. */
+        /* The program finds out where to refine. */
         value = use(rank, 100, value);
         set_up(rank, phase);
         value = use(rank, steps, value);

@@ -1,15 +1,15 @@
 /*
- * adapting: data that are set up once, and of which some ranks change a little
- * long after, when they are told to.
+ * adapting: data that are set up once, and that some ranks change a little,
+ * long afterwards and on request.
  *
  *   mpirun -n 4 adapting RANKS [unmap]
  *
- * RANKS is a list like 1,3. All ranks compute until a file `change` is there
- * (which is looked for after a while: the first part may be replayed later).
- * Then those named change some pages (or unmap a part and map it anew), rank 0
- * says so, and all wait, outside of MPI, until a file `go-on` is there; in the
- * midst of what follows they wait again, for a file `end`. What is printed at
- * the end depends on the data only.
+ * RANKS is a list such as 1,3. All ranks compute until a file `change` exists.
+ * They begin to look for it after a while, as the first part may be replayed
+ * later. Then the named ranks change some pages (or unmap a part and map it
+ * again), and rank 0 reports it. All ranks wait, outside of MPI, until a file
+ * `go-on` exists. Later they wait again, for a file `end`. The output at the
+ * end depends on the data only.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -85,7 +85,7 @@ static double step(int number)
     return sum;
 }
 
-/* No collective: a checkpoint must not come between the change and the wait. */
+/* No collective: a checkpoint must not occur between the change and the wait. */
 static void say_and_wait(int rank, int size, const char *what, const char *file)
 {
     if (rank != 0)

@@ -1,4 +1,7 @@
-/* What a partitioned message has brought stays until the next one is started, even if its sender is ahead. */
+/*
+ * The data of a partitioned message stay until the next one is started, even if
+ * its sender is ahead.
+ */
 #include "check.h"
 
 enum { PARTS = 4, LENGTH = 16 };
@@ -26,7 +29,7 @@ static void content(void)
         MPI_Psend_init(out, PARTS, LENGTH, MPI_DOUBLE, right, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
         MPI_Precv_init(in, PARTS, LENGTH, MPI_DOUBLE, left, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
     } else if (rank == 0) {
-        /* The library gets on meanwhile. */
+        /* Lets the library make progress meanwhile. */
         double begin = MPI_Wtime();
         while (MPI_Wtime() - begin < 0.005)
             MPI_Iprobe(left, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);

@@ -1,7 +1,10 @@
 /*
- * Timers that start threads and one that signals a thread, beside some collectives: one that rings all the time and, in
- * every round, some that ring once. Each is waited for, so that one that is lost keeps the program. With "orphan" behind
- * rounds and pause, the thread that is signalled ends; with "seldom" there are no timers while there are collectives.
+ * Timers that start threads, and one that signals a thread, beside collectives.
+ *
+ * One timer expires repeatedly, and some expire once in every round. The
+ * program waits for each of them, so that a lost timer blocks it. With "orphan"
+ * after rounds and pause, the thread that is signalled exits. With "seldom", no
+ * timer is active during collectives.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -21,7 +24,7 @@ static void beat(union sigval value)
 
 static void ring(union sigval value)
 {
-    /* The thread has memory of its own. */
+    /* The thread has its own memory. */
     char *text = malloc(100 + value.sival_int);
     sprintf(text, "%d", value.sival_int);
     once[atoi(text)]++;
@@ -38,7 +41,7 @@ static timer_t make(void (*function)(union sigval), int value, long first, long 
     return timer;
 }
 
-/* Is signalled by a timer of its own. */
+/* Main function of the thread that its own timer signals. */
 static void *listen(void *argument)
 {
     sigset_t set;

@@ -1,7 +1,12 @@
-/* Processes that do not call MPI for long: aloof STEPS MILLISECONDS [memory | threads].
-   They compute, allocate, write to files and print; or, with `memory`, wait for each other by looking at memory that they share. With
-   `threads` any thread may call MPI, and another one computes, too. Who can remove the file `endless` never stops computing; that is
-   done by a system call of the program's own, as what happens to files through the C library may be undone. */
+/* Processes that do not call MPI for a long time.
+ *
+ *   aloof STEPS MILLISECONDS [memory | threads]
+ *
+ * They compute, allocate, write to files and print; or, with `memory`, wait for
+ * each other by polling shared memory. With `threads`, any thread may call MPI,
+ * and another one computes as well. A process that can remove the file
+ * `endless` never stops computing. It removes the file by its own system call,
+ * since effects of the C library on files may be undone. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>
@@ -18,7 +23,7 @@ static double now(void)
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-/* A pure function of its argument, which takes so long. */
+/* A pure function of its argument that takes `ms` milliseconds. */
 static uint64_t work(uint64_t seed, int step, int ms)
 {
     static char *blocks[BLOCKS];
@@ -45,7 +50,7 @@ static uint64_t work(uint64_t seed, int step, int ms)
     return seed;
 }
 
-/* Each process waits for the one on its left, and none calls MPI. */
+/* Each process waits for its left neighbour without calling MPI. */
 static uint64_t pass_on(_Atomic uint64_t *flags, int step, int ms)
 {
     uint64_t sum = rank;

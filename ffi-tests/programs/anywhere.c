@@ -1,13 +1,22 @@
 /*
  * Programs without a collective over all ranks: anywhere HOW STEPS.
  *
- * HOW is `ring`: MPI_Sendrecv and MPI_Sendrecv_replace; `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests; `farm`: rank 0
- * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns;
- * `sparse`: synchronous sends and a non-blocking barrier; `looks`: MPI_Request_get_status, MPI_Parrived and MPI_Buffer_detach;
- * `memory`: waits without MPI.
+ * HOW is one of:
  *
- * With windows: `post`: halos by post, start, complete and wait; `locks`: sums under locks of all kinds; `queue`: tasks by MPI_Fetch_and_op
- * and results by MPI_Accumulate in one epoch of MPI_Win_lock_all; `fences`: windows of rows. `record`: a ring that writes a file by MPI.
+ * - `ring`: MPI_Sendrecv and MPI_Sendrecv_replace
+ * - `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests
+ * - `farm`: rank 0 sends tasks to the ranks that request them
+ * - `pairs`: blocking and persistent messages, probes
+ * - `rows`: a ring, and collectives of rows and columns
+ * - `sparse`: synchronous sends and a non-blocking barrier
+ * - `looks`: MPI_Request_get_status, MPI_Parrived and MPI_Buffer_detach
+ * - `memory`: waits without MPI
+ * - `post`: halos by post, start, complete and wait of windows
+ * - `locks`: sums under locks of windows, of all kinds
+ * - `queue`: tasks by MPI_Fetch_and_op and results by MPI_Accumulate in one
+ *   access epoch of MPI_Win_lock_all
+ * - `fences`: windows of rows
+ * - `record`: a ring that writes a file by MPI
  */
 #include <mpi.h>
 #include <sched.h>
@@ -28,7 +37,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return z ^ (z >> 32);
 }
 
-/* Some work, so that steps take their time. */
+/* Some work, so that steps take time. */
 static uint64_t work(uint64_t value, int rounds)
 {
     for (int i = 0; i < rounds; i++)
@@ -62,7 +71,7 @@ static uint64_t ring(int steps)
     return sum;
 }
 
-/* Waits in a way of its own in every step; what came must be in place then. */
+/* Waits in another way in every step; the data must have arrived afterwards. */
 static void wait_for(int step, int count, MPI_Request *requests, const int *from)
 {
     MPI_Status statuses[4];
@@ -128,7 +137,7 @@ static uint64_t halo(int steps)
     return sum;
 }
 
-/* Tasks are numbers; a result does not tell who has made it. */
+/* Tasks are numbers; a result does not depend on the rank that has made it. */
 static uint64_t farm(int tasks)
 {
     uint64_t message[2] = {0, 0}, sum = 0;
@@ -176,7 +185,10 @@ static uint64_t pairs(int steps)
         for (int i = 0; i < CELLS; i++)
             own[i] = mix(sum, i);
         MPI_Startall(2, persistent);
-        /* One after the other around the ring, so that blocking sends of any length are right. */
+        /*
+         * One after the other around the ring, so that blocking sends of any
+         * length are correct.
+         */
         if (rank == 0) {
             if (step % 2)
                 MPI_Ssend(&token, 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD);
@@ -193,7 +205,7 @@ static uint64_t pairs(int steps)
         for (int i = 0; i < CELLS; i++)
             sum = mix(sum, came[i]);
         sum = mix(sum, token);
-        /* More than any library sends without being asked. */
+        /* More than any library sends eagerly. */
         large[step % (1 << 15)] = sum;
         if (rank % 2 == 0 && rank + 1 < size)
             MPI_Send(large, 1 << 15, MPI_UINT64_T, rank + 1, 9, MPI_COMM_WORLD);
@@ -263,7 +275,7 @@ static uint64_t post(int steps)
     return sum;
 }
 
-/* Two cells that do not lie side by side: the library transfers them. */
+/* Adds to two cells that are not adjacent, so that the library transfers them. */
 static void add_apart(MPI_Win win, MPI_Datatype pair, int to, int at, uint64_t add)
 {
     uint64_t cells[3];
@@ -309,7 +321,7 @@ static uint64_t locks(int steps)
             MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
             MPI_Get(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
             MPI_Win_flush(to, win);
-            /* Others wait for long at times. */
+            /* Others wait for a long time in some steps. */
             old += step % 128 ? add : work(add, 300000);
             MPI_Put(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
             MPI_Win_unlock(to, win);
@@ -375,8 +387,10 @@ static uint64_t fences(int steps)
     return own;
 }
 
-/* Every rank has messages for some others, who do not know of how many: synchronous sends and a non-blocking barrier tell (Hoefler, Siebert and
-   Lumsdaine 2010). A message that comes in another step than its own would count as one of that. */
+/* Every rank sends messages to some others, which do not know the number of
+ * messages. Synchronous sends and a non-blocking barrier detect the end
+ * (Hoefler, Siebert and Lumsdaine 2010). A message that arrived in another step
+ * would count for that step. */
 static uint64_t sparse(int steps)
 {
     enum { MOST = 4 };
@@ -415,7 +429,7 @@ static uint64_t sparse(int steps)
     return sum;
 }
 
-/* A ring whose ranks look whether messages have come, in ways that wait for nothing. */
+/* A ring whose ranks poll for messages by procedures that wait for nothing. */
 static uint64_t looks(int steps)
 {
     enum { PARTS = 2, LARGE = 20000 };
@@ -463,7 +477,10 @@ static uint64_t looks(int steps)
     return own;
 }
 
-/* Pairs, one of which waits without MPI: for a word of memory that it shares with the other, which calls MPI before it writes there. */
+/*
+ * Pairs, of which one rank waits without MPI for a word of shared memory. The
+ * other one calls MPI before it writes the word.
+ */
 static uint64_t memory(int steps)
 {
     MPI_Win window;
@@ -492,7 +509,7 @@ static uint64_t memory(int steps)
     return own;
 }
 
-/* In every step a record, in one place or another; sometimes it is written anew. */
+/* Writes a record in every step, at varying places; sometimes it is rewritten. */
 static uint64_t record(int steps)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;

@@ -1,4 +1,7 @@
-/* A log that all ranks hold open and append to, one after the other, each while others may still be on their way. */
+/*
+ * A log that all ranks have open and append to, one after the other. Other
+ * ranks may still be in the collective before.
+ */
 #include "check.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -13,7 +16,7 @@ static void content(void)
         journal = open("journal.log", O_WRONLY | O_APPEND | O_CREAT, 0644);
     MUST(journal >= 0);
     for (int turn = 0; turn < size; turn++) {
-        /* Nobody waits for those who only hear. */
+        /* The root of a broadcast does not wait for ranks that only receive. */
         int whose = turn;
         MPI_Bcast(&whose, 1, MPI_INT, turn, MPI_COMM_WORLD);
         if (whose == rank) {

@@ -1,6 +1,6 @@
 /*
- * A child process of each rank appends to a file of the rank, once, between two meetings; by way
- * of the command APPENDS_BY, if that is set.
+ * A child process of each rank appends to a file of the rank, once, between two
+ * collectives. It is started by the command APPENDS_BY, if that is set.
  */
 #include "check.h"
 

@@ -1,4 +1,7 @@
-/* Attributes of communicators and datatypes, with callbacks, and the predefined ones. */
+/*
+ * Attributes of communicators and datatypes, with callbacks, and predefined
+ * ones.
+ */
 #include "check.h"
 
 static int comm_key, dup_key, type_key, copies, deletions, finalized;
@@ -8,7 +11,7 @@ static MPI_Datatype kept_type;
 static int copy(MPI_Comm comm, int key, void *extra, void *in, void *out, int *flag)
 {
     int here;
-    MPI_Comm_rank(comm, &here); /* MPI may be called here */
+    MPI_Comm_rank(comm, &here); /* MPI may be called in callbacks */
     copies++;
     *(void **)out = (char *)in + *(int *)extra;
     *flag = key == comm_key;
@@ -96,7 +99,10 @@ static void communicators(void)
     CHECK(key == MPI_KEYVAL_INVALID);
 }
 
-/* A key that is freed while it is attached can be used to delete the attribute. */
+/*
+ * The key of an attached attribute, freed before, can still delete the
+ * attribute.
+ */
 static void freed_key(void)
 {
     int freed, key, flag, again = -1;

@@ -1,6 +1,6 @@
 /*
- * Signals that the program has blocked wait for it, and for no thread of a library that does not
- * block them.
+ * Signals that the program has blocked stay pending for the program. No thread
+ * of a library that does not block them receives them.
  */
 #include "check.h"
 #include <signal.h>

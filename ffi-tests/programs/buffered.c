@@ -23,7 +23,7 @@ static void content(void)
     for (int i = 0; i < 3; i++) {
         values[i] = 10 * round_ + i + rank;
         MPI_Bsend(&values[i], 1, MPI_INT, right, i, MPI_COMM_WORLD);
-        values[i] = -1; /* it has been copied */
+        values[i] = -1; /* the value has been copied */
     }
     for (int i = 0; i < LARGE; i++)
         large[i] = i * 3 + rank + round_;
@@ -56,7 +56,7 @@ static void content(void)
         int bytes;
         MPI_Buffer_detach(&back, &bytes);
         CHECK(back == buffer && bytes == buffer_size);
-        /* For these nothing need be attached. */
+        /* These need no attached buffer. */
         MPI_Bsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD);
         MPI_Ibsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);

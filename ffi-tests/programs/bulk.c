@@ -1,8 +1,10 @@
 /*
- * Large messages in a ring: as much as the arguments say is in flight at a time, in both directions. What arrives is looked
- * at byte by byte, and so is, a meeting later and before it is overwritten, that nothing has come to it since.
+ * Large messages in a ring, in both directions at a time.
  *
  *     bulk [rounds [pause in milliseconds [MiB of each message]]]
+ *
+ * Received bytes are checked one by one. They are checked again after a
+ * collective and before they are overwritten, so that late writes are detected.
  */
 #include "check.h"
 

@@ -1,4 +1,7 @@
-/* Callbacks that wait for a lock which another thread has while it calls MPI, as those of interpreters do (MPI_THREAD_MULTIPLE): callbacks ROUNDS. */
+/*
+ * Callbacks that wait for a lock of another thread while that thread calls MPI,
+ * as callbacks of interpreters do (MPI_THREAD_MULTIPLE): callbacks ROUNDS.
+ */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +13,7 @@ enum { EACH = 5 };
 static int rank, size, rounds;
 static MPI_Comm own[2];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Callbacks that have begun, and that have had the lock. */
+/* Number of callbacks that have begun, and that have had the lock. */
 static atomic_int begun, done;
 static long sum;
 
@@ -68,7 +71,7 @@ static int cancel(void *extra, int complete)
     return MPI_SUCCESS;
 }
 
-/* Calls what leads to callbacks. */
+/* Calls MPI procedures that run callbacks. */
 static void *calls(void *unused)
 {
     (void)unused;
@@ -93,7 +96,7 @@ static void *calls(void *unused)
     return NULL;
 }
 
-/* Has the lock whenever a callback wants it, and calls MPI. */
+/* Holds the lock whenever a callback requests it, and calls MPI. */
 static void *holds(void *unused)
 {
     (void)unused;
@@ -120,7 +123,7 @@ static void *holds(void *unused)
     return NULL;
 }
 
-/* Waits for others, also while callbacks are under way. */
+/* Waits for other processes, also while callbacks run. */
 static void *reduces(void *unused)
 {
     (void)unused;

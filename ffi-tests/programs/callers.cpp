@@ -1,4 +1,5 @@
-// A thread that does nothing but call MPI, workers that it serves, and short-lived threads that call MPI once: callers STEPS.
+// A thread that only calls MPI, workers that it serves, and short-lived threads
+// that call MPI once: callers STEPS.
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
@@ -67,7 +68,7 @@ public:
 static MPI_Op add;
 static uint64_t *callers;
 
-// A callback has the thread-local data of the thread that has called.
+// A callback has the thread-local data of the calling thread.
 static void add_up(void *in, void *inout, int *length, MPI_Datatype *)
 {
     if (callers != &calls)

@@ -3,8 +3,8 @@
  *
  *   mpirun -n 4 chatter LINES [PAUSE_US] [no-finalize]
  *
- * A collective between the lines keeps the ranks together. With no-finalize
- * the ranks leave through exit(), with output still in stdio's buffer.
+ * A collective between the lines keeps the ranks together. With no-finalize the
+ * ranks call exit() with output in stdio's buffer.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
         MPI_Allreduce(&sum, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         printf("rank %d of %d line %06ld sum %ld %.*s\n", rank, size, line, all, (int)(line * 7 % 60),
                "............................................................");
-        /* Every rank has another rhythm. */
+        /* Every rank flushes at other lines. */
         if (line % (3 + rank) == 0)
             fflush(stdout);
         if (pause)

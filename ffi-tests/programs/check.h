@@ -1,9 +1,10 @@
 /*
- * What the programs have in common: a transcript.
+ * Common part of the programs: a transcript.
  *
- * Every rank writes down what MPI answers. At the end of each round the ranks meet, and rank 0 prints a checksum of
- * everybody's transcript; those of the first and of the last round, and of one with a failed check, in full. The output
- * is the same in every run.
+ * Every rank records MPI's results. At the end of each round, all ranks meet in
+ * a collective, and rank 0 prints a checksum of all transcripts. It prints the
+ * transcripts of the first and of the last round, and of one with a failed
+ * check. The output is equal in every run.
  *
  *     program [rounds [pause in milliseconds]]
  */
@@ -48,10 +49,10 @@ UNUSED static void expect(int fine, const char *what, int line)
 }
 
 #define CHECK(condition) expect((condition), #condition, __LINE__)
-/* For checks in long loops: only a failure is written down. */
+/* For checks in long loops: only failures are recorded. */
 #define MUST(condition) do { if (!(condition)) expect(0, #condition, __LINE__); } while (0)
 
-/* A collective over all: where the state of the job may be saved. */
+/* A collective over all ranks, at which the state of the job may be saved. */
 UNUSED static void meet(void)
 {
     int one = 1, all = 0;
@@ -122,7 +123,7 @@ UNUSED static void run_rounds(int argc, char **argv, void (*content)(void))
     all_rounds(content);
 }
 
-/* The `main` of a program that is nothing but its content. */
+/* The `main` of a program that consists of its content only. */
 #define MAIN(content) \
     int main(int argc, char **argv) \
     { \

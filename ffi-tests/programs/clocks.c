@@ -1,10 +1,10 @@
 /*
- * clocks: fills static data from clocks and other procedures of libc that do
- * not answer the same twice, and checks in the main phase that they stay.
+ * clocks: fills static data from clocks and other procedures of libc whose
+ * results vary, and checks in the main phase that the data stay.
  *
  *   mpirun -n 4 clocks COLLECTIVES [signals]
  *
- * With `signals`, a handler asks a clock all the time, on a stack of its own.
+ * With `signals`, a handler reads a clock repeatedly, on its own stack.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,6 +1,7 @@
 /*
- * closes_all HOW [rounds]: closes all descriptors but the first three before MPI_Init, as programs
- * do that do not know what they have inherited. HOW: "range", "from", "loop" or "call" (syscall).
+ * closes_all HOW [rounds]: closes all descriptors except the first three before
+ * MPI_Init, as programs do without knowledge of inherited ones. HOW is
+ * "range", "from", "loop" or "call" (syscall).
  */
 #define _GNU_SOURCE
 #include "check.h"

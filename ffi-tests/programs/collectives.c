@@ -1,4 +1,7 @@
-/* All collectives on all processes and on some, blocking and not, also in place. */
+/*
+ * All collectives on all processes and on some, blocking and not, also in
+ * place.
+ */
 #include "check.h"
 
 enum { MOST = 16 };
@@ -202,7 +205,7 @@ static void everything(MPI_Comm on, const char *name)
     }
 }
 
-/* Several that overlap, completed in another order than they were begun in. */
+/* Several that overlap and complete in another order than that of their starts. */
 static void overlapping(MPI_Comm half)
 {
     int one = rank, sum[3] = {-1, -1, -1};

@@ -1,18 +1,21 @@
-/* Memory that the processes of a node share as windows: written and read by pointers, by one-sided operations, and across meetings. */
+/*
+ * Memory that the processes of a node share as windows: written and read by
+ * pointers, by one-sided operations, and across collectives.
+ */
 #include "check.h"
 
 enum { BIG = 1 << 17, ROW = 700 };
 
-/* Segments of different sizes without holes; rank 1 has none. */
+/* Segments of different sizes without gaps; rank 1 has none. */
 static MPI_Win uneven;
 static char *bytes;
-/* As most programs have it: all of it is rank 0's. */
+/* All memory belongs to rank 0, as in most programs. */
 static MPI_Win table;
 static double *entries;
-/* Rows of a field, each beginning at a page of its own; neighbours look into each other's. */
+/* Rows of a field, each beginning at a page; neighbours read each other's rows. */
 static MPI_Win apart;
 static long *row, **rows;
-/* Of every second process; lives for three rounds. */
+/* A window of every second process, which lives for three rounds. */
 static MPI_Win brief;
 static int *briefly;
 
@@ -30,7 +33,7 @@ static void together(MPI_Win win)
     MPI_Win_sync(win);
 }
 
-/* Parts without bytes are nowhere where others begin at pages of their own. */
+/* Empty segments have no address in a window whose segments begin at pages. */
 static void with_empty_parts(MPI_Info info)
 {
     MPI_Win holes;
@@ -40,7 +43,7 @@ static void with_empty_parts(MPI_Info info)
     MPI_Win_allocate_shared(rank % 2 ? 0 : 3, 1, info, MPI_COMM_WORLD, &mine, &holes);
     for (int i = 0; i < size; i++) {
         MPI_Win_shared_query(holes, i, &length, &unit, &theirs);
-        /* Open MPI tells of whole pages. */
+        /* Open MPI returns sizes in whole pages. */
         CHECK(i % 2 ? length == 0 && theirs == NULL : length >= 3 && theirs != NULL);
     }
     MPI_Win_free(&holes);
@@ -75,7 +78,10 @@ static void make(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Everybody writes into the segment of the process on the right, some of which begin in the middle of a page. */
+/*
+ * Each process writes into the segment of its right neighbour; some segments
+ * begin within a page.
+ */
 static void without_holes(void)
 {
     char *theirs, *first;
@@ -90,7 +96,7 @@ static void without_holes(void)
     for (int i = 0; i < uneven_size(rank); i++)
         MUST(bytes[i] == letter(left(), i));
     MPI_Win_shared_query(uneven, 0, &length, &unit, &first);
-    /* One behind the other. MPICH has no address for an empty one. */
+    /* Segments are consecutive. MPICH has no address for an empty one. */
     char *nothing = NULL;
 #ifdef OPEN_MPI
     nothing = first + uneven_size(0);
@@ -107,7 +113,7 @@ static void without_holes(void)
     meet();
 }
 
-/* A table that each process changes a part of, and all read. */
+/* A table of which each process changes a part, and which all read. */
 static void with_a_table(void)
 {
     double sum = 0, step = 1, seen = -1;
@@ -119,7 +125,7 @@ static void with_a_table(void)
         sum += entries[i];
     say("table: %.17g", sum);
     together(table);
-    /* The last entry counts, by the library. */
+    /* The last entry is a counter, changed by the library. */
     MPI_Fetch_and_op(&step, &seen, MPI_DOUBLE, 0, BIG - 1, MPI_SUM, table);
     MPI_Win_flush(0, table);
     MUST(seen >= 0);
@@ -127,7 +133,7 @@ static void with_a_table(void)
     together(table);
 }
 
-/* Each row is made of those beside it, some of it by messages of the window. */
+/* Each row depends on its neighbours, in part by messages of the window. */
 static void with_neighbours(void)
 {
     static long next[ROW];
@@ -200,7 +206,7 @@ int main(int argc, char **argv)
     MPI_Win_unlock_all(uneven);
     MPI_Win_free(&uneven);
     MPI_Win_unlock_all(table);
-    /* What is not freed is no harm. */
+    /* Unfreed windows do no harm. */
     MPI_Finalize();
     return 0;
 }

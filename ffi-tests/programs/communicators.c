@@ -1,4 +1,7 @@
-/* Communicators of all origins, their names, hints and comparison; some live on from round to round. */
+/*
+ * Communicators of all origins, their names, hints and comparison; some live on
+ * from round to round.
+ */
 #include "check.h"
 
 static MPI_Comm kept[4];
@@ -94,7 +97,7 @@ static void later(void)
     int token = 0;
     MPI_Comm_idup(MPI_COMM_WORLD, &comm, &requests[0]);
     MPI_Comm_idup(kept[1], &other, &requests[1]);
-    /* It must not block: the neighbour sends before it waits. */
+    /* MPI_Comm_idup must not block: the neighbour sends before it waits. */
     if (rank % 2 == 0)
         MPI_Send(&token, 1, MPI_INT, rank ^ 1, 4, MPI_COMM_WORLD);
     else

@@ -208,7 +208,10 @@ static void persistent(void)
     CHECK(modes[0] == MPI_REQUEST_NULL);
 }
 
-/* More requests than are asked for at once, of all kinds, among them some that have nothing to wait for. */
+/*
+ * More requests than are tested at once, of all kinds; some are inactive or
+ * null.
+ */
 static void many(void)
 {
     enum { COUNT = 75 };
@@ -244,7 +247,7 @@ static void many(void)
     say_status("null", &statuses[2 * COUNT], MPI_INT);
     say_status("inactive", &statuses[2 * COUNT + 1], MPI_INT);
 
-    /* A collective and a persistent pair, tested until all have ended. */
+    /* A collective and a persistent pair, tested until all have completed. */
     kept_out = rank + round_;
     MPI_Iallreduce(&kept_out, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
     requests[1] = kept_receive;

@@ -1,9 +1,13 @@
-/* Constructors over processes that have no communicator in common, in several threads at the same time (MPI_THREAD_MULTIPLE).
+/* Constructors over processes without a common communicator, in several threads
+ * concurrently (MPI_THREAD_MULTIPLE).
  *
  *   constructors ROUNDS [ports]
  *
- * One thread makes intercommunicators, one communicators of groups, one those of groups alone; with `ports` one accepts the process below
- * and one connects to that above. Two of them wait inside until others of their process have sent what lets the rest come, too. */
+ * One thread makes intercommunicators, one makes communicators of groups, and
+ * one those of groups alone. With `ports`, one thread accepts the process below
+ * and one connects to the process above. Two threads wait in MPI until other
+ * threads of their process have sent messages that let the remaining ranks
+ * continue. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,7 +21,7 @@ enum { BRIDGE = 1, GROUP, TO_GROUPS, TO_BRIDGES, PORT, THREADS = 5 };
 static int rank, size, rounds;
 static MPI_Comm own[THREADS], half;
 static uint64_t sums[THREADS];
-/* The last round in which a thread was at the entry of its constructor. */
+/* The last round in which a thread has reached its constructor. */
 static atomic_int bridges_at, groups_at;
 
 static uint64_t mixed(uint64_t value)
@@ -25,7 +29,7 @@ static uint64_t mixed(uint64_t value)
     return value * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* Waits until a thread of this process has come so far, and for some time more. */
+/* Waits until a thread of this process has reached a round, and some time more. */
 static void after(atomic_int *reached, int round)
 {
     while (atomic_load(reached) < round)
@@ -33,7 +37,10 @@ static void after(atomic_int *reached, int round)
     usleep(100);
 }
 
-/* The sum of a number over both sides of an intercommunicator, or over a communicator, which is freed. */
+/*
+ * The sum of a number over both sides of an intercommunicator, or over a
+ * communicator, which is freed.
+ */
 static uint64_t added(MPI_Comm *comm, uint64_t value)
 {
     uint64_t sum = 0;
@@ -50,7 +57,10 @@ static uint64_t added(MPI_Comm *comm, uint64_t value)
     return sum;
 }
 
-/* Between the even and the odd ranks. Rank 1 comes when it has heard of rank 0's other thread, which tells it when this one is inside. */
+/*
+ * Between the even and the odd ranks. Rank 1 begins after a message from rank
+ * 0's other thread, which sends it when this thread of rank 0 is in MPI.
+ */
 static void *bridges(void *unused)
 {
     (void)unused;
@@ -70,7 +80,10 @@ static void *bridges(void *unused)
     return NULL;
 }
 
-/* Of all ranks, and of all but one of those above 1. Rank 0 comes when it has heard of rank 1's other thread. */
+/*
+ * Of all ranks, and of all but one of those above 1. Rank 0 begins after a
+ * message from rank 1's other thread.
+ */
 static void *groups(void *unused)
 {
     (void)unused;
@@ -99,7 +112,7 @@ static void *groups(void *unused)
     return NULL;
 }
 
-/* Without a parent: of all, and between the lower and the upper half. */
+/* Without a parent: of all ranks, and between the lower and the upper half. */
 static void *alone(void *unused)
 {
     (void)unused;

@@ -1,6 +1,7 @@
 /*
- * A collective that its root leaves early: the root sends what meets a receive that was posted before, while a message from
- * another rank is on its way there, too.
+ * A collective that its root leaves early. The root then sends a message that
+ * matches a receive posted before, while a message from another rank is in
+ * flight to that process.
  *
  *     crossing [steps]
  */

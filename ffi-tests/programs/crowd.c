@@ -1,8 +1,11 @@
-/* Connects again and again to all TCP ports on which a user listens on the loopback interface, and never says anything. No MPI program: an attack.
-
-     crowd USER SECONDS FILE
-
-   It ends early when FILE exists. Prints how many ports it has found, up to three, and how many of its connections to each of the last ones were left open. */
+/* Repeatedly connects to all TCP ports on which a user listens on the loopback
+ * interface, and never sends anything. Not an MPI program, but an attack.
+ *
+ *   crowd USER SECONDS FILE
+ *
+ * It ends early when FILE exists. It prints the number of ports found, up to
+ * three, and how many of its connections to each of the last ports were left
+ * open. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +17,7 @@
 
 enum { PORTS = 64, EACH = 20, LISTENING = 0x0a };
 
-/* The ports of 127.0.0.1 on which this user listens. */
+/* Finds the ports of 127.0.0.1 on which this user listens. */
 static int find(unsigned user, int *ports) {
     FILE *table = fopen("/proc/net/tcp", "r");
     char line[256];

@@ -1,4 +1,7 @@
-/* Datatypes of all constructors: their layout, contents, use in messages and packing; all live on from round to round. */
+/*
+ * Datatypes of all constructors: layout, contents, use in messages and packing.
+ * All live on from round to round.
+ */
 #include "check.h"
 #include <stddef.h>
 
@@ -91,7 +94,7 @@ static void contents(MPI_Datatype type, int depth)
     int i[64];
     MPI_Aint a[16];
     MPI_Datatype d[16];
-    /* Open MPI 5.0 looks at as many datatypes as there is room for. */
+    /* Open MPI 5.0 accesses as many datatypes as the arrays have room for. */
     MPI_Type_get_contents(type, integers, addresses, contained, i, a, d);
     long long sum = 0;
     for (int k = 0; k < integers; k++)
@@ -153,7 +156,7 @@ static void transfer(int k)
     MPI_Get_count(&status, types[k], &whole);
     MPI_Get_elements(&status, types[k], &elements);
     say("%s: %d, elements %d, bytes %x", names[k], whole, elements, hash(space_in, ROOM));
-    /* as bytes, unasked for where all meet */
+    /* as bytes, sent before the receive is posted, over a collective */
     MPI_Type_size(types[k], &bytes);
     MPI_Isend(OUT, 2, types[k], right, 100 + k, MPI_COMM_WORLD, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -1,6 +1,6 @@
 /*
- * Descriptors of directories and devices work in every round; a pipe is
- * looked at only in the first.
+ * Descriptors of directories and devices work in every round; a pipe is used in
+ * the first round only.
  */
 #include "check.h"
 #include <fcntl.h>

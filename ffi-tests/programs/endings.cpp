@@ -1,12 +1,14 @@
 /*
- * Ends in one of many ways in the middle of its run. It knows nothing of understudy.
+ * Ends in one of many ways in the middle of its run, without using understudy.
  *
  *     endings HOW WHO [FILE [OTHER]]
  *
- * HOW is a name in the table below. WHO is the rank that ends, or `next`: the first time rank 0, then rank 1, and so on.
- * With a FILE, a rank ends only if it can remove that file; as long as there is a file OTHER, the rank before it waits for the end, removes
- * it, and is killed. Ends are counted in the file `endings`. Both is done by system
- * calls of the program's own: what happens to files through the C library may be undone.
+ * HOW is a name in the table below. WHO is the rank that ends, or `next`: the
+ * first time rank 0, then rank 1, and so on. With a FILE, a rank ends only if
+ * it can remove that file. As long as a file OTHER exists, the rank before it
+ * waits for the end, removes OTHER, and is killed. Ends are counted in the file
+ * `endings`. Both are done by the program's own system calls, since effects of
+ * the C library on files may be undone.
  */
 #include <csetjmp>
 #include <csignal>
@@ -37,7 +39,7 @@ void call_exit_0() { std::exit(0); }
 void leave() { _exit(5); }
 void abort_job() { MPI_Abort(MPI_COMM_WORLD, 6); }
 void terminate() { kill(getpid(), SIGKILL); }
-/* Another process sends a signal that is usually a fault. */
+/* Another process sends a signal that usually is a fault. */
 void be_sent()
 {
     if (fork() == 0) {
@@ -46,7 +48,7 @@ void be_sent()
     }
     pause();
 }
-/* The fault is inside of the MPI library. */
+/* The fault is within the MPI library. */
 void bad_buffer()
 {
     static int target[4000];
@@ -72,7 +74,7 @@ void jump_back(int)
     siglongjmp(before, 1);
 }
 
-/* A program that lives with its faults: it has a handler of its own. */
+/* A program that handles its faults itself. */
 void catch_own()
 {
     struct sigaction own = {}, old = {};
@@ -92,7 +94,7 @@ void catch_own()
     caught = 0;
 }
 
-/* A child may end as it likes. */
+/* A child process may end in any way. */
 void end_child()
 {
     std::fflush(stdout);
@@ -133,7 +135,7 @@ long ends_before()
     return length < 0 ? 0 : length;
 }
 
-/* Another rank dies when the first one is about to end, if it can remove this file. */
+/* Fails when the first rank is about to end, if it can remove this file. */
 void follow(const char *file)
 {
     while (access(file, F_OK) == 0 && ends_before() == 0)

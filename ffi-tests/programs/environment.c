@@ -1,4 +1,7 @@
-/* Start, thread levels, versions, time, memory, info objects and handles for Fortran. */
+/*
+ * Start, thread levels, versions, time, memory, info objects and Fortran
+ * handles.
+ */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Common blocks of Fortran. */
@@ -88,7 +91,7 @@ static void environment(void)
     say("%.60s", text);
     MPI_Get_processor_name(text, &length);
     CHECK(length > 0 && (int)strlen(text) == length);
-    // In all rounds: the time in the past must not change.
+    // In all rounds: earlier times must not change.
     static double last;
     double begin = MPI_Wtime();
     CHECK(begin >= last && (last == 0 || begin - last < 60));

@@ -72,7 +72,7 @@ static void handlers(void)
     CHECK(now == MPI_ERRORS_ARE_FATAL);
 }
 
-/* Too long a message: the error belongs to the communicator of the request. */
+/* A message that is too long: the error belongs to the request's communicator. */
 static void truncated(void)
 {
     int out[4] = {1, 2, 3, round_}, in[4] = {0, 0, 0, 0};
@@ -101,7 +101,10 @@ static void truncated(void)
     meet();
 }
 
-/* Some make a mistake in a collective over all, which they repeat rightly: it has met nobody. */
+/*
+ * Some ranks make a mistake in a collective over all ranks and then repeat it
+ * correctly: the wrong call has reached no other rank.
+ */
 static void mistaken(void)
 {
     int one = 1, all = 0, rc = MPI_SUCCESS;
@@ -124,7 +127,7 @@ static void half_an_exchange(void)
     CHECK(got == left + round_ && untouched == -1);
 }
 
-/* What is no communicator has no error handler. */
+/* MPI_COMM_NULL has no error handler. */
 static void no_communicator(void)
 {
     int count, other;
@@ -139,7 +142,10 @@ static void no_communicator(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
-/* Without a file open, errors are those of MPI_FILE_NULL; they return unless the program says otherwise. */
+/*
+ * Without an open file, errors are those of MPI_FILE_NULL; they are returned
+ * unless the program changes the handler.
+ */
 static void files(void)
 {
     MPI_File file;

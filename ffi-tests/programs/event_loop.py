@@ -1,6 +1,6 @@
 """event_loop.py STEPS: tasks of an asyncio event loop between collectives.
 
-An event loop wakes itself by a pair of sockets, and waits by epoll.
+An event loop wakes itself by a socket pair, and waits by epoll.
 """
 import asyncio
 import sys

@@ -1,5 +1,6 @@
 /*
- * Exceeds a limit of its process before MPI_Init: each rank sets the limit itself.
+ * Exceeds a limit of its process before MPI_Init: each rank sets the limit
+ * itself.
  *
  *     exceeds (file | time)
  */

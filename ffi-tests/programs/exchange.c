@@ -1,4 +1,7 @@
-/* Lets two names change places again and again, for so many seconds (rename(2): RENAME_EXCHANGE). No MPI program: an attack. */
+/*
+ * Exchanges two names repeatedly for a number of seconds (rename(2):
+ * RENAME_EXCHANGE). Not an MPI program, but an attack.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /*
- * executes_itself: every rank executes itself before MPI_Init, past libc.
+ * executes_itself: every rank executes itself before MPI_Init, without libc.
  *
  *   mpirun -n 4 executes_itself
  *
- * By execve(2) itself, which loses the environment that understudy keeps from
- * the program. Prints rank and size; each process would be a job of one rank.
+ * It calls execve(2) directly, which loses the environment that understudy
+ * hides from the program. Prints rank and size; each process would be a job of
+ * one rank.
  */
 #include <mpi.h>
 #include <stdio.h>

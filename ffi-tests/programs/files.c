@@ -1,12 +1,12 @@
 /*
- * files: every rank changes files and names in each step, in all the ways that
- * programs do: logs that are opened and closed, checkpoints that rotate, files
+ * files: every rank changes files and names in each step, in all ways that
+ * programs use: logs that are opened and closed, checkpoints that rotate, files
  * that are read, truncated, overwritten, exclusively created, removed.
  *
  *   mpirun -n 4 files STEPS [PAUSE_US]
  *
- * What a step does follows from what it reads, so the end result tells whether
- * any step has seen files of another moment.
+ * Each step depends on the data that it reads, so the final result shows if any
+ * step has read files of another moment.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,7 +50,7 @@ static FILE *stream(const char *path, const char *mode)
     return file;
 }
 
-/* A line at the end of a file; returns the size it has then. */
+/* Appends a line to a file; returns the new size. */
 static long append(const char *path, long value)
 {
     FILE *file = stream(path, "a");
@@ -112,7 +112,7 @@ static long overwrite(const char *path)
     return sum;
 }
 
-/* Grows and is cut, by a name or a descriptor. */
+/* A file that grows and is truncated, by a name or a descriptor. */
 static long cut(const char *path)
 {
     struct stat stat;
@@ -150,7 +150,7 @@ static void directories(const char *top)
     }
 }
 
-/* Links come and go. */
+/* Links are made and removed. */
 static void links(const char *top)
 {
     const char *link_ = name("%s/current", top), *other = name("%s/hard", top), *ck = name("%s/ck", top);
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
         value += cut(name("%s/cut", top));
         directories(top);
         links(top);
-        /* One file of all: each in turn, the others wait. */
+        /* A file of all ranks: each rank in turn, the others wait. */
         if (step % size == rank) {
             value += append("shared.log", sum);
             value += count("shared.count", rank + 1);
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
         fprintf(open_log, "step %ld value %ld\n", step, value);
         MPI_Allreduce(&value, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
         sum += all;
-        /* Made by one, written by all. */
+        /* A file created by one rank and written by all. */
         if (rank == 0)
             fclose(stream("together", step % 10 == 0 ? "w" : "r+"));
         MPI_Barrier(MPI_COMM_WORLD);

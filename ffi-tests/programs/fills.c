@@ -1,10 +1,12 @@
 /*
- * A directory in memory that is full from the third round on, as if by another user.
+ * A directory in memory that is full from the third round on, as if filled by
+ * another user.
  *
  *     fills [rounds [pause in milliseconds [directory]]]
  *
- * Rank 0 starts a process that writes a file until there is no room left. The file is in no
- * checkpoint, since the program itself does not write it. `-` fills nothing.
+ * Rank 0 starts a process that writes a file until no space is left. The file
+ * is in no checkpoint, since the program itself does not write it. `-` fills
+ * nothing.
  */
 #include "check.h"
 

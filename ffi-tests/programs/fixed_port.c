@@ -1,5 +1,6 @@
 /*
- * fixed_port ROUNDS PAUSE PORT: rank 1 listens at this port of the loopback address all the time.
+ * fixed_port ROUNDS PAUSE PORT: rank 1 listens on this port of the loopback
+ * address all the time.
  */
 #include "check.h"
 #include <arpa/inet.h>

@@ -1,5 +1,6 @@
 /*
- * Memory that is used while the program begins, and freed: between two pieces that stay.
+ * Memory that is used at the start of the program and then freed, between two
+ * blocks that stay allocated.
  */
 #include "check.h"
 
@@ -22,7 +23,7 @@ static void content(void)
     memset(below, 1 + (round_ + 1) % 7, 1000);
     memset(above, 3 + (round_ + 1) % 7, 1000);
     meet();
-    /* Where the freed memory was. */
+    /* At the place of the freed memory. */
     unsigned char *again = filled(2 * SMALL, round_);
     meet();
     for (int i = 0; i < 2 * SMALL; i += 997)

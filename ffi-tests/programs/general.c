@@ -1,4 +1,7 @@
-/* Generalized requests: some are open or complete while the state of the job is saved. */
+/*
+ * Generalized requests, some of which are active or complete while the state of
+ * the job is saved.
+ */
 #include "check.h"
 
 typedef struct { int number, queries, frees, cancels, told_complete; } State;
@@ -59,7 +62,10 @@ static void content(void)
     CHECK(!flag && index == MPI_UNDEFINED);
     meet();
 
-    /* One that was begun a round ago is completed; it ends after a meeting. */
+    /*
+     * A request that was started a round ago is completed, and tested after a
+     * collective.
+     */
     MPI_Grequest_complete(requests[round_ % 4]);
     meet();
     MPI_Request_get_status(requests[round_ % 4], &flag, &status);

@@ -1,6 +1,8 @@
 /*
- * Whose error handler is called for errors without an object, and for those of objects without one: that of the world or that of MPI_COMM_SELF,
- * by which of both the program has set. What the procedures return then.
+ * The error handler for errors without an object, and for errors of objects
+ * without a handler. It is that of MPI_COMM_WORLD or of MPI_COMM_SELF,
+ * depending on which of them the program has set. Then, the results of the
+ * procedures.
  */
 #include "check.h"
 
@@ -59,7 +61,7 @@ static void content(void)
     meet();
     try_all();
     TRY(MPI_Put(&round_, 1, MPI_INT, size + 5, 0, 1, MPI_INT, window));
-#ifndef OPEN_MPI /* For that it is fatal. */
+#ifndef OPEN_MPI /* This error is fatal in Open MPI. */
     int value;
     TRY(MPI_Send(&value, 1, MPI_INT, size + 5, 0, early));
 #endif
@@ -83,7 +85,7 @@ int main(int argc, char **argv)
     MPI_Comm_create_errhandler(self_handler, &of_self);
     MPI_Win_create_errhandler(window_handler, &of_windows);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, of_world);
-    /* That of MPI_COMM_SELF is not set. */
+    /* The handler of MPI_COMM_SELF is not set. */
     int value;
     TRY(MPI_Type_size(MPI_DATATYPE_NULL, &value));
     TRY(MPI_Comm_rank(MPI_COMM_NULL, &value));

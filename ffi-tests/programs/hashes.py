@@ -1,7 +1,7 @@
 # hashes.py LIBMPI ROUNDS: imports compiled modules in the order of a set before
-# the MPI library, and adds numbers up in the order of another one. The order
-# depends on the random numbers that Python seeds its hash tables with.
-# Prints whether other random numbers differ by rank, as they must.
+# the MPI library, and adds numbers up in the order of another set. The order
+# depends on the random numbers with which Python seeds its hash tables. Prints
+# if other random numbers differ by rank, as they must.
 import importlib
 import os
 import sys

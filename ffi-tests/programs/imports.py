@@ -1,5 +1,5 @@
 # imports.py MODULES ROUNDS PAUSE: imports one module after the other while it
-# runs, most of which open libraries, uses each of them, and adds numbers up.
+# runs, uses each of them, and adds numbers up. Most modules open libraries.
 # MODULES: "standard" or "numpy".
 import sys
 import time
@@ -102,7 +102,7 @@ rounds, pause = int(sys.argv[2]), float(sys.argv[3])
 world = MPI.COMM_WORLD
 value = world.rank
 for number in range(rounds):
-    # Later than all modules have been imported they are used in turn.
+    # After all modules have been imported, they are used in turn.
     if number % 3 == 0:
         value += uses[number // 3 % len(uses)]()
     value = world.allreduce(value) % 1000003 + world.rank

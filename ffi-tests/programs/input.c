@@ -1,5 +1,6 @@
 /*
- * In each of the first rounds rank 0 reads one line of standard input, byte by byte, so that the rest stays in there.
+ * In each of the first rounds, rank 0 reads one line of standard input, byte by
+ * byte, so that the rest stays unread.
  *
  *     input [rounds [pause in milliseconds [lines]]]
  */

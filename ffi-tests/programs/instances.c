@@ -1,9 +1,14 @@
 /*
  * Sessions without MPI_Init, or after MPI_Finalize: instances ROUNDS PAUSE HOW.
  *
- * HOW is `once`: one session lasts from begin to end; `again`: each lasts for three rounds, and then there is none for a moment (Open MPI 5.0.11
- * by itself dies of that); `world`: MPI_Init and MPI_Finalize come in the middle, with a session before, meanwhile and after; `after`: MPI_Init
- * and MPI_Finalize come first, and then it goes on as `again`.
+ * HOW is one of:
+ *
+ * - `once`: one session lasts from beginning to end
+ * - `again`: each session lasts for three rounds; then there is none for a
+ *   moment (Open MPI 5.0.11 alone crashes in this case)
+ * - `world`: MPI_Init and MPI_Finalize are called in the middle, with sessions
+ *   before, meanwhile and after
+ * - `after`: MPI_Init and MPI_Finalize are called first, then as `again`
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -30,7 +35,7 @@ static void note(MPI_Session *of, int *code, ...)
     errors += *code != MPI_SUCCESS;
 }
 
-/* A session, and a communicator of all processes from it. */
+/* Opens a session and makes a communicator of all its processes. */
 static void start(const char *tag)
 {
     MPI_Info info;
@@ -52,7 +57,7 @@ static void stop(void)
     CHECK(MPI_Session_finalize(&session) == MPI_SUCCESS && session == MPI_SESSION_NULL);
 }
 
-/* What the processes say, each once, in their order. */
+/* Prints the values of the processes, once each, in the order of ranks. */
 static void tell(int round, uint64_t value)
 {
     uint64_t values[64];
@@ -80,7 +85,7 @@ static uint64_t work(int round, uint64_t value)
     return mix(value, sum);
 }
 
-/* The World Model in the middle of it, or before any session. */
+/* The World Model, during a session or before any. */
 static void world(int argc, char **argv)
 {
     int flag, own, sum, is_first = session == MPI_SESSION_NULL;
@@ -120,9 +125,9 @@ int main(int argc, char **argv)
     CHECK(!flag);
     if (is_after) {
         world(argc, argv);
-        usleep(10000 * pause); /* nothing is open meanwhile */
+        usleep(10000 * pause); /* no session is open meanwhile */
     }
-    /* These may be called before anything else. */
+    /* This procedure may be called before any other. */
     MPI_Session_create_errhandler(note, &handler);
     start("first");
     uint64_t value = mix(rank, 1);
@@ -145,7 +150,7 @@ int main(int argc, char **argv)
     CHECK(flag == has_world);
     MPI_Errhandler_free(&handler);
     stop();
-    /* Whatever comes now may be lost with its process, and must be done again then. */
+    /* All later work may be lost with its process, and must be repeated then. */
     usleep(1000 * pause * (rank + 1));
     value = mix(value, rank);
     printf("rank %d ends: %08x, %d errors\n", rank, (unsigned)value, errors);

@@ -1,4 +1,7 @@
-/* Intercommunicators: made, used, duplicated and merged; one lives on from round to round. */
+/*
+ * Intercommunicators: made, used, duplicated and merged; one lives on from
+ * round to round.
+ */
 #include "check.h"
 
 static MPI_Comm kept_local = MPI_COMM_NULL, kept;
@@ -121,7 +124,10 @@ static void merge(MPI_Comm inter)
     MPI_Comm_free(&all);
 }
 
-/* Of two halves, without their leaders: what the parent knew of the sides goes on. */
+/*
+ * Of two halves, without their leaders: the parent's order of the sides is
+ * kept.
+ */
 static void without_leaders(void)
 {
     MPI_Comm half, parent, others;

@@ -1,6 +1,7 @@
 /*
- * kernel_state ROUNDS PAUSE KIND [LAST]: rank 1 makes an object of KIND in round 3, which no other process
- * could be given, and removes it in round LAST (the end, without LAST). What it is used for does not matter here.
+ * kernel_state ROUNDS PAUSE KIND [LAST]: rank 1 makes an object of KIND in
+ * round 3 that no other process could get, and removes it in round LAST
+ * (default: at the end). The use of the object does not matter here.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -40,7 +41,7 @@ static int is(const char *name)
     return strcmp(kind, name) == 0;
 }
 
-/* A listener at which a connection waits. */
+/* A listener with a waiting connection. */
 static int listen_to_itself(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -53,7 +54,7 @@ static int listen_to_itself(void)
     return listener;
 }
 
-/* A socket that is its own other end. */
+/* A socket that is connected to itself. */
 static int connect_to_itself(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -73,7 +74,7 @@ static int make_queue(void)
     return mq_open(queue_name, O_CREAT | O_EXCL | O_RDWR, 0600, NULL);
 }
 
-/* A queue without a name that is open twice, as two processes could have it. */
+/* An unnamed queue that is open twice, as if by two processes. */
 static int open_twice(void)
 {
     int queue = make_queue();
@@ -107,7 +108,7 @@ static int open_fifo(void)
     return fifo;
 }
 
-/* A pipe whose other end a child has. */
+/* A pipe whose other end belongs to a child. */
 static int pipe_to_child(void)
 {
     int ends[2];
@@ -137,7 +138,7 @@ static int make_raw_thread(void)
     return clone(run_raw, stack + sizeof stack, flags, NULL);
 }
 
-/* A set whose semaphore goes back to its value when the process ends. */
+/* A set whose semaphore is restored when the process exits. */
 static int make_undone(void)
 {
     int set = semget(IPC_PRIVATE, 1, 0600);
@@ -176,7 +177,7 @@ static int bind_shared(void)
     return (int)syscall(SYS_mbind, at + page, page, MPOL_BIND, &(unsigned long){1}, 64, 0);
 }
 
-/* A request that ends only when the context does. */
+/* A request that completes only when its context is destroyed. */
 static int await_nothing(void)
 {
     struct iocb request = {.aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLIN}, *all = &request;
@@ -185,7 +186,7 @@ static int await_nothing(void)
     return (int)syscall(SYS_io_submit, context, 1L, &all) - 1;
 }
 
-/* A context past the C library. */
+/* A context without the C library. */
 static int set_up_raw(void)
 {
     long result;
@@ -215,7 +216,7 @@ static int make_ruleset(void)
     return (int)syscall(444, &about, sizeof about, 0);
 }
 
-/* A name in the file system, at which other processes could connect. */
+/* A name in the file system to which other processes could connect. */
 static int listen_at_path(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
@@ -332,7 +333,7 @@ static void remove_again(void)
     made = other = -1;
 }
 
-/* A file that is opened, written and closed: that is undone if a worker dies. */
+/* A file that is opened, written and closed, which is undone if a worker fails. */
 static void append(void)
 {
     char name[32];

@@ -1,13 +1,13 @@
 /*
- * Large collectives, which move their data in many pieces: what is under way in them when a process fails must not reach
- * memory that has been set back.
+ * Large collectives, which transfer their data in many pieces. Transfers in
+ * flight when a process fails must not reach memory that has been rolled back.
  *
- * Every buffer is looked at before it is overwritten and afterwards, bit by bit; floating-point sums depend on the order
- * of the additions.
+ * Every buffer is checked before it is overwritten and afterwards, bit by bit.
+ * Floating-point sums depend on the order of the additions.
  *
  *     large [rounds [pause in milliseconds [size in KiB]]]
  *
- * With a size only that one is used.
+ * With a size, only that one is used.
  */
 #include "check.h"
 
@@ -38,7 +38,10 @@ static void fill(double *data, int count, uint64_t seed)
     }
 }
 
-/* Affine maps, two numbers and a gap, composed: neither commutative nor, in floating point, associative. */
+/*
+ * Composes affine maps (two numbers and a gap). This is neither commutative
+ * nor, in floating point, associative.
+ */
 static void compose(void *in, void *inout, int *length, MPI_Datatype *type)
 {
     (void)type;
@@ -112,7 +115,7 @@ static void reductions(int bytes, MPI_Comm comm)
     TRY("composition at the root", MPI_Reduce(from, to, count / 2, gappy, product, root, comm));
 }
 
-/* On a grid of two rows, where those above and below are one. */
+/* On a grid of two rows, where the upper and the lower neighbour are one. */
 static void neighbours(int bytes)
 {
     enum { DEGREE = 4 };

@@ -1,5 +1,6 @@
 /*
- * Collectives whose arrays and counts do not fit in an int (MPI 4.0): blocks that lie gigabytes apart, and every kind of reduction.
+ * Collectives whose arrays and counts do not fit in an int (MPI 4.0): blocks
+ * that are gigabytes apart, and every kind of reduction.
  */
 #include "check.h"
 #include <sys/mman.h>
@@ -13,7 +14,10 @@ int main(void)
 
 enum { MOST = 16, BLOCK = 5 };
 
-/* In integers: 4 GiB, so that the second block is where neither an int nor 32 bits reach. */
+/*
+ * In integers: 4 GiB, so that neither an int nor 32 bits reach the second
+ * block.
+ */
 #define APART (((MPI_Aint)1 << 30) + 1)
 
 static int *far, mine[MOST * BLOCK], out[MOST * BLOCK];
@@ -64,7 +68,10 @@ static void fill(void)
         mine[i] = value(rank, i);
 }
 
-/* A block of each rank: the one that it has for all, or for this one. Forgets them, too. */
+/*
+ * True if a block of a rank has arrived, for all ranks or for this one; clears
+ * it.
+ */
 static int has_come(int number, int from, int is_for_all)
 {
     int *block = far + number * APART, first = is_for_all ? 0 : rank * BLOCK, is = 1;

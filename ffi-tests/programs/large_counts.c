@@ -1,4 +1,7 @@
-/* Procedures for large counts (MPI 4.0) with counts of all sizes that can be told, and what else is new in MPI 4.1 and 5.0. */
+/*
+ * Procedures for large counts (MPI 4.0) with counts of all sizes that can be
+ * observed, and other additions of MPI 4.1 and 5.0.
+ */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Version 5.0 has none of them. */
@@ -17,7 +20,7 @@ static MPI_Count ones[MOST];
 static MPI_Aint at[MOST];
 static MPI_Op add;
 static MPI_Comm ring;
-/* What nobody is to look at. */
+/* An address that no procedure may access. */
 static void *volatile nowhere = (void *)8;
 
 static int value(int r, int i)
@@ -46,7 +49,7 @@ static void make(void)
     MPI_Alltoallv_init_c(mine, ones, at, MPI_INT, all, ones, at, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &pieces);
 }
 
-/* Messages that stay under way over a meeting, where the state may be saved. */
+/* Messages in flight during a collective, where the state may be saved. */
 static void messages(void)
 {
     int left = (rank + size - 1) % size, right = (rank + 1) % size, flag = 0;
@@ -100,7 +103,7 @@ static void collectives(void)
     MPI_Allgatherv_c(in, rank + 1, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
     for (int r = 0; r < size; r++)
         MUST(out[places[r] + r] == value(r, r));
-    /* What only the root looks at is no address elsewhere. */
+    /* Arguments that only the root uses have no valid address elsewhere. */
     MPI_Count *theirs = rank == root ? counts : nowhere;
     MPI_Aint *where = rank == root ? places : nowhere;
     MPI_Gatherv_c(in, rank + 1, MPI_INT, out, theirs, where, MPI_INT, root, MPI_COMM_WORLD);
@@ -126,7 +129,7 @@ static void collectives(void)
     say("neighbours %d and %d: %d %d", left, right, out[0], out[1]);
 }
 
-/* What does not fit in an int, and only asks. */
+/* Large counts in procedures that only return information. */
 static void asking(void)
 {
     MPI_Datatype page, large;
@@ -161,7 +164,10 @@ static void asking(void)
     CHECK(MPI_Type_fromint(MPI_Type_toint(MPI_DOUBLE)) == MPI_DOUBLE && MPI_Op_fromint(MPI_Op_toint(add)) == add);
 }
 
-/* More elements than an int can count, of which there is nothing to send. What is left open may be anything. */
+/*
+ * More elements than an int can count, without data to send. The library may
+ * choose unspecified results.
+ */
 static void long_and_empty(void)
 {
     const MPI_Count many = ((MPI_Count)1 << 33) + rank % 2;

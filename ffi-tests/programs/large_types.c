@@ -1,5 +1,6 @@
-/* Datatypes made by procedures for large counts (MPI 4.0), whose counts, displacements and extents do not fit in an int. They stay over
- * meetings, where the state may be saved; the data that are sent are few. */
+/* Datatypes made by procedures for large counts (MPI 4.0). Their counts,
+ * displacements and extents do not fit in an int. They live over collectives,
+ * where the state may be saved; only few data are sent. */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Version 5.0 has none of them. */
@@ -19,7 +20,7 @@ static const char *names[TYPES] = {"contiguous", "vector",  "hvector",  "indexed
 static int out[FEW], in[FEW];
 static MPI_Request persistent;
 
-/* The datatypes with data: `out` seen from where the datatype begins. */
+/* Datatypes with data: `out`, relative to the begin of the datatype. */
 enum { HINDEXED = 4, INDEXED_BLOCK = 5, HINDEXED_BLOCK = 6, STRUCT = 7, RESIZED = 8, SUBARRAY = 9 };
 static const struct {
     int type;
@@ -84,7 +85,7 @@ static void describe(MPI_Datatype type)
         if (of[i] != MPI_INT && of[i] != MPI_DOUBLE && of[i] != MPI_CHAR)
             MPI_Type_free(&of[i]);
     }
-    /* Procedures whose counts are an int do not tell of them. */
+    /* Procedures with int counts do not return these counts. */
     int few[3];
     MPI_Error_class(MPI_Type_get_envelope(type, &few[0], &few[1], &few[2], &combiner), &class);
     CHECK(class == (counts == 0 ? MPI_SUCCESS : MPI_ERR_TYPE));
@@ -105,7 +106,7 @@ static void messages(void)
         memset(in, 0, sizeof in);
         MPI_Isend(from(out, sent[s].bytes_before), 1, type, right, s, MPI_COMM_WORLD, &request);
         meet(); /* the message and the datatype are saved */
-        /* Every second one arrives as it was sent. */
+        /* Every second message is received with the datatype of its send. */
         if (s % 2 == 0)
             MPI_Recv_c((void *)from(in, sent[s].bytes_before), 1, type, left, s, MPI_COMM_WORLD, &status);
         else

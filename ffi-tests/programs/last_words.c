@@ -1,6 +1,7 @@
 /*
- * Attributes of MPI_COMM_SELF, whose delete functions communicate when MPI_Finalize begins (MPI 4.1, 11.2.4).
- * The others wait for a message of rank 0's before they call it. And requests that are freed at once, by thousands.
+ * Attributes of MPI_COMM_SELF whose delete functions communicate at the begin
+ * of MPI_Finalize (MPI 4.1, 11.2.4). The other ranks wait for a message of rank
+ * 0 before they call it. Also, thousands of requests that are freed at once.
  */
 #include "check.h"
 

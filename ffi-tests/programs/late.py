@@ -1,5 +1,5 @@
-# late.py LIBMPI ROUNDS PAUSE: an interpreter that opens the MPI library in
-# mid-run, by its path or name, and adds numbers up with it.
+# late.py LIBMPI ROUNDS PAUSE: an interpreter that opens the MPI library while
+# it runs, by its path or name, and adds numbers up with it.
 import ctypes
 import sys
 import time

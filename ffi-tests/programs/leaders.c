@@ -1,7 +1,8 @@
 /*
- * Wrong groups and leaders of MPI_Intercomm_create_from_groups: every member of a group gets the same error.
+ * Wrong groups and leaders of MPI_Intercomm_create_from_groups: every member of a group
+ * gets an equal error.
  *
- * Only the leader of a group looks at the other group (MPI 4.1, 7.6.2).
+ * Only the leader of a group uses the other group (MPI 4.1, 7.6.2).
  */
 #include "check.h"
 

@@ -1,5 +1,6 @@
 /*
- * Procedures that wait for no other process: a program that relies on that ends.
+ * Procedures that must not wait for other processes: a program that relies on this must
+ * not hang.
  *
  *     local free | idup | idup-inter
  */
@@ -41,7 +42,7 @@ static void duplicate_late(int rank, MPI_Comm parent)
     MPI_Comm_free(&comm);
 }
 
-/* The same of an intercommunicator, twice. */
+/* Duplicates an intercommunicator in that order, twice. */
 static void duplicate_both(int rank)
 {
     MPI_Comm half, both;

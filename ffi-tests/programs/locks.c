@@ -1,8 +1,8 @@
 /*
- * Locks that know their owner, held over the calls in which the program's state is saved.
+ * Locks that record their owner, held over calls in which the program's state is saved.
  *
- * Each of them is unlocked and locked again once in a round. glibc tells the owner by a thread number, which another
- * process does not have.
+ * Each of them is unlocked and locked again once per round. glibc identifies the owner
+ * by a thread number, which is different in another process.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -62,7 +62,7 @@ static void unlock_all(void)
     CHECK(pthread_mutex_unlock(on_stack) == 0);
 }
 
-/* How many robust mutexes the kernel would find if this thread ended. */
+/* Number of robust mutexes that the kernel would find if this thread exited. */
 static int listed(void)
 {
     struct robust_list_head *head;

@@ -1,5 +1,6 @@
 /*
- * More elements than an int can count (MPI 4.0): in messages, collectives, a file and a window. Two processes, with 2 GiB each.
+ * More elements than an int can count (MPI 4.0): in messages, collectives, a file and a
+ * window. Two processes, with 2 GiB each.
  */
 #include "check.h"
 
@@ -27,7 +28,7 @@ static void fill(void)
     data[MANY - 1] = value(MANY - 1);
 }
 
-/* Forgets it, too. */
+/* True if the data have arrived; clears them. */
 static int is_there(void)
 {
     int is = data[MANY - 1] == value(MANY - 1);

@@ -1,7 +1,8 @@
-"""loopback_server.py STEPS: an asyncio server and its client in each process, between collectives.
+"""loopback_server.py STEPS: an asyncio server and its client in each process, between
+collectives.
 
-The connection is open all the time. A line is under way while the ranks meet, and a second client
-connects for one step each.
+The connection is open all the time. A line is in flight during the collectives, and a
+second client connects for one step each.
 """
 import asyncio
 import sys

@@ -1,7 +1,7 @@
 /*
- * lowest: open(2) gives the lowest free number, POSIX says. Opens and closes a
- * file again and again between calls of MPI, and counts how often it had
- * another number than the first time.
+ * lowest: open(2) returns the lowest free number (POSIX). Repeatedly opens and closes a
+ * file between calls of MPI, and counts how often it had another number than the first
+ * time.
  *
  *   mpirun -n 4 lowest STEPS
  */

@@ -1,8 +1,9 @@
 /*
  * A phase without a collective over all workers: lull HOW SECONDS.
  *
- * HOW is `talk`: all ranks send to their neighbours; `compute`: rank 1 computes, and the others
- * wait for it in MPI_Allreduce; or `write`: rank 1 writes files after a barrier.
+ * HOW is `talk`: all ranks send to their neighbours; `compute`: rank 1 computes, and
+ * the others wait for it in MPI_Allreduce; or `write`: rank 1 writes files after a
+ * barrier.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 static int rank, size;
 
-/* Not inlined: a message is to name it. */
+/* Not inlined, since a message is to name it. */
 static __attribute__((noinline)) double exchange(double out)
 {
     double in;
@@ -39,7 +40,10 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     double seconds = atof(argv[2]), begin = MPI_Wtime(), on = 1;
     if (strcmp(argv[1], "talk") == 0) {
-        /* Rank 0 says whether to go on; every other rank has heard of it after as many messages as there are ranks. */
+        /*
+         * Rank 0 decides if the phase continues. The decision reaches every other rank
+         * after as many messages as there are ranks.
+         */
         while (on > 0) {
             if (rank == 0)
                 on = MPI_Wtime() - begin < seconds;

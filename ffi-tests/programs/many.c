@@ -1,4 +1,7 @@
-/* many COUNT: spawns so many processes one after the other, and parts from each: what the library has for them is given back. */
+/*
+ * many COUNT: spawns this number of processes one after the other, and disconnects
+ * each. The library must release its resources for them.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
- * mappings: memory comes and goes in every step, and not in the same way in all
- * ranks: maps are made, given back, emptied; the heap grows and shrinks.
+ * mappings: memory is mapped and unmapped in every step, in a different way in each
+ * rank: maps are made, removed, emptied; the heap grows and shrinks.
  *
  *   mpirun -n 4 mappings STEPS [PAUSE_US]
  *
- * What a step does follows from a sum over all memory and all ranks, which is
- * printed now and then: a wrong byte anywhere changes everything after it.
+ * Each step depends on a sum over all memory and all ranks, which is printed now and
+ * then: a wrong byte anywhere changes everything after it.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

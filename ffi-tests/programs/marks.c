@@ -1,17 +1,17 @@
-/* A ring without collectives, which tells the layer what it may do: marks WAY ROUNDS. */
+/* A ring without collectives, annotated with understudy.h: marks WAY ROUNDS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <understudy.h>
 #include <unistd.h>
 
-/* Rounds from one checkpoint that is wanted to the next, and rounds that are held. */
+/* Rounds between two requested checkpoints, and rounds with inhibited checkpoints. */
 enum { EVERY = 100, HELD = 300 };
 
-/* Two fields, of which each round makes one from the other: 4 MiB each. */
+/* Two fields of 4 MiB each; each round computes one from the other. */
 enum { WORDS = 1 << 20 };
 
-/* Gives up the old field, which only `misuse` reads again. */
+/* Declares the old field as not needed; only `misuse` reads it afterwards. */
 static unsigned fields(int rounds, const char *way)
 {
     unsigned *new = calloc(WORDS, sizeof *new), *old = calloc(WORDS, sizeof *old), sum = 0;

@@ -1,4 +1,7 @@
-/* A long file that is cut off in every round and written again; what is cut off is not in memory. */
+/*
+ * A long file that is truncated in every round and written again. The removed part must
+ * not be kept in memory.
+ */
 #include "check.h"
 #include <sys/resource.h>
 

@@ -1,4 +1,7 @@
-/* MPI's files: views, pointers of all kinds, whatever does not block, sizes, names and errors, in every round. */
+/*
+ * MPI files: views, pointers of all kinds, non-blocking and split procedures, sizes,
+ * names and errors, in every round.
+ */
 #include "check.h"
 
 enum { ROWS = 12, COLUMNS = 8, BLOCK = 64 };
@@ -39,7 +42,7 @@ static void open_all(void)
     memo = open_file("memo.dat", mode, MPI_COMM_WORLD);
     snprintf(name, sizeof name, "own.%d", rank);
     own = open_file(name, mode, MPI_COMM_SELF);
-    /* What is in gaps that were never written is not said. */
+    /* The content of gaps that were never written is undefined. */
     static char zeros[1024];
     MPI_File_write_at(own, 0, zeros, sizeof zeros, MPI_BYTE, MPI_STATUS_IGNORE);
 }
@@ -52,7 +55,10 @@ static uint64_t sum_of(const void *bytes, size_t length)
     return sum;
 }
 
-/* Everybody's columns of a matrix: overwritten in every round, read by the neighbour. */
+/*
+ * The columns of a matrix of each process: overwritten in every round, read by the
+ * neighbour.
+ */
 static void columns(void)
 {
     int sizes[2] = {ROWS, size * COLUMNS}, part[2] = {ROWS, COLUMNS}, start[2] = {0, 0};
@@ -94,7 +100,10 @@ static void columns(void)
     meet();
 }
 
-/* Blocks that several processes overwrite, one after the other, and a tail that comes and goes. */
+/*
+ * Blocks that several processes overwrite, one after the other, and a tail that is
+ * added and removed.
+ */
 static void overlaps(void)
 {
     char bytes[BLOCK];
@@ -164,7 +173,10 @@ static void in_turns(void)
     meet();
 }
 
-/* Memory and file with gaps, an own file that grows, and the individual pointer. */
+/*
+ * Memory and file with gaps, a growing file of each process, and the individual
+ * pointer.
+ */
 static void alone(void)
 {
     int from[60], to[60], count;
@@ -201,7 +213,7 @@ static void alone(void)
     meet();
 }
 
-/* What does not block, and what is split. */
+/* Non-blocking and split collective procedures. */
 static void meanwhile(void)
 {
     double out_[3 * BLOCK], in_[3 * BLOCK], (*out)[BLOCK] = (void *)out_, (*in)[BLOCK] = (void *)in_;
@@ -248,7 +260,7 @@ static void meanwhile(void)
     meet();
 }
 
-/* An array that is dealt out, in a file that is made anew in every round. */
+/* A distributed array, in a file that is made again in every round. */
 static void dealt(void)
 {
     int sizes[2] = {6, 4 * size + 3}, ways[2] = {MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_CYCLIC};
@@ -288,7 +300,7 @@ static void names_and_errors(void)
     MPI_Errhandler handler, now;
     MPI_Group group;
     int code, mode, members, flag, number = round_;
-    /* Open MPI 5.0 does not agree on such an error. */
+    /* Open MPI 5.0 does not make such an error collective. */
     code = MPI_File_open(MPI_COMM_SELF, "grid.dat", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     say("exclusive: %d", class_of(code) == MPI_ERR_FILE_EXISTS);
     code = MPI_File_open(MPI_COMM_SELF, "none.dat", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
@@ -321,7 +333,7 @@ static void names_and_errors(void)
     MPI_Errhandler_free(&handler);
     meet();
     handled = 0;
-    /* MPICH returns success when the handler has. */
+    /* MPICH returns success if the handler returns. */
     MPI_File_write_at(reader, 0, &number, 1, MPI_INT, MPI_STATUS_IGNORE);
     MPI_File_call_errhandler(reader, MPI_ERR_IO);
     say("handled %d", handled);

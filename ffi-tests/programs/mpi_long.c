@@ -1,4 +1,4 @@
-/* Elements of 2 GiB and more in files of MPI, without gaps and with one. */
+/* Elements of 2 GiB and more in MPI files, without gaps and with one. */
 #include "check.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@ enum { MARKS = 5, GAP = 1 << 16 };
 static char *memory;
 static size_t length, gap_at;
 
-/* Where the bytes are that are looked at, in the data of an element, and in memory. */
+/* Offset of a checked byte, in the data of an element and in memory. */
 static size_t place(int mark)
 {
     return mark * ((length - 1) / (MARKS - 1));

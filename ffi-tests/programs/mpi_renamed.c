@@ -1,4 +1,4 @@
-/* Files of MPI that get other names, or lose theirs, while they are open. */
+/* MPI files that are renamed or removed while they are open. */
 #include "check.h"
 
 static const char *const names[] = {"moved.a", "moved.b"};
@@ -29,7 +29,7 @@ static void say_content(const char *name)
     say("%s: %d, %08x", name, count, (unsigned)sum);
 }
 
-/* Renamed in the midst of a round; written before and after. */
+/* Renamed within a round; written before and after. */
 static void rename_it(void)
 {
     write_all(moved, 1);
@@ -49,7 +49,10 @@ static void rename_it(void)
     say_content(names[1]);
 }
 
-/* Removed while it is open, but written on. The next round finds another one of this name. */
+/*
+ * Removed while it is open, then written. The next round finds another file of this
+ * name.
+ */
 static void remove_it(void)
 {
     MPI_File file;

@@ -1,4 +1,4 @@
-/* Views that see bytes more than once, appending, and errors of one process only. */
+/* Views that contain bytes more than once, appending, and errors of one process only. */
 #include "check.h"
 
 static int class_of(int code)
@@ -72,7 +72,7 @@ static void repeated(void)
     refuse(as_long, 4, MPI_MODE_WRONLY);
 }
 
-/* Everybody begins where the file has ended before anyone has written to it. */
+/* Each process begins at the end that the file had before any process wrote to it. */
 static void appended(void)
 {
     long number = round_;
@@ -116,7 +116,10 @@ static void in_order(void)
     meet();
 }
 
-/* One process has an error, which keeps no other one waiting; another one removes the file before all close it. */
+/*
+ * One process has an error, for which no other one waits. Another one removes the file
+ * before all close it.
+ */
 static void together(void)
 {
     int numbers[3] = {100 * round_ + rank, 0, 7}, bad = round_ % size;
@@ -141,7 +144,7 @@ static void together(void)
     meet();
 }
 
-/* A name to which nothing can be added. */
+/* A name that is too long for additions. */
 static void long_name(void)
 {
     int found = -1, all;

@@ -1,5 +1,8 @@
-/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE): multiple STEPS [objects | local].
- * local: no collective over all. */
+/* Threads that call MPI concurrently (MPI_THREAD_MULTIPLE).
+ *
+ *   multiple STEPS [objects | local]
+ *
+ * With `local`, there is no collective over all ranks. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -17,7 +20,7 @@ static uint64_t mixed(uint64_t value)
     return value * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* Answers the rank below this one, until that says that it has no more questions. */
+/* Answers the rank below this one, until that rank has no more questions. */
 static void *serve(void *unused)
 {
     (void)unused;
@@ -60,7 +63,10 @@ static uint64_t put(MPI_Comm comm, uint64_t value)
     return all;
 }
 
-/* Collectives on a communicator of its own, the sum of which depends on the order of the terms, and a ring. */
+/*
+ * Collectives on a communicator of this thread, whose sums depend on the order of the
+ * terms, and a ring.
+ */
 static void *reduce(void *unused)
 {
     (void)unused;
@@ -98,7 +104,7 @@ static void *reduce(void *unused)
     return NULL;
 }
 
-/* Requests that are waited for in several ways, and messages that are asked for. */
+/* Requests that are completed in several ways, and messages that are probed. */
 static void *exchange(void *unused)
 {
     (void)unused;
@@ -171,7 +177,10 @@ int main(int argc, char **argv)
     for (int step = 1; step <= steps; step++) {
         for (int i = 0; i < CELLS; i++)
             field[i] = field[i] * 0.75 + (double)((i * 7 + step + rank) % 13) / (1 + state % 5);
-        /* The answer comes from a thread of the next rank, which waits for nothing else. */
+        /*
+         * The answer comes from a thread of the next rank, which waits for nothing
+         * else.
+         */
         uint64_t question = step, answer;
         MPI_Send(&question, 1, MPI_UINT64_T, (rank + 1) % size, SERVED, MPI_COMM_WORLD);
         MPI_Recv(&answer, 1, MPI_UINT64_T, (rank + 1) % size, SERVED + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

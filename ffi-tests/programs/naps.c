@@ -1,5 +1,6 @@
-/* Threads that sleep in many ways while the main thread is in MPI; none may see less than its own time, or EINTR: naps STEPS. Some
-   sleep over several checkpoints. */
+/* Threads that sleep in many ways while the main thread is in MPI: naps STEPS. No
+ * thread may sleep less than its time, or get EINTR. Some sleep over several
+ * checkpoints. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <mpi.h>
@@ -39,7 +40,7 @@ static struct timespec deadline(clockid_t clock, int ms)
     return at;
 }
 
-/* 0: as it should be. */
+/* Returns 0 if the sleep was correct. */
 static int nap(int way, int ms)
 {
     struct timespec time = {0, ms * 1000000L}, at;
@@ -79,7 +80,10 @@ static void *run(void *argument)
         double begin = now();
         if (nap(kind % WAYS, ms))
             failed[kind]++;
-        /* A rollback or a takeover may make it late, and the kernel counts in milliseconds. */
+        /*
+         * A rollback or a replacement may delay it, and the kernel counts in
+         * milliseconds.
+         */
         else if (now() - begin < ms * 1e-3 - 0.002)
             early[kind]++;
         done[kind]++;

@@ -1,5 +1,5 @@
-/* What MPI 4.1 and 5.0 added: states of many requests, buffers of communicators and sessions, error codes that are removed,
- * datatypes, questions about Fortran. */
+/* Additions of MPI 4.1 and 5.0: states of many requests, buffers of communicators and
+ * sessions, removal of error codes, datatypes, queries about Fortran. */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Version 5.0 has none of them. */
@@ -48,7 +48,7 @@ static void states(void)
     while (!flag);
     say_status("any", &statuses[0], MPI_INT);
     CHECK(index == 1 && in[1] == 10 * round_ + left && requests[1] != MPI_REQUEST_NULL);
-    meet(); /* a request that has ended, of which the program was told, is saved */
+    meet(); /* a completed request that the program has seen is saved */
     MPI_Request_get_status_some(3, requests, &count, indices, statuses);
     CHECK(count == 1 && indices[0] == 1 && statuses[0].MPI_TAG == 21);
     meet();
@@ -73,7 +73,7 @@ static int class_of(int code)
     return class;
 }
 
-/* Messages are buffered before and after the ranks meet. */
+/* Messages are buffered before and after a collective. */
 static void buffers(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size, values[LONGS], got[LONGS], bad = 0;
@@ -87,7 +87,8 @@ static void buffers(void)
         memset(values, 0, sizeof values);
         meet();
     }
-    CHECK(class_of(MPI_Comm_attach_buffer(mine, of_process, ROOM)) == MPI_ERR_OTHER); /* there is one */
+    /* A buffer is attached already. */
+    CHECK(class_of(MPI_Comm_attach_buffer(mine, of_process, ROOM)) == MPI_ERR_OTHER);
     CHECK(class_of(MPI_Buffer_attach(of_process, -1)) == MPI_ERR_ARG);
     for (int part = 1; part >= 0; part--)
         for (int own = 0; own < 2; own++) {
@@ -106,7 +107,10 @@ static void buffers(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* A request that flushes a buffer ends with what is in there, and not before; then there is room for as much again. */
+/*
+ * A request that flushes a buffer completes with the buffered messages, and not before.
+ * Then the buffer is empty again.
+ */
 static void flushes(void)
 {
     enum { MANY = 1 << 18 };
@@ -119,7 +123,7 @@ static void flushes(void)
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     MPI_Comm_attach_buffer(own, room, sizeof room);
     MPI_Comm_iflush_buffer(own, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE); /* nothing is in there */
+    MPI_Wait(&request, MPI_STATUS_IGNORE); /* the buffer is empty */
     for (int part = 0; part < 2; part++) {
         for (int i = 0; i < MANY; i++)
             values[i] = 3 * i + part + round_ + rank;
@@ -143,7 +147,7 @@ static void flushes(void)
     MPI_Comm_free(&own);
 }
 
-/* Every fourth round: other buffers than before. */
+/* In every fourth round, other buffers are attached. */
 static void exchange_buffers(void)
 {
     void *back;
@@ -156,7 +160,7 @@ static void exchange_buffers(void)
     CHECK(MPI_Buffer_detach(&back, &bytes) == MPI_SUCCESS && !back && !bytes);
     CHECK(class_of(MPI_Buffer_attach(of_process, 10)) == MPI_ERR_BUFFER);
     MPI_Buffer_detach(&back, &bytes);
-    /* The session's is for what comes from it. */
+    /* The session's buffer is for communicators of the session. */
     CHECK(class_of(MPI_Bsend(&round_, 1, MPI_INT, 0, 50, MPI_COMM_SELF)) == MPI_ERR_BUFFER);
     CHECK(MPI_Bsend(&round_, 1, MPI_INT, rank, 50, from_session) == MPI_SUCCESS);
     meet();
@@ -175,7 +179,7 @@ static void exchange_buffers(void)
     MPI_Buffer_attach_c(of_process, ROOM);
 }
 
-/* Codes of the round before are removed in this one: they are saved in between. */
+/* Codes of the previous round are removed in this one: they are saved in between. */
 static void errors(void)
 {
     static int class, code;
@@ -203,7 +207,7 @@ static void errors(void)
     meet();
 }
 
-/* What the library knows of Fortran's types, it cannot be told. */
+/* The library has its own knowledge of Fortran's types, which cannot be changed. */
 static void fortran(void)
 {
     MPI_Info info;
@@ -266,7 +270,7 @@ static void types(void)
 }
 
 #ifdef MPIX_GPU_SUPPORT_CUDA
-/* What only MPICH has. */
+/* Procedures that only MPICH has. */
 static void extensions(void)
 {
     unsigned char bytes[] = {0, 1, 0xab, 0xff};
@@ -311,7 +315,7 @@ static void tools(void)
     CHECK(MPI_T_category_get_events(number, 1, &index) == MPI_T_ERR_INVALID_INDEX);
     CHECK(MPI_T_category_get_num_events(0, &number) == MPI_SUCCESS && number == 0);
     MPI_T_pvar_session_create(&pvars);
-#ifdef MPICH /* With the standard ABI it dies of this constant. */
+#ifdef MPICH /* With the standard ABI it crashes with this constant. */
     CHECK(MPI_T_pvar_start(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
     CHECK(MPI_T_pvar_stop(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
 #endif
@@ -319,7 +323,7 @@ static void tools(void)
     MPI_T_finalize();
 }
 
-/* The part of a window that a process can load, of windows of all kinds. */
+/* The directly accessible part of a window, for windows of all kinds. */
 static void parts(void)
 {
     char *base, *own;

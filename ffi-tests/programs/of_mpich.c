@@ -1,4 +1,7 @@
-/* Asks for what cannot be done with MPICH under the layer: a count that is too large, and one of MPICH's own procedures. */
+/*
+ * Calls that are not supported with MPICH under understudy: one with a count that is
+ * too large, and one of MPICH's own procedures.
+ */
 #include <mpi.h>
 #include <stdio.h>
 

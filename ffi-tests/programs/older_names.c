@@ -1,6 +1,6 @@
-// older_names: Open MPI 4 has persistent collectives as MPIX_…, and its
-// Fortran bindings call them. Interpreters open modules with all symbols bound
-// at once, so these must be there; and they must work.
+// older_names: Open MPI 4 has persistent collectives as MPIX_…, and its Fortran
+// bindings call them. Interpreters open modules with all symbols bound at once, so
+// these procedures must exist; and they must work.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>

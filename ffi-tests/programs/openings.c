@@ -1,5 +1,6 @@
-// openings KIND STEPS: writes to a file by a descriptor that is not easily saved: a high one, one of many, one by a name that is removed
-// later while there is another (in the same directory or not), or a pipe that keeps what is written apart.
+// openings KIND STEPS: writes to a file by a descriptor that is difficult to save: one
+// with a high number, one of many, one whose name is removed later while another name
+// exists (in that directory or another one), or a pipe in packet mode.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>

@@ -7,7 +7,7 @@ static MPI_Op kept_product, kept_order;
 static MPI_Datatype kept_number;
 static int calls;
 
-/* On a datatype of the program: the callback is handed the program's handle. */
+/* On a datatype of the program: the callback gets the program's handle. */
 static void product(void *in, void *inout, int *length, MPI_Datatype *type)
 {
     number *a = in, *b = inout;
@@ -18,7 +18,7 @@ static void product(void *in, void *inout, int *length, MPI_Datatype *type)
     }
 }
 
-/* Associative, not commutative: composition of 10-adic pairs, a*x+b. */
+/* Associative, not commutative: composition of maps a*x+b. */
 static void compose(void *in, void *inout, int *length, MPI_Datatype *type)
 {
     unsigned *a = in, *b = inout;

@@ -1,12 +1,12 @@
 /*
- * orders: sums whose last digit tells in which order they were added up.
+ * orders: sums whose last digit depends on the order of the additions.
  *
  *   mpirun -n RANKS orders [STEPS [PAUSE]]
  *
- * MPICH adds up in one order the first times on a communicator, and in another
- * one later, which eight ranks can tell; on several nodes the order depends on
- * which ranks share one. Each step sums in all ways, on three communicators,
- * and is followed by a pause of so many milliseconds.
+ * MPICH adds up in one order the first times on a communicator, and in another one
+ * later, which needs eight ranks to be visible. On several nodes, the order depends on
+ * the ranks that share a node. Each step sums in all ways, on three communicators, and
+ * is followed by a pause in milliseconds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ enum { OTHER_EVERY = 3, NEW_EVERY = 11 };
 
 static int rank;
 
-/* A number of each rank; sums of them are rounded. */
+/* A number of each rank; sums of these numbers are rounded. */
 static double own(int step)
 {
     static const double numbers[] = {0.1, 1e7 / 3, -1e7 / 7, 0.7, 3e3 / 11, -2e5 / 13, 1.0 / 17, 5e6 / 19};
@@ -39,7 +39,7 @@ static double on_one(int step, MPI_Comm comm)
     return sum;
 }
 
-/* The sums of the last rank, blocking and not, and a reduction that does not block. */
+/* The sums of the last rank, blocking and not, and a non-blocking reduction. */
 static void later(int step, MPI_Comm comm, double sums[3])
 {
     int last;

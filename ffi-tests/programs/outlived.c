@@ -1,5 +1,6 @@
 /*
- * Persistent requests whose communicator has been freed: they can be started until they are freed themselves.
+ * Persistent requests whose communicator has been freed: they can be started until they
+ * are freed themselves.
  */
 #include "check.h"
 
@@ -16,7 +17,7 @@ static void make(void)
     MPI_Send_init(&sent, 1, MPI_INT, right, 3, comm, &send);
     MPI_Recv_init(&got, 1, MPI_INT, left, 3, comm, &receive);
     MPI_Allreduce_init(in, out, VALUES, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &sum);
-    /* Some free it later than others. */
+    /* Some ranks free it later than others. */
     if (rank % 2)
         meet();
     MPI_Comm_free(&comm);
@@ -52,11 +53,11 @@ static void content(void)
     MPI_Wait(&sum, MPI_STATUS_IGNORE);
     say("sum %.17g", out[VALUES - 1]);
     meet();
-    /* The message is there before it is asked for. */
+    /* The message arrives before the receive is started. */
     sent = 10 * round_ + rank;
     MPI_Start(&send);
     meet();
-    /* Another communicator does not get what is for this one. */
+    /* Messages of one communicator are not received on another one. */
     MPI_Comm_dup(MPI_COMM_WORLD, &other);
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, other, &rc, MPI_STATUS_IGNORE);
     CHECK(!rc);

@@ -1,9 +1,11 @@
-/* Rank 1 makes, changes or removes a file in mid-run and then waits, so that others can do something to it.
-
-     outsider make|change|remove FILE
-
-   Rank 1 writes its process number to "pid" at the beginning. After 50 reductions it acts on FILE, makes the file "acted", and
-   waits until there is a file "killed". Prints the sum of the reductions and what FILE holds. */
+/* Rank 1 makes, changes or removes a file and then waits, so that other processes can
+ * act on the file.
+ *
+ *   outsider make|change|remove FILE
+ *
+ * Rank 1 writes its PID to "pid" at the beginning. After 50 reductions it acts on FILE,
+ * makes the file "acted", and waits until a file "killed" exists. Prints the sum of the
+ * reductions and the content of FILE. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

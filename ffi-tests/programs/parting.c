@@ -1,10 +1,10 @@
-/* Communicators that some members free before others, and while messages are under way. */
+/* Communicators that some members free before others, and while messages are in flight. */
 #include "check.h"
 
 /* Freed by rank 0 a round later than by the others. */
 static MPI_Comm late = MPI_COMM_NULL;
 
-/* In all members with a message under way; its ranks are not those of the world. */
+/* Freed by all members with a message in flight; its ranks are not those of the world. */
 static void freed_by_all(void)
 {
     MPI_Comm comm, other;
@@ -16,7 +16,7 @@ static void freed_by_all(void)
     MPI_Isend(&value, 1, MPI_INT, (here + size - 1) % size, 3, comm, &requests[1]);
     MPI_Comm_free(&comm);
     CHECK(comm == MPI_COMM_NULL);
-    /* In its place. */
+    /* May get the freed handle. */
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &other);
     meet();
     meet();
@@ -25,7 +25,7 @@ static void freed_by_all(void)
     MPI_Comm_free(&other);
 }
 
-/* Rank 0 sends when the odd ones have freed it. */
+/* Rank 0 sends after the odd ranks have freed the communicator. */
 static void freed_by_some(void)
 {
     MPI_Comm comm;

@@ -1,4 +1,7 @@
-/* Partitioned messages: made once, sent in every round, their partitions ready in an order that changes. */
+/*
+ * Partitioned messages: made once, sent in every round; the order in which partitions
+ * become ready changes.
+ */
 #include "check.h"
 
 enum { PARTS = 8, LENGTH = 64, TAGS = 3 };
@@ -15,7 +18,7 @@ static void make(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
     for (int tag = 0; tag < TAGS; tag++) {
-        /* The last two match each other by the order of the calls alone. */
+        /* The last two match each other only by the order of the calls. */
         int number = tag == 0 ? 0 : 1;
         MPI_Psend_init(out[tag], PARTS, LENGTH, MPI_DOUBLE, right, number, MPI_COMM_WORLD, MPI_INFO_NULL, &sends[tag]);
         MPI_Precv_init(in[tag], PARTS / 2, 2 * LENGTH, MPI_DOUBLE, left, number, MPI_COMM_WORLD, MPI_INFO_NULL, &receives[tag]);
@@ -48,7 +51,7 @@ static void content(void)
         make();
     meet();
     memset(in, -1, sizeof in);
-    /* Not together: Open MPI 5.0 would hang. */
+    /* Started separately: Open MPI 5.0 would hang otherwise. */
     for (int tag = 0; tag < TAGS; tag++) {
         MPI_Start(&receives[tag]);
         MPI_Start(&sends[tag]);

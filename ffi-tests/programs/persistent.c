@@ -1,4 +1,7 @@
-/* Persistent collectives of all kinds: made once, started in every round, in another order in every process. */
+/*
+ * Persistent collectives of all kinds: made once, started in every round, in another
+ * order in every process.
+ */
 #include "check.h"
 
 enum { MOST = 16, KINDS = 22 };
@@ -55,7 +58,7 @@ static void make(void)
     MPI_Barrier_init(WITH(BARRIER));
     MPI_Bcast_init(out[BCAST], 1, pair, root, WITH(BCAST));
     MPI_Gather_init(in[GATHER], 1, MPI_INT, out[GATHER], 1, MPI_INT, root, WITH(GATHER));
-    /* What only the root looks at is nothing elsewhere. */
+    /* Arguments that only the root uses are null elsewhere. */
     int *mine = rank == root ? short_counts : NULL;
     MPI_Gatherv_init(in[GATHERV], 1, MPI_INT, out[GATHERV], mine, rank == root ? at : NULL, MPI_INT, root, WITH(GATHERV));
     MPI_Scatter_init(in[SCATTER], 1, MPI_INT, out[SCATTER], 1, MPI_INT, root, WITH(SCATTER));
@@ -130,7 +133,7 @@ static void look(void)
         say("%d: %d %d", kind, out[kind][0], out[kind][1]);
 }
 
-/* One that lives for four rounds, and is freed by half of the processes one round early. */
+/* A request that lives for four rounds; half of the processes free it a round early. */
 static void come_and_go(void)
 {
     static int one, all;
@@ -150,7 +153,10 @@ static void come_and_go(void)
     CHECK((brief == MPI_REQUEST_NULL) == (age == 3 || (age == 2 && rank % 2)));
 }
 
-/* The root starts before a meeting, and its part may end there; the others start after it. */
+/*
+ * The root starts before a collective and may complete its part there; the others start
+ * after it.
+ */
 static void uneven(void)
 {
     static MPI_Comm comms[2];
@@ -194,7 +200,7 @@ static void content(void)
     meet();
     uneven();
     fill();
-    /* Inactive requests are done. */
+    /* Inactive requests are complete. */
     MPI_Test(&requests[round_ % KINDS], &flag, &status);
     CHECK(flag);
     say_status("inactive", &status, MPI_INT);
@@ -204,7 +210,7 @@ static void content(void)
     else
         for (int kind = 0; kind < KINDS; kind++)
             MPI_Start(&requests[(kind + rank) % KINDS]);
-    /* They are under way, or done in some processes. */
+    /* The requests are active, or complete in some processes. */
     meet();
     if (round_ % 3 == 0)
         MPI_Waitall(KINDS, requests, round_ % 2 ? statuses : MPI_STATUSES_IGNORE);

@@ -1,14 +1,17 @@
 /*
- * phase: what programs do while they set up, and what journals of that phase
- * must bear.
+ * phase: operations of the set-up phase that journals of the phase must support.
  *
  *   mpirun -n 4 phase COLLECTIVES attach|pack|tests|clock|files|large|calls
  *
- * attach: a buffer of 20 MB for MPI_Bsend; pack: many small items packed into
- * a buffer of 4 MB; tests: two places that test in turn, in vain; clock: a
- * clock is asked again and again; files: files are looked for, looked at and
- * read; large: a file of some length is read; calls: files are made and
- * changed by system calls that libc does not make. Nothing is looked at later.
+ * - attach: a buffer of 20 MB for MPI_Bsend
+ * - pack: many small items packed into a buffer of 4 MB
+ * - tests: two places that test in turn, without success
+ * - clock: a clock is read repeatedly
+ * - files: files are searched, inspected and read
+ * - large: a file of some length is read
+ * - calls: files are made and changed by system calls that libc does not make
+ *
+ * The files are not used later.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -65,7 +68,7 @@ static double tests(int rank)
         MPI_Testany(2, first, &index, &flag, MPI_STATUS_IGNORE);
         MPI_Testany(2, second, &index, &flag, MPI_STATUS_IGNORE);
     }
-    /* The other has polled as often: nothing comes before. */
+    /* The other rank has polled as often: no message arrives before. */
     MPI_Sendrecv(&rank, 1, MPI_INT, rank ^ 1, 9, &index, 1, MPI_INT, rank ^ 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < 2; i++) {
         MPI_Send(&rank, 1, MPI_INT, rank ^ 1, 1 + i, MPI_COMM_WORLD);
@@ -84,7 +87,7 @@ static double clock_(void)
     return last > 0;
 }
 
-/* Which of the files are there, how long one is, what it begins with. */
+/* Which files exist, the length of one, and its first bytes. */
 static double files(void)
 {
     double found = access("restart", F_OK) == 0;

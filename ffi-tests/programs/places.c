@@ -1,4 +1,7 @@
-/* Where libraries lie that were there at the start, and that are opened before MPI_Init and after. */
+/*
+ * Addresses of libraries that exist at the start, and that are opened before MPI_Init
+ * and after.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

@@ -1,8 +1,8 @@
-// plugins DIRECTORY ROUNDS PAUSE_MS [threads|remove]: opens libraries with
-// thread-local data while it runs, some of them again and again, and adds up
-// what they say. It keeps handles and pointers to thread-local data, and looks
-// whether they still hold at the end. With "threads", threads use them instead;
-// with "remove", one is opened, and its file removed.
+// plugins DIRECTORY ROUNDS PAUSE_MS [threads|remove]: opens libraries with thread-local
+// data while it runs, some of them repeatedly, and adds up their results. It keeps
+// handles and pointers to thread-local data, and checks at the end that they are still
+// valid. With "threads", threads use them instead; with "remove", one is opened, and
+// its file removed.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static void *use(void *argument)
     return NULL;
 }
 
-// Threads, whose stacks are used again by the next ones.
+// Threads whose stacks are reused by the next ones.
 static void run_threads(int rounds)
 {
     long total = 0;
@@ -70,7 +70,7 @@ static void run(int rank, int rounds, int pause)
     struct plugin always = {0};
     long value = rank;
     for (int round = 0; round < rounds; round++) {
-        // Every fifth round another one, which is closed ten rounds later.
+        // Every fifth round another library, which is closed ten rounds later.
         int which = round / 5 % 3;
         if (round % 5 == 2) {
             struct plugin *plugin = &plugins[which];
@@ -78,13 +78,13 @@ static void run(int rank, int rounds, int pause)
                 MPI_Abort(MPI_COMM_WORLD, 2);
             *plugin = load(names[which], which == 1 ? RTLD_NOW | RTLD_GLOBAL : RTLD_LAZY);
         }
-        // Thread-local data are made when they are used first.
+        // Thread-local data are allocated at their first use.
         struct plugin *plugin = &plugins[(round + 1) / 5 % 3];
         if (plugin->handle) {
             plugin->where = plugin->place();
             value += plugin->add(round);
         }
-        // This one can never be closed.
+        // This library can never be closed.
         if (round == rounds / 2)
             always = load("fourth", RTLD_NOW | RTLD_NODELETE);
         if (always.handle)
@@ -106,7 +106,7 @@ static void run(int rank, int rounds, int pause)
     printf("rank %d: %d of 4 where they were\n", rank, same);
 }
 
-// As programs do that compile a library for themselves.
+// Programs that compile a library for themselves do this.
 static void use_removed(int rank, int rounds, int pause)
 {
     char path[4096];

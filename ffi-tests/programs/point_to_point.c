@@ -1,4 +1,7 @@
-/* All ways to send and receive a message, also with messages and receives outstanding where all meet. */
+/*
+ * All ways to send and receive a message, also with messages and receives outstanding
+ * during collectives.
+ */
 #include "check.h"
 
 enum { LARGE = 60000 };
@@ -83,7 +86,7 @@ static void combined(int count)
     say_status("nobody", &status, MPI_INT);
 }
 
-/* Messages that nobody has asked for where all meet: they must be there afterwards, in order. */
+/* Messages without receives during a collective: they must exist afterwards, in order. */
 static void unexpected(void)
 {
     MPI_Status status;
@@ -112,7 +115,7 @@ static void unexpected(void)
     CHECK(!flag);
 }
 
-/* A message that has been matched where all meet. */
+/* A message that is matched during a collective. */
 static void matched(int count)
 {
     MPI_Message first, second, none;
@@ -179,7 +182,7 @@ static void matched_and_freed(void)
 static MPI_Request standing;
 static int standing_value = -1;
 
-/* A receive that is posted in one round and ends in the next but one. */
+/* A receive that is posted in one round and completes two rounds later. */
 static void long_receive(void)
 {
     MPI_Status status;
@@ -222,7 +225,7 @@ static void to_self(void)
     MPI_Send(&round_, 1, MPI_INT, 0, 61, MPI_COMM_SELF);
     MPI_Wait(&request, &status);
     CHECK(got == round_);
-    /* Whether this one can be cancelled is up to the library. */
+    /* The library decides if this one can be cancelled. */
     MPI_Issend(&value, 1, MPI_INT, 0, 63, MPI_COMM_SELF, &request);
     MPI_Cancel(&request);
     MPI_Request_free(&request);

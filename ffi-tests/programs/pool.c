@@ -1,6 +1,10 @@
-/* A pool of threads that compute while the main thread is in MPI: pool STEPS THREADS WORK [files|deaf]. Each has thread-local data,
-   uses a recursive mutex, allocates memory anew, and has a part in the result. With "files" a thread makes files; with "deaf" one blocks
-   a signal past libc. */
+/* A pool of threads that compute while the main thread is in MPI.
+ *
+ *   pool STEPS THREADS WORK [files|deaf]
+ *
+ * Each thread has thread-local data, uses a recursive mutex, allocates memory, and
+ * contributes to the result. With "files" a thread makes files; with "deaf" one blocks
+ * a signal without libc. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <pthread.h>
@@ -88,7 +92,7 @@ int main(int argc, char **argv)
         pthread_create(&pool[i], NULL, run, (void *)(intptr_t)i);
     uint64_t total = rank;
     for (int now = 1; now <= steps; now++) {
-        /* A lock of the main thread's over the collectives. */
+        /* The main thread holds a lock over the collectives. */
         pthread_mutex_lock(&recursive);
         pthread_mutex_lock(&lock);
         step = now;

@@ -1,7 +1,8 @@
 /*
- * Connections between processes of a job (MPI 4.1, 11.8): ports, names, accept and connect.
+ * Connections between processes of a job (MPI 4.1, 11.8): ports, names, accept and
+ * connect.
  *
- * Names of ports differ from run to run, so they are not said.
+ * Names of ports differ from run to run, so they are not recorded.
  */
 #include "check.h"
 #include "../../interpose/include/understudy.h"
@@ -12,7 +13,7 @@
 #include <sys/socket.h>
 
 static char kept[MPI_MAX_PORT_NAME];
-/* How often one that is late has a look. */
+/* Number of polls of a rank that is late. */
 static int looks;
 
 static int class_of(int code)
@@ -22,7 +23,7 @@ static int class_of(int code)
     return class;
 }
 
-/* Both groups tell each other who they are, and part. */
+/* Both groups exchange their ranks, and disconnect. */
 static void talk(const char *what, MPI_Comm inter)
 {
     int here, there, own, mine[2] = {rank, round_}, theirs[2 * 16];
@@ -37,7 +38,7 @@ static void talk(const char *what, MPI_Comm inter)
     say("%s: rank %d of %d, with %d: %d", what, own, here, there, sum);
 }
 
-/* The order in which several connect is not said. */
+/* The order of several connecting processes is not recorded. */
 static void talk_of(int is_said, MPI_Comm inter)
 {
     int mine = 100 * round_ + rank, theirs = -1;
@@ -48,7 +49,7 @@ static void talk_of(int is_said, MPI_Comm inter)
     MPI_Comm_free(&inter);
 }
 
-/* A port of the last rank serves all others in turn; one of them comes late. */
+/* A port of the last rank serves all others in turn; one of them is late. */
 static void in_turn(void)
 {
     MPI_Comm inter;
@@ -91,7 +92,7 @@ static void in_turn(void)
     }
     meet();
     MPI_Bcast(kept, sizeof kept, MPI_CHAR, last, MPI_COMM_WORLD);
-    /* Closed, or none at all. */
+    /* Closed, or never opened. */
     CHECK(class_of(MPI_Comm_connect(kept, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
     CHECK(class_of(MPI_Comm_connect("nowhere", MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
     CHECK(class_of(MPI_Comm_accept(kept, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
@@ -131,7 +132,7 @@ static void halves(void)
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, both);
     say("together %d", sum);
     MPI_Comm_free(&both);
-    /* An error of the root is one of all its side. */
+    /* An error of the root is an error of its whole side. */
     if (side)
         CHECK(class_of(MPI_Comm_connect("nowhere", MPI_INFO_NULL, root, half, &both)) == MPI_ERR_PORT);
     if (rank == size / 2 - 1)
@@ -140,7 +141,7 @@ static void halves(void)
     meet();
 }
 
-/* A port that is closed while somebody knocks. */
+/* A port that is closed while a process waits to connect. */
 static void closed(void)
 {
     MPI_Comm inter;
@@ -158,7 +159,10 @@ static void closed(void)
     meet();
 }
 
-/* One is late, and the others wait for it, not in a collective: to be accepted, to accept, and for a message. */
+/*
+ * One rank is late, and the others wait for it, not in a collective: to be accepted, to
+ * accept, and for a message.
+ */
 static void late(void)
 {
     MPI_Comm inter;
@@ -193,7 +197,7 @@ static void late(void)
         MPI_Close_port(port);
 }
 
-/* An address by which another host finds this one, if it has any. */
+/* An address by which other hosts reach this one, if it has any. */
 static struct in_addr own_address(void)
 {
     struct in_addr found = {htonl(INADDR_LOOPBACK)};
@@ -206,7 +210,10 @@ static struct in_addr own_address(void)
     return found;
 }
 
-/* The ends of a socket become two groups. No checkpoint is taken while it is open: another process would not have it. */
+/*
+ * The ends of a socket become two groups. No checkpoint is taken while the socket is
+ * open, since another process would not have it.
+ */
 static void joined(void)
 {
     MPI_Comm inter;

@@ -1,7 +1,9 @@
 /*
- * Receives that stay posted over many meetings, in another order than that of their requests: the oldest always ends first,
- * and its request is used again. All match the same messages, so each must get the message that is due by the order of posting
- * (MPI 4.1, section 3.5). Some are persistent, some take any source or tag, and some are cancelled.
+ * Receives that stay posted over many collectives, in another order than that of their
+ * requests. The oldest always completes first, and its request is reused. All match the
+ * same messages, so each must get the message that is due by the order of posting (MPI
+ * 4.1, section 3.5). Some are persistent, some take any source or tag, and some are
+ * cancelled.
  *
  *     posting [steps [receiver]]
  */
@@ -41,7 +43,7 @@ static void post(int slot)
     posted[count++] = slot;
 }
 
-/* Waits for the oldest one and forgets its age. */
+/* Waits for the oldest receive and removes it from the order. */
 static int end_oldest(MPI_Status *status)
 {
     int slot = posted[0];
@@ -58,7 +60,7 @@ static void meet(void)
     MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* The receiver's part of a step: what is due is printed. */
+/* The receiver's part of a step; the received message is printed. */
 static void step(int number)
 {
     int slot = end_oldest(MPI_STATUS_IGNORE);

@@ -1,7 +1,6 @@
 /*
- * What the kernel keeps for a process: interval timers of both kinds, resource
- * limits, an alternate signal stack, a name and a nice value, set once at the
- * start.
+ * State that the kernel keeps for a process: interval timers of both kinds, resource
+ * limits, an alternate signal stack, a name and a nice value, set once at the start.
  */
 #include "check.h"
 #include <signal.h>
@@ -19,7 +18,10 @@ static void tick(int signal)
     char here;
     (void)signal;
     ticks++;
-    /* If the main thread has another signal to handle, the kernel may choose one of the MPI library. */
+    /*
+     * If the main thread has another signal to handle, the kernel may choose a thread
+     * of the MPI library.
+     */
     on_other_stack |= &here >= other_stack && &here < other_stack + sizeof other_stack;
 }
 

@@ -1,9 +1,9 @@
 /*
- * A profiling library (with -DLIBRARY) that counts calls of MPI_Allreduce, and
- * a program that does not know of it. Like others it has a communicator of its
- * own, finds what it wraps by dlsym or by the profiling names, looks at MPI as
- * soon as it is loaded, and writes the name of each process that has loaded it
- * beside its report.
+ * A profiling library (with -DLIBRARY) that counts calls of MPI_Allreduce, and a
+ * program that does not use it explicitly. Like other profilers it has its own
+ * communicator, finds the wrapped procedures by dlsym or by the profiling names, and
+ * calls MPI when it is loaded. It also writes the name of each process that has loaded
+ * it beside its report.
  */
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,9 +1,12 @@
-/* Windows of workers and of processes that these have spawned (MPI 4.1, chapters 11 and 12).
+/* Windows of workers and of processes that these have spawned (MPI 4.1, chapters 11 and
+ * 12).
  *
  *   reaching ROUNDS STEPS [KIND]
  *
- * Each round spawns two processes, merges them with the workers, and has all of them put, get and accumulate in windows of each kind: created, allocated,
- * dynamic. The last window outlives the communicators. KIND: windows of this kind only (0, 1, 2). All print what they have. */
+ * Each round spawns two processes and merges them with the workers. All of them put,
+ * get and accumulate in windows of each kind: created, allocated, dynamic. The last
+ * window outlives the communicators. KIND: windows of this kind only (0, 1, 2). All
+ * print their values. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +17,7 @@ enum { CHILDREN = 2, ROOM = 8, KINDS = 3 };
 static double memory[ROOM];
 static MPI_Aint places[16];
 
-/* Where a member's memory is: an address in a dynamic window. */
+/* Displacement of a member's memory: an address in a dynamic window. */
 static MPI_Aint at(int kind, int rank, int index)
 {
     return kind == 2 ? places[rank] + index * (MPI_Aint)sizeof(double) : index;
@@ -39,7 +42,7 @@ static MPI_Win make(int kind, MPI_Comm all, double **own)
     return win;
 }
 
-/* Between fences: each puts into the next one's memory and gets from the one after that. */
+/* Between fences: each puts into the next one's memory and gets from the one after. */
 static double fenced(int kind, MPI_Win win, double *own, int rank, int size, double value)
 {
     double got = 0;
@@ -54,10 +57,10 @@ static double fenced(int kind, MPI_Win win, double *own, int rank, int size, dou
     return mine + 0.5 * got;
 }
 
-/* Under locks: all add to the first one's memory, and take numbers there. */
+/* Under locks: all add to the first member's memory, and draw numbers there. */
 static double locked(int kind, MPI_Win win, double *own, int rank, MPI_Comm all, double value)
 {
-    /* Whole numbers: their sum is the same in whatever order they come. */
+    /* Integers: their sum does not depend on the order of arrival. */
     double one = 1, number = 0, sum, share = (double)(long)(1024 * value);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
     own[1] = own[2] = 0;
@@ -75,12 +78,12 @@ static double locked(int kind, MPI_Win win, double *own, int rank, MPI_Comm all,
     MPI_Win_flush_all(win);
     MPI_Win_unlock_all(win);
     MPI_Barrier(all);
-    /* In whatever order they have taken them. */
+    /* Independent of the order in which the members have drawn them. */
     MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, all);
     return number + sum / 1024;
 }
 
-/* Between post and wait, start and complete: each puts to the one before it. */
+/* Between post and wait, start and complete: each puts to the member before it. */
 static double posted(int kind, MPI_Win win, double *own, int rank, int size, double value)
 {
     MPI_Group all, origins, targets;
@@ -103,7 +106,10 @@ static double posted(int kind, MPI_Win win, double *own, int rank, int size, dou
     return own[3] + its_size;
 }
 
-/* What both sides do; the communicators are gone then. `between` has the workers meet while only the last window is there. */
+/*
+ * Work of both sides, after which the communicators are freed. `between` runs a
+ * collective of the workers while only the last window exists.
+ */
 static double reach(MPI_Comm *inter, int is_high, int steps, int only, double value, void (*between)(double))
 {
     int rank, size;

@@ -1,7 +1,7 @@
 /* Tables that a function computes from a few parameters: recompute WAY ROUNDS.
  *
- * Each round uses both tables, and every EVERY rounds they are computed anew,
- * from other parameters. */
+ * Each round uses both tables, and every EVERY rounds they are computed again, from
+ * other parameters. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { EVERY = 7, WORDS = 1 << 20 };
 
-/* What the first table is computed from. */
+/* Parameters of the first table. */
 static unsigned parameters[18];
 
 static void make_first(void *memory, size_t bytes, void *argument)
@@ -23,7 +23,7 @@ static void make_first(void *memory, size_t bytes, void *argument)
 
 static unsigned *first, *second;
 
-/* The second one is computed from the first. */
+/* The second table is computed from the first. */
 static void make_second(void *memory, size_t bytes, void *argument)
 {
     unsigned *table = memory;
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     size_t bytes = WORDS * sizeof *first;
-    /* Neither begins nor ends with a page. */
+    /* Neither table begins or ends at a page boundary. */
     char *block = mmap(NULL, 2 * bytes + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     first = (unsigned *)(block + 200);
     second = (unsigned *)(block + 1000 + bytes);
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         if (!strcmp(way, "unmapped") && round == rounds / 2)
             munmap(gone, bytes);
         if (!strcmp(way, "late") && round % EVERY == 3) {
-            /* Marked and written to in turn. */
+            /* Annotated and written to in turn. */
             understudy_recompute(second, bytes, NULL, NULL);
             second[round] += value;
         }

@@ -1,5 +1,6 @@
-// redirected STEPS: leads its standard output to /dev/null, to a file and to a pipe for a step or two, and writes by the descriptor
-// that it has kept meanwhile. At some steps standard output is closed.
+// redirected STEPS: redirects its standard output to /dev/null, to a file and to a pipe
+// for a step or two, and writes by the descriptor that it has kept meanwhile. At some
+// steps standard output is closed.
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>

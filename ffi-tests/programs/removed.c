@@ -1,27 +1,26 @@
 /*
- * removed: ranks have files mapped that lose their names, or that somebody
- * replaces while they run.
+ * removed: ranks have files mapped that are removed, or replaced while they run.
  *
  *   mpirun -n 4 removed MODE STEPS
  *
  *   program    in step 16 the program's own file is replaced
  *   private    a private mapping of a file that is removed at once
- *   late       the same, but the file is replaced in step 16 by a process that
- *              has no preload library, as a stranger's has none
- *   child      the same, by a child process
+ *   late       a private mapping of a file that is replaced in step 16 by a process
+ *              without preload library, like a process outside the job
+ *   child      like late, but the file is replaced by a child process
  *   read       a shared mapping for reading of a file that is removed at once
- *   twice      two mappings of one file in memory; the second one goes in step
- *              17, and comes back in step 21
- *   open       a mapping of a file in memory that is open, too
- *   huge       memory of huge pages, which is never touched
- *   keys       memory that may not be touched while MPI is called, by a
+ *   twice      two mappings of one file in memory; the second one is unmapped in
+ *              step 17, and mapped again in step 21
+ *   open       a mapping of a file in memory that is also open
+ *   huge       memory of huge pages, which is never accessed
+ *   keys       memory that may not be accessed while MPI is called, by a
  *              protection key (where the processor has them); with a number
- *              behind the mode, from that step on
- *   inexact    the program wants a signal for each inexact result
+ *              after the mode, from that step on
+ *   inexact    the program requests a signal for each inexact result
  *   renamed    rank 0 has a file open that is renamed in step 16
  *
- * Each step depends on all bytes of the mappings of all ranks, and every rank
- * prints what it has seen.
+ * Each step depends on all bytes of the mappings of all ranks, and every rank prints
+ * its value.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -62,7 +61,7 @@ static int is_private(const char *mode)
     return !strcmp(mode, "private") || !strcmp(mode, "late") || !strcmp(mode, "child");
 }
 
-/* A file with other bytes in each rank and page; the last one is short. */
+/* A file with other bytes in each rank and page; the last page is partial. */
 static int make(const char *name)
 {
     char page[PAGE];
@@ -156,7 +155,7 @@ static void change(const char *mode, long step)
         (second && step % 2 ? second : first)[PAGE * (step % PAGES) + step] = (char)(step + rank);
 }
 
-/* Which floating-point exceptions raise a signal belongs to it. */
+/* Bits of the floating-point exceptions that raise a signal. */
 #define MASKS 0x1f80
 
 static uint64_t sum(void)

@@ -1,6 +1,9 @@
-/* A table that all ranks have, a vector that all gather, and data of their own: replicated TABLE OWN ROUNDS PAUSE, in KiB and ms.
+/* A table that all ranks have, a vector that all gather, and data of each rank.
  *
- * The table is read by rank 0 and broadcast once. Each round changes the own data by table and vector, and gathers the vector anew. */
+ *   replicated TABLE OWN ROUNDS PAUSE    (in KiB and ms)
+ *
+ * Rank 0 reads the table and broadcasts it once. Each round changes the rank's data by
+ * table and vector, and gathers the vector again. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

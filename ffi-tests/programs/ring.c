@@ -1,4 +1,4 @@
-/* Large messages around a ring, each checked byte by byte against what it must be: ring BYTES ROUNDS. */
+/* Large messages around a ring, each checked byte by byte: ring BYTES ROUNDS. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /*
- * roundabout: MPI is called by every way but the plain one. With -DEARLY, a
- * library that asks MPI in its constructor, before MPI_Init; with -DLATE, one
- * that the program opens in its initialisation phase and whose constructor
- * communicates; it needs another one, made with -DDEEP. The program finds procedures by dlsym, in tables of their
- * addresses, and by PMPI names.
+ * roundabout: MPI is called in every indirect way.
+ *
+ * With -DEARLY, this is a library that calls MPI in its constructor, before MPI_Init.
+ * With -DLATE, it is a library that the program opens in its set-up phase and whose
+ * constructor communicates; it needs another library, made with -DDEEP. The program
+ * finds procedures by dlsym, in tables of their addresses, and by PMPI names.
  *
  *   mpirun -n 4 roundabout LATE-LIBRARY COLLECTIVES
  */

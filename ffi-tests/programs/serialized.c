@@ -1,4 +1,8 @@
-/* OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED): serialized STEPS THREADS [files | signals | exit | abort]. */
+/*
+ * OpenMP threads that call MPI one after the other (MPI_THREAD_SERIALIZED).
+ *
+ *   serialized STEPS THREADS [files | signals | exit | abort]
+ */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <omp.h>
@@ -15,7 +19,10 @@ static uint64_t own;
 #pragma omp threadprivate(own)
 static double field[CELLS];
 
-/* The handler runs in any thread, and finds that thread's own data: never while the thread has lent itself another's. */
+/*
+ * The handler runs in any thread and must find that thread's own data, never those of
+ * another thread.
+ */
 static __thread int is_main;
 static volatile sig_atomic_t ticks;
 
@@ -35,7 +42,7 @@ static void begin_ticks(void)
     setitimer(ITIMER_REAL, &every, NULL);
 }
 
-/* Each thread keeps a log of its own; what it does to the files is undone and done again. */
+/* Each thread writes its own log; its changes of files are undone and repeated. */
 static void keep_log(int rank, int me, int step, uint64_t value)
 {
     char name[64], old[80];
@@ -64,7 +71,10 @@ static uint64_t sum_of_logs(int rank, int threads)
     return sum;
 }
 
-/* The main thread ends the job while another one waits for a message that never comes. */
+/*
+ * The main thread ends the job while another one waits for a message that never
+ * arrives.
+ */
 static void end(int by_exit)
 {
     int waits = 0;
@@ -114,7 +124,7 @@ int main(int argc, char **argv)
                 field[i] = field[i] * 0.75 + (double)((i * 7 + step + rank) % 13) / (1 + total % 5);
             for (int i = 0; i < 3000; i++)
                 own = own * 6364136223846793005u + me + i;
-            /* One after the other, in the same order everywhere. */
+            /* One after the other, in one order on all ranks. */
 #pragma omp for ordered schedule(static, 1)
             for (int i = 0; i < threads; i++)
 #pragma omp ordered
@@ -133,7 +143,7 @@ int main(int argc, char **argv)
                 keep_log(rank, me, step, own);
             sums[me] = own;
 #pragma omp barrier
-            /* Whoever comes first. */
+            /* The first thread that arrives. */
 #pragma omp single
             {
                 double sum = 0, all;

@@ -1,12 +1,11 @@
 /*
- * setup: does in its initialisation phase what a replay must not do a second
- * time, and what comes out otherwise each time. The main phase goes on with
- * the same files, long enough for a replay to spoil them.
+ * setup: its set-up phase has effects that a replay must not repeat, and results that
+ * vary. The main phase uses these files, long enough for a replay to damage them.
  *
  *   mpirun -n 4 setup COLLECTIVES [process|input]
  *
- * With `process`, a child process is started in the initialisation phase; with
- * `input`, four numbers are read from a file of that name.
+ * With `process`, a child process is started in the set-up phase; with `input`, four
+ * numbers are read from a file of that name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +19,7 @@
 
 enum { CELLS = 100000 };
 
-/* Static data: the same in a replay, and not the same. */
+/* Static data: equal in a replay, and different. */
 static double operator_[CELLS];
 static struct {
     time_t started;

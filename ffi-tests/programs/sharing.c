@@ -1,6 +1,6 @@
 /*
- * sharing own|common NAME: ranks map a file into memory, each its own or all
- * the same one, and add numbers up in it.
+ * sharing own|common NAME: ranks map a file into memory, one each or a common one, and
+ * add numbers up in it.
  */
 #include <fcntl.h>
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// Threads that are made and end all the time, beside some that stay; thread-local objects with destructors, exceptions, futures:
-// shortlived STEPS.
+// Threads that are created and exit all the time, beside some that stay. Thread-local
+// objects with destructors, exceptions, futures: shortlived STEPS.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     int steps = argc > 1 ? atoi(argv[1]) : 100;
     std::atomic<bool> ends{false};
     std::vector<std::thread> stay;
-    // Their work has no part in the result but that it is right.
+    // Their work does not contribute to the result; it is only checked.
     std::atomic<uint64_t> wrong{0};
     for (int i = 0; i < 3; i++)
         stay.emplace_back([&, i] {

@@ -1,5 +1,5 @@
-// snapshots STEPS PAUSE_US: each rank writes a file of its own in each step, once
-// and for all. Rank 2 is late after each collective.
+// snapshots STEPS PAUSE_US: each rank writes a new file in each step, which is not
+// changed later. Rank 2 is late after each collective.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

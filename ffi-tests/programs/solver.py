@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# solver.py STEPS PAUSE: products and eigenvalues by a BLAS with threads of its own, which there are before MPI_Init.
+# solver.py STEPS PAUSE: products and eigenvalues by a BLAS with its own threads, which
+# exist before MPI_Init.
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ for step in range(1, int(sys.argv[1]) + 1):
     values, vectors = np.linalg.eigh(product)
     total = np.empty_like(values)
     world.Allreduce(values, total, op=MPI.SUM)
-    # What is added keeps it from becoming singular, and depends on all ranks.
+    # The addend keeps the matrix from becoming singular, and depends on all ranks.
     matrix = np.linalg.solve(product + np.diag(total), vectors) * size + generator.standard_normal((size, size))
     if world.rank == 0:
         print(step, total.tobytes()[:16].hex(), float(total.sum()).hex(), flush=True)

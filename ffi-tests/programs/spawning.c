@@ -2,9 +2,19 @@
  *
  *   spawning ROUNDS STEPS [connected | freed | late | aborts | lingers | thread]
  *
- * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
- * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `freed`: nor are they, but their communicator is freed, and the workers compute for long; `late`: they are disconnected, and have something to do still; `aborts`: one of them ends
- * the job; `lingers`: they are late there; `thread`: another thread than the main one does all this, and MPI_THREAD_MULTIPLE is asked for. All print what they have. */
+ * Each round spawns two processes (in odd rounds of two programs, by
+ * MPI_Comm_spawn_multiple). It exchanges STEPS messages with them, some of them in a
+ * merged communicator and in parts of it that are defined by groups. Then it
+ * disconnects; a group of the exited processes stays. All print their values.
+ *
+ * - `connected`: the last ones are not disconnected before MPI_Finalize
+ * - `freed`: nor are they, but their communicator is freed, and the workers compute for
+ *   a long time
+ * - `late`: after the disconnection, the spawned processes still have work to do
+ * - `aborts`: one of them ends the job
+ * - `lingers`: they are late in MPI_Finalize
+ * - `thread`: another thread than the main one does all this, and MPI_THREAD_MULTIPLE
+ *   is requested */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +24,7 @@
 
 enum { CHILDREN = 2 };
 
-/* What both sides do: parents send numbers, and children send back what becomes of them. */
+/* Work of both sides: parents send numbers, and children send back the results. */
 static double converse(MPI_Comm inter, int steps, double value)
 {
     int rank, others;
@@ -31,10 +41,10 @@ static double converse(MPI_Comm inter, int steps, double value)
     return value;
 }
 
-/* The other side as it was last. */
+/* The group of the other side in the last round. */
 static MPI_Group others = MPI_GROUP_NULL;
 
-/* What a group tells of itself. */
+/* A number that depends on size, rank and translated ranks of a group. */
 static double told(MPI_Group group, MPI_Group within)
 {
     int size, rank, from[8], to[8];
@@ -49,7 +59,7 @@ static double told(MPI_Group group, MPI_Group within)
     return value;
 }
 
-/* The sum over those that have a communicator. */
+/* The sum over the members of a communicator. */
 static double summed(MPI_Comm *comm, double value)
 {
     double sum = 0;
@@ -100,7 +110,7 @@ static double merged(MPI_Comm inter, int is_high, double value)
     return sum;
 }
 
-/* What is known of the other side when it has gone. */
+/* A number that depends on the group of the other side after its exit. */
 static double remembered(void)
 {
     MPI_Group world;
@@ -164,7 +174,7 @@ static void spawn_rounds(char **argv, const char *way)
             MPI_Comm_disconnect(&inter);
         else if (is_freed)
             MPI_Comm_free(&inter);
-        /* What is computed between two rounds. */
+        /* Computation between two rounds. */
         for (int step = 0; step < (is_freed ? 200 : 20); step++) {
             usleep(is_freed ? 20000 : 0);
             double sum;

@@ -1,4 +1,7 @@
-/* What is in a status, and what stays in it: of nobody's messages, of no requests, and of many at once. */
+/*
+ * Fields of statuses that are set, and fields that stay: of messages from
+ * MPI_PROC_NULL, of null requests, and of many requests at once.
+ */
 #include "check.h"
 
 enum { MARK = 77 };
@@ -84,7 +87,7 @@ static void of_nobody(void)
     CHECK(value == 5);
 }
 
-/* A message for each of these requests is there, and for some more. */
+/* Sends a message for each of these requests, and some more. */
 static void receive(MPI_Request requests[3], int values[3])
 {
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
@@ -185,7 +188,7 @@ static void of_failures(void)
             rc = MPI_Waitall(3, requests, statuses);
             MPI_Error_class(rc, &class);
             say("waitall: class %d", class == MPI_ERR_IN_STATUS ? -1 : class);
-            /* Behind a failure MPICH may leave some. */
+            /* After a failure, MPICH may leave some entries unchanged. */
             for (int i = 0; i < 2; i++) {
                 MPI_Error_class(statuses[i].MPI_ERROR, &class);
                 say("%d: error %d", i, class);

@@ -1,4 +1,7 @@
-/* Synchronous sends end when their messages are received, not before: among other sends with the same tag, persistent, matched first. */
+/*
+ * Synchronous sends complete when their messages are received, not before: among other
+ * sends with an equal tag, persistent, matched first.
+ */
 #include "check.h"
 
 enum { MESSAGES = 6 };
@@ -6,7 +9,7 @@ enum { MESSAGES = 6 };
 static MPI_Request again = MPI_REQUEST_NULL;
 static int again_value;
 
-/* How many of the requests have ended, after some time to do so. */
+/* Number of completed requests, after some time to complete. */
 static int ended(MPI_Request *requests, int count)
 {
     int all = 0;
@@ -76,7 +79,7 @@ static void content(void)
     MPI_Recv(&in, 1, MPI_INT, rank, 6, MPI_COMM_WORLD, &status);
     CHECK(in == values[1]);
     MPI_Wait(&sends[1], MPI_STATUS_IGNORE);
-    /* A blocking one, to a process that meets others first. */
+    /* A blocking one, to a process that reaches the collective first. */
     if (rank % 2 == 0) {
         if (rank + 1 < size)
             MPI_Ssend(&values[2], 1, MPI_INT, rank + 1, 7, MPI_COMM_WORLD);

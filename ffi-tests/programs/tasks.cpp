@@ -1,4 +1,5 @@
-// A pool of threads that take tasks out of a queue, some of which make others, and threads that sleep without end in other ways: tasks STEPS.
+// A pool of threads that take tasks out of a queue, some of which create others, and
+// threads that sleep indefinitely in other ways: tasks STEPS.
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -71,7 +72,7 @@ public:
     }
 };
 
-// Is woken once a step, and answers.
+// Is woken once per step, and answers.
 class Sleeper {
     sem_t asked, answered;
     uint64_t value = 0;
@@ -124,7 +125,8 @@ int main(int argc, char **argv)
     uint64_t total = rank, met = 0, locked = 0;
     // Waits over all cuts for one value.
     auto patient = std::async(std::launch::async, [known] { return mix(known.get()); });
-    // Of every step, a thread waits for the main one at a barrier, and then for a lock that the main thread holds.
+    // In every step, a thread waits for the main one at a barrier, and then for a lock
+    // that the main thread holds.
     std::thread meets([&] {
         for (int step = 1; step <= steps; step++) {
             pthread_barrier_wait(&barrier);
@@ -147,7 +149,7 @@ int main(int argc, char **argv)
                         sum = mix(sum + round);
                     if (i == 3)
                         throw std::runtime_error(std::to_string(sum));
-                    // One task hands a part over; nobody of the pool waits for it.
+                    // One task hands a part over; no thread of the pool waits for it.
                     return i == 2 ? sum ^ pool.add([sum] { return mix(sum); }).valid() : sum;
                 }));
             pthread_rwlock_wrlock(&guard);

@@ -1,4 +1,7 @@
-/* OpenMP: teams of threads that come and go between collectives, with threadprivate data: teams STEPS THREADS. */
+/*
+ * OpenMP: teams of threads that are created and end between collectives, with
+ * threadprivate data: teams STEPS THREADS.
+ */
 #include <mpi.h>
 #include <omp.h>
 #include <stdint.h>
@@ -26,7 +29,7 @@ int main(int argc, char **argv)
 #pragma omp for schedule(static)
             for (int i = 0; i < CELLS; i++)
                 field[i] = field[i] * 0.75 + (double)((i * 7 + step + rank) % 13) / (1 + total % 5);
-            /* In every third step the main thread is in MPI while the others compute. */
+            /* In every third step, the main thread is in MPI while the others compute. */
 #pragma omp master
             if (step % 3 == 0) {
                 uint64_t mine = step;
@@ -38,7 +41,7 @@ int main(int argc, char **argv)
             sums[me] = own;
         }
         double sum = 0, all;
-        /* In the same order whatever the threads do. */
+        /* In one order, independent of the threads. */
         for (int i = 0; i < CELLS; i++)
             sum += field[i];
         MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -1,4 +1,7 @@
-/* Texts as long as the header allows, and longer ones: names, keys and values, texts of error codes. */
+/*
+ * Texts as long as the header permits, and longer ones: names, keys and values, texts
+ * of error codes.
+ */
 #include "check.h"
 
 enum { LONGEST = 1100 };
@@ -9,7 +12,7 @@ static MPI_Win win;
 static MPI_Info info;
 static int class, codes[2];
 
-/* A text of so many characters that differs in each. */
+/* A text of `length` characters that depends on `salt` in each. */
 static const char *text(int length, int salt)
 {
     static char room[LONGEST + 1];
@@ -77,7 +80,7 @@ static void content(void)
     name_all(round_);
     meet();
     say_all();
-    /* An own handle of what was made before. */
+    /* A new handle of an earlier communicator. */
     MPI_Comm_dup(longer_comm, &again);
     MPI_Comm_set_name(again, text(MPI_MAX_OBJECT_NAME, round_));
     meet();

@@ -1,4 +1,5 @@
-# threaded.py STEPS PAUSE: threads that live for one call of MPI each, and append to files.
+# threaded.py STEPS PAUSE: threads that live for one call of MPI each, and append to
+# files.
 import sys
 import threading
 import time

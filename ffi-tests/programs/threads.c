@@ -1,4 +1,4 @@
-/* What any thread may ask MPI at any time (MPI 4.1, section 11.6). */
+/* Procedures that any thread may call at any time (MPI 4.1, section 11.6). */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * Tile registers (AMX), which a process may use once it has asked for them.
+ * Tile registers (AMX), which a process may use after requesting permission.
  */
 #include "check.h"
 #include <immintrin.h>

@@ -1,8 +1,9 @@
 /*
- * Prints times, which are of another length in every run: times STEPS BLOCKS.
+ * Prints times, whose length differs in every run: times STEPS BLOCKS.
  *
- * STEPS collectives, at which checkpoints fall; then a report of BLOCKS blocks, each with a time and a sum, between
- * messages around a ring. No checkpoint falls into the report.
+ * STEPS collectives, at which checkpoints occur; then a report of BLOCKS blocks, each
+ * with a time and a sum, between messages around a ring. No checkpoint occurs in the
+ * report.
  */
 #include <mpi.h>
 #include <stdio.h>

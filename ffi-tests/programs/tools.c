@@ -1,4 +1,7 @@
-/* The tool interface: variables are enumerated, read, written and counted, from before MPI_Init on. */
+/*
+ * The tool interface: variables are enumerated, read, written and counted, also before
+ * MPI_Init.
+ */
 #include "check.h"
 
 static MPI_T_cvar_handle written, early;
@@ -18,7 +21,10 @@ static int find_writable(void)
     return -1;
 }
 
-/* All variables and categories; how many there are is printed, and some of their names are asked for again. */
+/*
+ * All variables and categories. Their number is printed, and some of them are looked up
+ * by name.
+ */
 static int enumerate(void)
 {
     int count, found = 0, missing = 0;
@@ -52,7 +58,7 @@ static int enumerate(void)
     for (int i = 0; i < categories; i++) {
         char name[512];
         int length = sizeof name, cvars, pvars, parts;
-        /* Open MPI does not tell of all. */
+        /* Open MPI does not return information about all. */
         fine += MPI_T_category_get_info(i, name, &length, NULL, NULL, &cvars, &pvars, &parts) == MPI_SUCCESS;
     }
     MUST(fine > 0);
@@ -72,7 +78,7 @@ static int read_int(MPI_T_cvar_handle handle)
     return value;
 }
 
-/* The length of the queue of messages that have come before they were asked for, or whatever is first. */
+/* The length of the queue of unexpected messages, or the first variable. */
 static void begin_counting(void)
 {
     int count, chosen = -1, elements;
@@ -130,7 +136,7 @@ static void content(void)
         CHECK(MPI_T_pvar_stop(session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
     }
     CHECK(MPI_T_cvar_handle_alloc(-7, NULL, &(MPI_T_cvar_handle){0}, &value) != MPI_SUCCESS);
-    /* A tool that comes and goes. */
+    /* A tool that initialises and finalises the interface. */
     CHECK(MPI_T_init_thread(MPI_THREAD_SINGLE, &value) == MPI_SUCCESS);
     meet();
     MPI_T_finalize();

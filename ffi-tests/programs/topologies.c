@@ -37,7 +37,10 @@ static void neighbours(MPI_Comm comm, const char *name, int in, int out)
             meet();
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         int sum = 0;
-        /* The order of the neighbours is MPI's choice in one case, so it must not matter. */
+        /*
+         * The order of the neighbours is chosen by MPI in one case, so it must not
+         * matter.
+         */
         for (int i = 0; i < in; i++)
             sum += receive[i] * receive[i];
         say("%s %d: %d in, %d out, %d", name, which, in, out, sum);
@@ -47,8 +50,9 @@ static void neighbours(MPI_Comm comm, const char *name, int in, int out)
 enum { MOST = 8, LARGE = 1500, STEP = 2 * LARGE };
 
 /*
- * What each neighbour has sent where, for blocks that are sent at once and for large ones: `count` numbers, in every
- * second place for the procedure with datatypes. What no neighbour sends stays as it is, and so do the gaps.
+ * Data that each neighbour has sent, for blocks that are sent at once and for large
+ * ones: `count` numbers, in every second place for the procedure with datatypes. Places
+ * to which no neighbour sends stay unchanged, and so do the gaps.
  */
 static void blocks(MPI_Comm comm, const char *name, int in, int out, int count)
 {
@@ -177,7 +181,7 @@ static void make(void)
     int targets[2] = {right, (rank + 2) % size}, weights[2] = {rank + 1, rank + 10};
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL,
                                    0, &ring);
-    /* The right neighbour sends two blocks, and the left one is sent two. */
+    /* The right neighbour sends two blocks, and the left one receives two. */
     int sources[3] = {right, left, right}, destinations[3] = {left, left, right};
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 3, sources, MPI_UNWEIGHTED, 3, destinations, MPI_UNWEIGHTED,
                                    MPI_INFO_NULL, 0, &twice);

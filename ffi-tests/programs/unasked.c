@@ -1,4 +1,7 @@
-/* unasked STEPS: a thread makes a call of MPI in each step, and the main one the next, though the program has asked for no level. */
+/*
+ * unasked STEPS: a thread makes an MPI call in each step, and the main one the next,
+ * although the program has requested no thread level.
+ */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>

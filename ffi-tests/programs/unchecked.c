@@ -1,6 +1,7 @@
 /*
- * One process holds an unchecked lock of all parts of a window and looks at its own, while the others change that under exclusive locks:
- * as coarray programs wait for events and post them.
+ * One process holds unchecked locks of all parts of a window and polls its own part,
+ * while the others change that part under exclusive locks. Coarray programs post and
+ * await events in this way.
  */
 #include "check.h"
 
@@ -38,7 +39,7 @@ static void content(void)
         if (waiter % 2 == 0)
             meet();
     }
-    /* Nobody else asks for these. */
+    /* No other process requests these locks. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, MPI_MODE_NOCHECK, events);
     meet();
     say("%d events", *count);

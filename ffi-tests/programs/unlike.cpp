@@ -1,13 +1,12 @@
 /*
- * unlike: an initialisation phase that is not the same twice, on purpose:
- * clocks, process number, host name, random bytes and numbers, the time-stamp
- * counter, pointers to all of them, blocks whose sizes are random, and the
- * order of a hash table of their addresses. The main phase checks again and
- * again that all of it is what it was at the end of the phase, in every rank.
+ * unlike: a set-up phase whose results vary on purpose: clocks, PID, host name, random
+ * bytes and numbers, the time-stamp counter, pointers to all of them, blocks of random
+ * sizes, and the order of a hash table of their addresses. The main phase repeatedly
+ * checks, in every rank, that all of them equal the values at the end of the phase.
  *
  *   mpirun -n 4 unlike COLLECTIVES [calls]
  *
- * With `calls`, the arguments of MPI calls depend on it.
+ * With `calls`, the arguments of MPI calls depend on these values.
  */
 #include <algorithm>
 #include <cstdint>
@@ -40,7 +39,7 @@ struct Unlike {
     unsigned device = std::random_device{}();
     uint64_t counter = __rdtsc();
     std::string text;
-    /* Pointers to what differs. */
+    /* Pointers to varying data. */
     const void *places[4]{};
 
     Unlike()
@@ -90,7 +89,7 @@ uint64_t mix(uint64_t sum, const void *from, size_t length)
     });
 }
 
-/* Everything that is not the same twice. */
+/* Hash of all varying data. */
 uint64_t fingerprint()
 {
     uint64_t sum = mix(14695981039346656037u, unlike.get(), sizeof(Unlike));
@@ -128,7 +127,7 @@ int main(int argc, char **argv)
             own = fingerprint();
             MPI_Allgather(&own, 1, MPI_UINT64_T, now.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);
             wrong += now != at_first;
-            /* A little of it changes. */
+            /* A small part of it changes. */
             unlike->random[step % sizeof unlike->random]++;
             own = fingerprint();
             MPI_Allgather(&own, 1, MPI_UINT64_T, at_first.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);

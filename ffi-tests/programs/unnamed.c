@@ -1,4 +1,7 @@
-/* Opens a session after MPI_Finalize with a procedure that it does not name but looks for. */
+/*
+ * Opens a session after MPI_Finalize by a procedure that it does not name but looks up
+ * by dlsym.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

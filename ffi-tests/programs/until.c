@@ -1,6 +1,6 @@
 /*
- * until: all ranks compute and exchange until a file is there, so that the
- * run's length does not depend on the machine's speed.
+ * until: all ranks compute and exchange until a file exists, so that the length of the
+ * run does not depend on the machine's speed.
  *
  *   mpirun -n 4 until FILE
  */

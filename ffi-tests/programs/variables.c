@@ -1,7 +1,8 @@
 /*
- * Control variables that say how communicators add up: a communicator keeps what was in force when it was made.
- * (Open MPI's; MPICH looks at its variables in each call.) Variables are written before communicators are made; with a
- * third argument between them.
+ * Control variables that determine how communicators add up: a communicator keeps the
+ * values of its creation. (This holds for Open MPI; MPICH reads its variables in each
+ * call.) Variables are written before communicators are made; with a third argument,
+ * between them.
  */
 #include "check.h"
 
@@ -50,7 +51,10 @@ static uint64_t sums(MPI_Comm comm)
     return sum;
 }
 
-/* Of the values in force: of all ranks, with a topology, and of each half. */
+/*
+ * Communicators with the current values: of all ranks, with a topology, and of each
+ * half.
+ */
 static void make_three(void)
 {
     int periodic = 1;
@@ -75,7 +79,7 @@ static void make(void)
     make_three();
     /* The value does not change. */
     CHECK(choose(4));
-    /* What was written lasts. */
+    /* A written value stays. */
     MPI_T_finalize();
 }
 
@@ -111,7 +115,7 @@ int main(int argc, char **argv)
         values[i] = (1 + rank) * 1e-3 / (i + 3) + (rank == i % size ? 1e13 : rank == (i + 1) % size ? -1e13 : 0);
     is_between = argc > 3;
     make();
-    /* Else nothing is tried here. */
+    /* Otherwise nothing would be tested here. */
     CHECK(sums(comms[count - 3]) != sums(MPI_COMM_WORLD));
     all_rounds(content);
     for (int i = 0; i < count; i++)

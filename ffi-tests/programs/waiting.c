@@ -1,6 +1,6 @@
 /*
- * waiting: rank 0 sleeps for some seconds outside MPI, or until a file is there,
- * while the others wait for its message in MPI_Recv.
+ * waiting: rank 0 sleeps for some seconds outside MPI, or until a file exists, while
+ * the others wait for its message in MPI_Recv.
  *
  *   mpirun -n 2 waiting SECONDS|FILE
  */

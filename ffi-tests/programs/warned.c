@@ -1,5 +1,6 @@
 /*
- * A program that ends well when it is told to, as batch systems do before they end a job: SIGTERM. Every rank has to be told.
+ * A program that ends regularly after SIGTERM, which batch systems send before they end
+ * a job. Every rank must get the signal.
  *
  *   warned [late]    late: the handler is set after MPI_Init
  */
@@ -8,7 +9,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* It says that it is ready, may be told, and goes on for a second in any case. */
+/*
+ * Step at which it prints that it is ready, first step at which it may end, and last
+ * step.
+ */
 enum { READY = 20, DONE = 500, LIMIT = 5000 };
 
 static volatile sig_atomic_t told;

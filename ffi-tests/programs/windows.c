@@ -1,9 +1,12 @@
-/* One-sided communication: epochs of all kinds, open where the state may be saved; atomic operations, requests, attributes. */
+/*
+ * One-sided communication: epochs of all kinds, open where the state may be saved;
+ * atomic operations, requests, attributes.
+ */
 #include "check.h"
 
 enum { CELLS = 512, OWN = 8 };
 
-/* Fences, between which all meet. */
+/* Fences, with collectives between them. */
 static MPI_Win fenced;
 static int *field;
 /* Locked by all from the first round to the last one. */
@@ -13,7 +16,7 @@ static long counters[CELLS];
 static MPI_Comm half;
 static MPI_Win turns;
 static int *turn;
-/* General epochs, of neighbours. */
+/* General active target epochs, of neighbours. */
 static MPI_Win general;
 static double edges[2 * OWN];
 static MPI_Win dynamic;
@@ -77,7 +80,10 @@ static void make(void)
     memset(own_cells, 0, OWN * sizeof(int));
 }
 
-/* What is put before a meeting is there behind the next fence, wherever the state has been saved. */
+/*
+ * Data that are put before a collective are visible after the next fence, wherever the
+ * state has been saved.
+ */
 static void between_fences(void)
 {
     int *mine = malloc(CELLS / 2 * sizeof(int)), *theirs = malloc(CELLS / 2 * sizeof(int)), packed[4];
@@ -93,7 +99,7 @@ static void between_fences(void)
     MPI_Win_fence(0, fenced);
     for (int i = 0; i < CELLS / 2; i++)
         MUST(theirs[i] == value((rank + 2 * size - 2) % size, i));
-    /* Behind the first half is a sum; every second cell of the end is as it was. */
+    /* After the first half there is a sum; every second cell of the end is unchanged. */
     MPI_Accumulate(mine, 4, MPI_INT, 0, CELLS / 2, 4, MPI_INT, MPI_SUM, fenced);
     for (int i = 0; i < 4; i++)
         packed[i] = value(rank, 200 + i);
@@ -109,7 +115,7 @@ static void between_fences(void)
 static void with_a_lock_of_all(void)
 {
     long one = 1, before = -1, most = value(rank, 0), seen = -1, none = -1;
-    /* Who is the first to count is chance, but not how far. */
+    /* The order of the counting ranks is random, but not the final count. */
     MPI_Fetch_and_op(&one, &before, MPI_LONG, 0, 0, MPI_SUM, shared);
     MPI_Win_flush(0, shared);
     MUST(before >= (long)round_ * size && before < (long)(round_ + 1) * size);
@@ -123,14 +129,14 @@ static void with_a_lock_of_all(void)
     MPI_Win_sync(shared);
     say("locked: %ld %ld", counters[1], rank == 0 ? counters[0] : 0L);
     MUST(rank != 0 || counters[0] == (long)(round_ + 1) * size);
-    /* One of all wins. */
+    /* One of all ranks wins. */
     long free_ = 0, me = rank + 1, winner = -1;
     MPI_Compare_and_swap(&me, &free_, &winner, MPI_LONG, 0, 2 + round_ % 100, shared);
     MPI_Win_flush_all(shared);
     long wins = winner == 0, all = 0;
     MPI_Allreduce(&wins, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     CHECK(all == (round_ < 100));
-    /* With requests, some of which are waited for behind a meeting. */
+    /* With requests, some of which are waited for after a collective. */
     long mine[16], theirs[16], olds[2], more[2] = {1, 2};
     MPI_Request requests[4];
     for (int i = 0; i < 16; i++)
@@ -152,7 +158,7 @@ static void with_a_lock_of_all(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* An exclusive lock is held while all meet, then shared ones of all members. */
+/* An exclusive lock is held during a collective, then shared ones of all members. */
 static void with_locks_in_turns(void)
 {
     MPI_Group members;
@@ -188,7 +194,10 @@ static void with_locks_in_turns(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* A state may be saved anywhere in them: before anybody has started, with operations under way, when some have completed. */
+/*
+ * A state may be saved anywhere in them: before any start, with active operations, and
+ * when some have completed.
+ */
 static void with_general_epochs(void)
 {
     MPI_Group world, to, from, nobody = MPI_GROUP_EMPTY;
@@ -217,7 +226,10 @@ static void with_general_epochs(void)
     say("general: %g", edges[OWN]);
     MPI_Group_free(&to);
     MPI_Group_free(&from);
-    /* Each process with itself and its neighbours, and one after the other: origins read and add. */
+    /*
+     * Each process with itself and its neighbours, and one after the other: origins
+     * read and add.
+     */
     own[1] = left();
     MPI_Group_incl(world, size > 1 ? 2 : 1, own, &from);
     own[1] = right();

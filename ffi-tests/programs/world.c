@@ -1,12 +1,13 @@
 /*
- * Uses what needs the process manager, or a peer, once, and prints what comes of it.
+ * Uses each service of the process manager, or of a peer, once, and prints the results.
  *
- *     world                   that, and the end
+ *     world                   all of this, then the end
  *     world apart             without names, which are those of a node
- *     world stay [RANK]       all ranks, or that one, sleep for a minute before MPI_Finalize
- *     world late RANK         that rank sleeps for a minute before MPI_Init
+ *     world stay [RANK]       all ranks, or this one, sleep for a minute before MPI_Finalize
+ *     world late RANK         this rank sleeps for a minute before MPI_Init
  *     world abort             rank 1 calls MPI_Abort with 7
- *     world again DIRECTORY   waits for a file of its rank's name there, and begins anew with the variables that are in it
+ *     world again DIRECTORY   waits for a file with its rank as name there, and restarts with
+ *                             the variables in the file
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 enum { BLOCK = 1 << 20, MINUTE = 60, LONGEST = 1 << 16 };
 
-/* Each rank sends a block to the next; a checksum (FNV-1a) of the one that comes. */
+/* Each rank sends a block to the next; returns a checksum (FNV-1a) of the received one. */
 static unsigned long around(int rank, int size)
 {
     unsigned char *own = malloc(BLOCK), *other = malloc(BLOCK);
@@ -45,7 +46,7 @@ static int halves(int rank)
     return sum;
 }
 
-/* Whether all find what rank 0 has published. */
+/* True if all ranks find the name that rank 0 has published. */
 static int published(int rank)
 {
     char name[] = "world-name", port[MPI_MAX_PORT_NAME] = "";
@@ -61,7 +62,10 @@ static int published(int rank)
     return found;
 }
 
-/* Executes this program with other variables, from a file of NAME=VALUE with zeros between. */
+/*
+ * Executes this program with other variables, from a file of NAME=VALUE with zeros
+ * between.
+ */
 static void again(char **argv, int rank)
 {
     static char path[4096], variables[LONGEST], *list[LONGEST / 4];
@@ -73,7 +77,7 @@ static void again(char **argv, int rank)
     int count = 0;
     for (char *at = variables; at < variables + length; at += strlen(at) + 1)
         list[count++] = at;
-    /* Nothing of the old world is told farewell. */
+    /* The connections are closed without finalizing. */
     for (int descriptor = 3; descriptor < 1000; descriptor++)
         close(descriptor);
     execve("/proc/self/exe", (char *[]){argv[0], NULL}, list);

@@ -1,7 +1,7 @@
-//! The kernel's automatic groups of tasks (sched(7)), which are off while jobs run.
+//! Automatic task groups of the kernel (sched(7)), switched off while jobs run.
 //!
-//! With them, Linux 6.18 runs only one group for up to a minute while all other processes of the
-//! machine wait. That was seen where ranks that yield outnumber the processors.
+//! With autogroups, Linux 6.18 ran only one group for up to a minute while all other processes of
+//! the machine waited. This was observed where more ranks yield than there are processors.
 
 use crate::place;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::Once;
 
 const SETTING: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// Turns the groups off until this process ends, where they are on and it may.
+/// Turns autogroups off until this process exits, if they are on and it has permission.
 pub(crate) fn turn_off() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -5,25 +5,26 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What came of a command.
+/// Result of a command.
 pub struct Ran {
     pub line: String,
-    /// `None` if it had to be ended.
+    /// `None` if the command was killed at its time limit.
     pub status: Option<ExitStatus>,
     pub stdout: Vec<u8>,
     pub stderr: String,
-    /// What it left in the directory for temporary files.
+    /// Files that the command left in the directory for temporary files.
     pub left: Vec<String>,
 }
 
 impl Ran {
-    /// The exit status.
     pub fn code(&self) -> Option<i32> {
         self.status.and_then(|status| status.code())
     }
 
+    /// Fails unless the command exited with `code` and printed all `words`.
+    ///
     /// # Panics
-    /// If it has another status, or has printed something else.
+    /// If the exit status differs, or a word is missing.
     #[track_caller]
     pub fn assert(&self, code: i32, words: &[&str]) {
         let Ran { line, stderr, .. } = self;
@@ -34,10 +35,10 @@ impl Ran {
     }
 }
 
-/// What is done while a command runs.
+/// Action that is repeated while a command runs.
 type Act = Box<dyn FnMut(&Child)>;
 
-/// How a command is run.
+/// An `understudy` command with its time limit and working directory.
 pub struct Understudy {
     command: Command,
     limit: Duration,
@@ -46,10 +47,10 @@ pub struct Understudy {
 }
 
 impl Understudy {
-    /// `understudy ARGUMENTS` in a directory.
+    /// Prepares `understudy ARGUMENTS` in a directory.
     ///
     /// # Panics
-    /// If there is no room for temporary files.
+    /// If no temporary directory can be made.
     pub fn new(work: &Path, arguments: &[&str]) -> Understudy {
         let root = tempfile::tempdir().expect("there is room for temporary files");
         let mut command = Command::new(place::product("understudy"));
@@ -81,14 +82,14 @@ impl Understudy {
         self
     }
 
-    /// Is called again and again while it runs.
+    /// Sets an action that is repeated while the command runs.
     #[must_use]
     pub fn during(mut self, act: impl FnMut(&Child) + 'static) -> Understudy {
         self.during = Some(Box::new(act));
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the command and waits until it exits.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -110,7 +111,7 @@ impl Understudy {
                 break Some(status);
             }
             if began.elapsed() > self.limit {
-                // The launcher ends the ranks; it is told by the command.
+                // SIGTERM to the command makes the launcher terminate the ranks.
                 crate::processes::terminate(child.id());
                 std::thread::sleep(Duration::from_secs(2));
                 let _ = child.kill();
@@ -140,10 +141,10 @@ impl Understudy {
     }
 }
 
-/// What the command prints, run beside whatever else runs.
+/// Returns the output of a command, which runs beside other jobs.
 ///
 /// # Panics
-/// If it fails.
+/// If the command fails.
 #[track_caller]
 pub fn understudy(arguments: &[&str]) -> String {
     let output = Command::new(place::product("understudy"))

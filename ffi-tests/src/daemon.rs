@@ -1,4 +1,4 @@
-//! `ckptd serve` beside a job, and what only pretends to be it.
+//! `ckptd serve` beside a job, and imitations of the daemon.
 
 use crate::place;
 use crossbeam_channel::{Sender, bounded, select, tick};
@@ -14,13 +14,13 @@ use understudy_wire::client::{Client, DaemonAddress};
 use understudy_wire::spares::{Spare, SpareLimits};
 use understudy_wire::{Answer, JobStatus, Request};
 
-/// No daemon takes so long unless something is wrong.
+/// Longest time for which the tests wait for an answer of the daemon.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Time between two signs of life. The daemon takes a spare for dead after 10 s.
+/// Interval of the heartbeats; the daemon considers a spare dead after 10 s without one.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// A directory that only this user can enter.
+/// Makes a directory that only this user can enter.
 pub fn private_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700))
@@ -28,7 +28,7 @@ pub fn private_directory() -> TempDir {
     directory
 }
 
-/// A daemon with a socket of its own.
+/// A daemon with its own socket.
 pub struct Daemon {
     child: Child,
     directory: TempDir,
@@ -41,7 +41,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts the process, and waits until it is ready.
+/// Starts the process and waits until it is ready.
 fn start(socket: &Path, options: &[&str]) -> Child {
     let mut child = Command::new(place::product("ckptd"))
         .args(["serve", "--socket"])
@@ -61,7 +61,7 @@ fn start(socket: &Path, options: &[&str]) -> Child {
 }
 
 impl Daemon {
-    /// Starts one.
+    /// Starts a daemon.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -69,7 +69,7 @@ impl Daemon {
         Self::start_with(&[])
     }
 
-    /// Starts one with these options.
+    /// Starts a daemon with these options.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -87,31 +87,31 @@ impl Daemon {
         self.directory.path().join("socket")
     }
 
-    /// Ends it by SIGKILL.
+    /// Kills the daemon by SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Kills it, and starts another one in its place.
+    /// Kills the daemon and starts another one on its socket.
     pub fn restart(&mut self) {
         self.kill();
         self.child = start(&self.socket(), self.options);
     }
 
-    /// A client.
+    /// Connects a client.
     ///
     /// # Panics
-    /// If there is no daemon.
+    /// If the daemon does not accept it.
     pub fn client(&self) -> Client {
         Client::connect(&DaemonAddress::Local(self.socket()), None, LIMIT, 0)
             .expect("there is a daemon")
     }
 
-    /// What it knows of all jobs.
+    /// Returns the daemon's status of all jobs.
     ///
     /// # Panics
-    /// If it does not answer.
+    /// If the daemon does not answer.
     pub fn status(&self) -> Vec<JobStatus> {
         match self.client().request(&Request::Status, LIMIT) {
             Ok(Answer::Status(status)) => status,
@@ -126,10 +126,12 @@ impl Daemon {
         spares.map(|spare| spare.spare.rank.0).collect()
     }
 
-    /// A spare of another job than any that runs, as long as what is returned lives.
+    /// Registers a spare of a job that does not run.
+    ///
+    /// The registration ends when the returned value is dropped.
     ///
     /// # Panics
-    /// If the daemon does not take it.
+    /// If the daemon refuses the spare.
     pub fn strange_spare(&self, job: &str, rank: u32) -> StrangeSpare {
         let spare = Spare {
             rank: ProcessNumber(rank),
@@ -153,8 +155,10 @@ impl Daemon {
     }
 }
 
-/// A spare of no job. It says that it lives until this is dropped, however long a test waits for
-/// its turn.
+/// A spare of a job that does not run.
+///
+/// A thread sends heartbeats for it until this value is dropped, however long a test waits for its
+/// turn.
 pub struct StrangeSpare {
     _end: Sender<()>,
 }
@@ -167,7 +171,7 @@ impl StrangeSpare {
             loop {
                 select! {
                     recv(ended) -> _ => return,
-                    // The daemon may have been ended before.
+                    // The daemon may have been killed before.
                     recv(beats) -> _ => drop(client.notify(&Request::Beat)),
                 }
             }
@@ -176,10 +180,10 @@ impl StrangeSpare {
     }
 }
 
-/// The spares that were given parts, by the event files in a directory.
+/// Reads from the event files in a directory which spares were chosen as replacements.
 ///
 /// # Panics
-/// If there is no such directory.
+/// If the directory does not exist.
 pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     let files = std::fs::read_dir(events)
         .expect("there are event files")
@@ -194,8 +198,9 @@ pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
     choices.flatten().collect()
 }
 
-/// Takes every client on a socket, and answers whatever it says with the same bytes. It lives as
-/// long as the test.
+/// Accepts every client on a socket and answers every message with `answer`.
+///
+/// The thread that does it runs until the test process exits.
 pub fn pretend(socket: &Path, answer: Vec<u8>) {
     let listener = UnixListener::bind(socket).expect("the directory is ours");
     std::thread::spawn(move || {

@@ -1,11 +1,13 @@
-//! What the processes of a job that does not end are doing.
+//! Diagnosis of a job that does not end.
 
 use crate::processes;
 use std::fmt::Write;
 use std::process::Command;
 
-/// Of each process: its threads with their states, what they wait for in the kernel, and, where
-/// there is a debugger, their stacks.
+/// Describes each process for the message of a failed test.
+///
+/// The text lists its threads with their states, the kernel functions that they wait in, and, if a
+/// debugger is installed, their stacks.
 pub fn describe(pids: impl IntoIterator<Item = u32>) -> String {
     let mut text = String::new();
     for pid in pids {

@@ -1,6 +1,7 @@
-//! Several hosts on one machine, made of namespaces: each with a network, a name, processes,
-//! /dev/shm and a temporary directory of its own, joined by a bridge. They have no names outside
-//! and end with this process, however it ends.
+//! Several hosts on one machine, made of namespaces.
+//!
+//! Each host has its own network, host name, processes, /dev/shm and temporary directory. A bridge
+//! joins them. The namespaces have no names outside and end with this process, however it ends.
 
 use crate::place;
 use std::io::{BufRead, BufReader, Read};
@@ -9,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What runs in the namespaces and holds them.
+/// Script that runs in the namespaces and keeps them alive.
 const SCRIPT: &str = include_str!("hosts.sh");
-/// New ones for each host but users: network, host name, mounts, processes.
+/// Options of unshare(1): new namespaces for each host, except for users.
 const UNSHARE: &[&str] = &[
     "--net",
     "--uts",
@@ -31,10 +32,10 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// One host for each number of slots.
+    /// Creates one host for each number of slots.
     ///
     /// # Errors
-    /// What the system says if namespaces are not permitted, or a tool is missing.
+    /// The system's message if namespaces are not permitted or a tool is missing.
     pub fn new(slots: &[u32]) -> Result<Hosts, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -79,7 +80,7 @@ impl Hosts {
         })
     }
 
-    /// Whether there can be hosts; why not is printed once.
+    /// True if hosts can be created; otherwise the reason is printed once.
     pub fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
@@ -99,12 +100,12 @@ impl Hosts {
         format!("{}{}", self.prefix, host + 1)
     }
 
-    /// What the name of every job that is started on the first host has in it.
+    /// Substring of the names of all jobs that are started on the first host.
     pub fn job_mark(&self) -> String {
         format!("-{}-", self.name(0))
     }
 
-    /// A command on the first host.
+    /// Prepares a command on the first host.
     fn enter(&self) -> Command {
         let of = format!("/proc/{}/ns", self.first.id());
         let mut command = Command::new("nsenter");
@@ -127,7 +128,7 @@ impl Hosts {
         names.join(",")
     }
 
-    /// A command on a host, which ends with this thread.
+    /// Prepares a command on a host; the command is killed when this thread ends.
     pub fn on(&self, host: usize, words: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         let enter = self.enter();
@@ -142,17 +143,17 @@ impl Hosts {
         command
     }
 
-    /// How many there are.
+    /// Number of hosts.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// Where files of this test may lie, on all hosts.
+    /// Directory for files of this test, visible on all hosts.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A command on the first host in a directory, with a temporary directory of the hosts' own.
+    /// Prepares a command on the first host in a directory, with the hosts' temporary directory.
     pub fn enter_at(&self, directory: &Path) -> Command {
         let mut command = self.enter();
         let mut option = std::ffi::OsString::from("--wdns=");
@@ -163,7 +164,7 @@ impl Hosts {
         command
     }
 
-    /// `understudy run OPTIONS` on the first host, for a job on all of them; it may take a minute.
+    /// Prepares `understudy run OPTIONS` for a job on all hosts, limited to 60 s.
     pub fn run(&self, directory: &Path, options: &[&str]) -> Command {
         let mut command = self.enter_at(directory);
         command
@@ -177,7 +178,7 @@ impl Hosts {
         command
     }
 
-    /// `mpirun` on the first host, with options by which it starts ranks on all of them.
+    /// Prepares `mpirun` on the first host, with options that start ranks on all hosts.
     pub fn launcher(&self, mpirun: PathBuf, directory: &Path, by: &str) -> Command {
         let mut command = self.enter_at(directory);
         command
@@ -188,11 +189,11 @@ impl Hosts {
         command
     }
 
-    /// MPICH's `mpiexec` on the first host, with options by which it starts ranks on all of them.
+    /// Prepares MPICH's `mpiexec` on the first host, with options that start ranks on all hosts.
     pub fn mpiexec(&self, mpiexec: PathBuf, directory: &Path) -> Command {
         let mut command = self.enter_at(directory);
         command.arg(mpiexec);
-        // Its way to call ssh has an option that the agent does not know.
+        // With `-launcher ssh`, mpiexec passes an option that the agent does not support.
         command
             .args(["-launcher", "rsh", "-launcher-exec"])
             .arg(self.agent());
@@ -200,7 +201,7 @@ impl Hosts {
         command
     }
 
-    /// `ckptd launch` on the first host, with options by which it starts ranks on all of them.
+    /// Prepares `ckptd launch` on the first host, with options that start ranks on all hosts.
     pub fn launch(&self, directory: &Path, by: &str) -> Command {
         let mut command = self.enter_at(directory);
         command
@@ -212,17 +213,17 @@ impl Hosts {
         command
     }
 
-    /// Ends a host, which is not the first, with all of its processes at once.
+    /// Kills all processes of a host at once; the host must not be the first.
     pub fn lose(&self, host: usize) -> bool {
         let Ok(pid) = std::fs::read_to_string(self.directory.path().join(self.name(host))) else {
             return false;
         };
-        // The first host knows it by that number.
+        // The PID is valid in the first host's PID namespace.
         let killed = self.enter().args(["kill", "-KILL", pid.trim()]).status();
         killed.is_ok_and(|status| status.success())
     }
 
-    /// Takes the network from a host, which is not the first.
+    /// Disconnects the network of a host, which must not be the first.
     pub fn cut_off(&self, host: usize) -> bool {
         let device = format!("to{}", host + 1);
         let cut = self
@@ -232,7 +233,7 @@ impl Hosts {
         cut.is_ok_and(|status| status.success())
     }
 
-    /// Files in memory that are left on the hosts.
+    /// Files that are left in shared memory on the hosts.
     pub fn shared_memory(&self) -> Vec<String> {
         let list = |host: usize| {
             let found = self.on(host, &["find", "/dev/shm", "-type", "f"]).output();

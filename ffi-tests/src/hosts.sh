@@ -1,19 +1,24 @@
-# Makes hosts out of namespaces. Each has its own network, host name, processes, /dev/shm and
-# temporary directory. Nothing of them has a name
-# outside: they end with the first one's script, and that ends with its standard input.
+# Makes hosts out of namespaces.
+#
+# Each host has its own network, host name, processes, /dev/shm and temporary
+# directory. The namespaces have no names outside. They end with the script of
+# the first host, which ends at the end of its standard input.
 #
 #   hosts.sh first DIRECTORY PREFIX COUNT    hosts PREFIX1 … PREFIXcount
 #   hosts.sh other DIRECTORY NAME            one of them, started by the first
 #
-# To be run in new namespaces (network, host name, mounts, processes). The first host's network has the bridge that joins
-# all, and its processes include those of the others, since namespaces of processes can only be entered from above.
-# DIRECTORY gets `agent`, which starts a command on a host as ssh would.
+# To be run in new namespaces (network, host name, mounts, processes). The first
+# host's network has the bridge that joins all hosts. Its PID namespace contains
+# those of the others, since a PID namespace can only be entered from an
+# ancestor. DIRECTORY gets `agent`, which starts a command on a host as ssh
+# would.
 set -e
 part=$1 directory=$2 name=$3
 
 settle() {
     hostname "$1"
-    # The network's devices are listed there; what else was there stays.
+    # A new sysfs shows the devices of the new network namespace; the cgroup
+    # mounts are kept.
     mount --rbind /sys/fs/cgroup "$directory/groups"
     mount -t sysfs sysfs /sys
     mount --rbind "$directory/groups" /sys/fs/cgroup

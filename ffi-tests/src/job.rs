@@ -1,4 +1,4 @@
-//! A job: what is run, and the run.
+//! A job to run: its program, launcher, settings, and failures.
 
 mod command;
 mod run;
@@ -13,24 +13,25 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor,
-/// said the kernel of one.
+/// Time after which a job counts as hanging.
+///
+/// Test machines stop at times: the kernel of one reported 46 s without a running processor.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// A file of this name in the working directory is the launcher's standard input.
+/// Name of a file in the working directory that becomes the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 
-/// Takes a host from a job; true if that was possible.
+/// Removes a host from a job; returns true if that was possible.
 type Loss = fn(&Hosts, usize) -> bool;
 
-/// Which processes of a job are killed.
+/// Processes of a job that are killed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All ranks, spares too.
+    /// All ranks, including spares.
     Ranks,
-    /// The same, by SIGTERM to the guardians: the job ends, and none of its output is lost.
+    /// All guardians, by SIGTERM: the job ends and loses none of its output.
     Job,
-    /// The launcher as well.
+    /// All processes of the job, including the launcher.
     Everything,
 }
 
@@ -45,9 +46,9 @@ pub struct Job {
     layer: bool,
     variables: Vec<(String, String)>,
     inputs: Vec<(String, String)>,
-    /// A library that is preloaded in front of the layer.
+    /// A library that is preloaded in front of understudy's.
     preload: Option<PathBuf>,
-    /// The layer's library, if it is not the one that was built.
+    /// Path of the preload library, if not the one that was built.
     own_layer: Option<PathBuf>,
     kills: Vec<Kill>,
     end: Option<(Trigger, Scope)>,
@@ -57,7 +58,7 @@ pub struct Job {
     mpirun: Option<PathBuf>,
     launcher: Launcher,
     srun: Option<Srun>,
-    /// The process manager that ranks get from srun on several hosts.
+    /// Value of srun's `--mpi`: the process manager of ranks on several hosts.
     slurm: Option<&'static str>,
     mpich: bool,
     slots: Vec<u32>,
@@ -102,7 +103,7 @@ impl Job {
         .interval("0.2s")
     }
 
-    /// How many ranks the program sees.
+    /// Sets the number of workers.
     pub fn workers(mut self, workers: u32) -> Job {
         self.workers = workers;
         self
@@ -112,7 +113,7 @@ impl Job {
         self.workers
     }
 
-    /// How many ranks it does not see.
+    /// Sets the number of spares.
     pub fn spares(mut self, spares: u32) -> Job {
         self.spares = spares;
         self
@@ -126,7 +127,7 @@ impl Job {
         self.env("UNDERSTUDY_FAULT", fault)
     }
 
-    /// Sets a variable for the ranks.
+    /// Sets an environment variable of the ranks.
     pub fn env(mut self, name: &str, value: &str) -> Job {
         self.set_env(name, value);
         self
@@ -137,13 +138,13 @@ impl Job {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// LD_PRELOAD: the layer from another directory than that of the build.
+    /// Preloads understudy from another directory than that of the build.
     pub fn layer_at(mut self, library: PathBuf) -> Job {
         self.own_layer = Some(library);
         self
     }
 
-    /// LD_PRELOAD: a library in front of the layer, or alone if that is not there.
+    /// Preloads a library in front of understudy, or alone in native runs.
     pub fn preload(mut self, library: &Path) -> Job {
         self.preload = Some(library.to_owned());
         self
@@ -155,37 +156,37 @@ impl Job {
         self
     }
 
-    /// Kills a rank; kills are done one after the other.
+    /// Kills a rank; several kills are executed one after the other.
     pub fn kill(mut self, kill: Kill) -> Job {
         self.kills.push(kill);
         self
     }
 
-    /// Kills many processes of it at once.
+    /// Kills many processes of the job at once.
     pub fn killed_as_a_whole(mut self, at: Trigger, scope: Scope) -> Job {
         self.end = Some((at, scope));
         self
     }
 
-    /// Ends a host, which is not the first, with all that runs there.
+    /// Kills all processes of a host, which must not be the first.
     pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
         self.lost = Some((at, host, Hosts::lose));
         self
     }
 
-    /// Takes the network from a host, which is not the first.
+    /// Disconnects the network of a host, which must not be the first.
     pub fn cut_off_host(mut self, at: Trigger, host: usize) -> Job {
         self.lost = Some((at, host, Hosts::cut_off));
         self
     }
 
-    /// UNDERSTUDY_DISK: a directory of the job's own.
+    /// Sets UNDERSTUDY_DISK to a directory of this job.
     pub fn disk(mut self) -> Job {
         self.disk = true;
         self
     }
 
-    /// Without understudy and spares.
+    /// Removes understudy and the spares.
     pub fn native(mut self) -> Job {
         self.layer = false;
         self.disk = false;
@@ -196,7 +197,7 @@ impl Job {
         self
     }
 
-    /// Started by a script, which gets the program and its arguments.
+    /// Starts the program by a script, which gets the program and its arguments.
     pub fn started_by(mut self, script: &Path) -> Job {
         let program = std::mem::replace(&mut self.program, script.to_owned());
         self.arguments
@@ -204,74 +205,82 @@ impl Job {
         self
     }
 
-    /// Started so, whatever the others are.
+    /// Selects the launcher for this job only.
     pub fn launched_by(mut self, launcher: Launcher) -> Job {
         self.launcher = launcher;
         self
     }
 
-    /// A program of MPICH's: under `ckptd launch`, or without the layer under MPICH's mpiexec.
+    /// Declares a program of MPICH.
+    ///
+    /// Protected, it runs under `ckptd launch`; native, under MPICH's mpiexec.
     pub fn of_mpich(mut self) -> Job {
         self.mpich = true;
         self.launched_by(Launcher::Ckptd)
     }
 
-    /// With another mpirun than that of the PATH, without flags but for the number of ranks.
+    /// Selects another mpirun than that of the PATH.
+    ///
+    /// The number of ranks is its only flag.
     pub fn mpirun(mut self, path: &Path) -> Job {
         self.mpirun = Some(path.to_owned());
         self
     }
 
-    /// Under the srun of a Slurm of its own, on its hosts.
+    /// Runs the job under srun of a Slurm installation on the job's hosts.
     pub fn launched_by_slurm(mut self, mpi: &'static str) -> Job {
         self.slurm = Some(mpi);
         self
     }
 
-    /// Under Slurm's srun instead of mpirun.
+    /// Runs the job under Slurm's srun instead of mpirun.
     pub fn launched_by_srun(mut self, srun: Srun) -> Job {
         self.srun = Some(srun);
         self
     }
 
-    /// On several hosts, with so many slots each; ranks fill the first, then the second, and so on.
+    /// Runs the job on several hosts, with this number of slots on each.
+    ///
+    /// Ranks fill the first host, then the second, and so on.
     pub fn hosts(mut self, slots: &[u32]) -> Job {
         self.slots = slots.to_owned();
         self
     }
 
-    /// UNDERSTUDY_DOMAIN: in which rack each host is.
+    /// Sets UNDERSTUDY_DOMAIN: the rack of each host.
     pub fn racks(mut self, racks: &[u32]) -> Job {
         self.racks = racks.to_owned();
         self
     }
 
-    /// With another order of the ranks on the hosts (`--map-by`).
+    /// Sets another order of the ranks on the hosts (`--map-by`).
     pub fn map_by(mut self, by: &str) -> Job {
         self.by = by.to_owned();
         self
     }
 
-    /// With TCP beside shared memory.
+    /// Allows TCP in addition to shared memory.
     pub fn tcp(mut self) -> Job {
         self.tcp = true;
         self
     }
 
-    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they
-    /// are not, and it does not think of bridges.
+    /// Restricts UCX (MPICH) to TCP.
+    ///
+    /// UCX takes the hosts of a test for one machine, but they do not share memory. By default UCX
+    /// also ignores bridges.
     pub fn ucx_by_tcp(self) -> Job {
         self.env("UCX_TLS", "tcp,self")
             .env("UCX_TCP_BRIDGE_ENABLE", "y")
     }
 
-    /// After this long the job is killed, if it takes longer than others.
+    /// Sets the time after which the job is killed, if it needs longer than others.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;
         self
     }
 
-    /// Is called with the ranks again and again once all are there, until it returns true.
+    /// Calls `watch` with the ranks repeatedly, once all have started, until it returns true.
     pub fn watch(
         mut self,
         watch: impl FnMut(&BTreeMap<u32, processes::Process>) -> bool + 'static,
@@ -280,7 +289,7 @@ impl Job {
         self
     }
 
-    /// A name by which equal native runs are recognised.
+    /// Key by which equal native runs are recognised.
     pub fn key(&self) -> String {
         format!(
             "{:?} {:?} {} {:?} {:?} {:?} {:?} {:?} {} {}",

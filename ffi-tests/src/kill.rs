@@ -1,4 +1,4 @@
-//! Who is killed, and when.
+//! Failures to inject: ranks to kill, and the moments.
 
 use crate::place::DISK;
 use std::collections::BTreeMap;
@@ -9,38 +9,39 @@ use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger {
-    /// All ranks of the job were started; they are in MPI_Init or before.
+    /// All ranks have been started; they are in MPI_Init or before.
     Launched,
-    /// This rank has come through the real MPI_Init, but not yet through ours.
+    /// This rank has returned from the MPI library's MPI_Init, but not yet from understudy's.
     Started { rank: u32 },
-    /// So many lines were printed on standard output.
+    /// This number of lines has been printed on standard output.
     Lines(usize),
-    /// This rank has captured its state for this epoch.
+    /// This rank has captured its state for this checkpoint.
     Capture { rank: u32, epoch: u64 },
-    /// This rank has committed this epoch.
+    /// This rank has committed this checkpoint.
     Commit { rank: u32, epoch: u64 },
-    /// The copies of all of so many workers are without what can be rebuilt.
+    /// The replicas of all of this number of workers have been reduced.
     JustThinned { workers: u32 },
-    /// The same, found out so many times, and an epoch has been committed since: what a dead
-    /// process leaves is without it, too.
+    /// Replicas have been reduced this number of times, and a checkpoint was committed since.
+    ///
+    /// The persistent replica store of a failed process is reduced as well.
     Thinned { workers: u32, times: usize },
-    /// So many workers do without copies of what can be rebuilt themselves.
+    /// This number of workers have reduced their own images.
     OwnThinned { workers: u32 },
-    /// All of so many workers have decided how static data come back.
+    /// All of this number of workers have decided how static data are restored.
     Decided { workers: u32 },
-    /// All of so many workers have an epoch on disk that is at least this one.
+    /// All of this number of workers have this checkpoint or a later one on disk.
     OnDisk { workers: u32, epoch: u64 },
-    /// This rank is back in the program after this recovery.
+    /// This rank has returned to the program after this recovery.
     Resume { rank: u32, recovery: u32 },
 }
 
-/// The death of a rank by SIGKILL.
+/// The failure of a rank by SIGKILL.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
     /// Rank in the launcher's world.
     pub rank: u32,
     pub at: Trigger,
-    /// … and how long after it.
+    /// Delay between that moment and the signal.
     pub delay: Duration,
 }
 
@@ -64,7 +65,7 @@ impl Kill {
 }
 
 impl Trigger {
-    /// Whether the moment has come.
+    /// True if the moment has been reached.
     pub fn has_come(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
             Trigger::Launched => true,
@@ -89,7 +90,7 @@ impl Trigger {
             }
             Trigger::Thinned { workers, times } => {
                 let is_thin = |rank: &u32| is_committed_after(events, *rank, times);
-                // Somebody else may play a part by now.
+                // A replacement may run as a worker by now, so all event files are read.
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
                 (0..files).filter(is_thin).count() as u32 >= workers
             }
@@ -117,7 +118,9 @@ impl Trigger {
     }
 }
 
-/// The epochs of which a directory has files of all of so many workers, the oldest first.
+/// Returns the checkpoints that are complete in a directory, oldest first.
+///
+/// A checkpoint is complete if the directory has a file of each of the `workers`.
 pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
     let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -133,7 +136,7 @@ pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
         .collect()
 }
 
-/// Number of whole lines of a file.
+/// Number of complete lines of a file.
 pub fn lines(path: &Path) -> usize {
     std::fs::read(path).map_or(0, |bytes| {
         bytes.iter().filter(|&&byte| byte == b'\n').count()
@@ -144,7 +147,7 @@ fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
     count_events(events, rank, test) > 0
 }
 
-/// Whether this rank has committed an epoch after it had thinned a copy so many times.
+/// True if this rank has committed a checkpoint after reducing a replica `times` times.
 fn is_committed_after(events: &Path, rank: u32, times: usize) -> bool {
     let Ok(reader) = EventReader::open(&events.join(file_name(ProcessNumber(rank)))) else {
         return false;

@@ -1,30 +1,31 @@
-//! Runs MPI jobs with and without understudy, kills ranks at chosen moments, and compares what the
-//! jobs wrote.
+//! Runs MPI jobs with and without understudy, kills ranks, and compares the output.
 //!
 //! ```text
-//!   Job::new(program, arguments)   what is run: workers, spares, settings, files it writes
-//!      .kill(Kill { … })           who is killed by SIGKILL, and when
+//!   Job::new(program, arguments)   workers, spares, settings, files of a job
+//!      .kill(Kill { … })           a rank that is killed by SIGKILL, and the moment
 //!      .run() → Outcome            output, files, events, and what was left behind
-//!   Outcome::assert_like(&native)  the same bytes as an undisturbed run without understudy
+//!   Outcome::assert_like(&native)  bytes equal to those of an undisturbed run without understudy
 //! ```
 //!
-//! - [`job`]: a job and its run; [`outcome`]: what came of it; `comparisons`: with another run;
+//! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: with another run;
 //! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
-//! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
+//! - [`kill`]: moments of failures; [`processes`]: /proc; [`living`]: processes under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside
 //!   of mpirun; [`verdicts`]: many runs, one verdict;
-//! - [`thin`]: copies without static data; [`hang`]: what a job is doing that does not end;
+//! - [`thin`]: replicas without static data; [`hang`]: diagnosis of a job that does not end;
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`root_file_system`]: other distributions;
 //! - [`libraries`]: programs of the distribution's libraries;
-//! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with
+//! - [`place`]: paths of products, MPI and example programs; [`programs`]: those programs with
 //!   their arguments.
 //!
-//! Jobs need the machine for themselves, so test programs take turns (a lock file); those of `jobs`
-//! may run beside each other. Environment: `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so;
-//! `FFI_TESTS_SEED`: repeats the random moments of an earlier run; `FFI_TESTS_KEEP=1`: the
-//! directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see
-//! [`few`].
+//! Jobs need the machine for themselves, so test programs take turns (a lock file). The tests of
+//! `jobs` may run beside each other. Environment variables:
+//!
+//! - `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so;
+//! - `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
+//! - `FFI_TESTS_KEEP=1`: keeps the directories of all jobs;
+//! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`few`].
 
 mod autogroup;
 pub mod command;
@@ -58,15 +59,15 @@ pub use place::Launcher;
 pub use random::Random;
 pub use verdicts::Verdicts;
 
-/// Exit status of a program that is refused by name.
+/// Exit status of a program that understudy refuses to protect.
 pub const REFUSED: i32 = 78;
 
-/// Whether variants are run too, as in `make test-all` and `make sweep`.
+/// True if variants are run too, as in `make test-all` and `make sweep`.
 pub fn is_thorough() -> bool {
     std::env::var_os("FFI_TESTS_ALL").is_some()
 }
 
-/// The first `count` rows of a table of variants; all if [`is_thorough`].
+/// Returns the first `count` rows of a table of variants; all if [`is_thorough`].
 pub fn few<Rows: IntoIterator>(rows: Rows, count: usize) -> impl Iterator<Item = Rows::Item> {
     rows.into_iter()
         .take(if is_thorough() { usize::MAX } else { count })

@@ -1,5 +1,6 @@
-//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5,
-//! netCDF, PETSc, and MPI's C++ bindings.
+//! Programs of the distribution's libraries, built with its Open MPI 4.1.
+//!
+//! The libraries are HDF5, netCDF, PETSc, and MPI's C++ bindings.
 
 use crate::job::Job;
 use crate::older::older;
@@ -12,10 +13,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const CXX: &str = "/usr/bin/mpicxx.openmpi";
 const CC: &str = "/usr/bin/mpicc.openmpi";
 const HDF5: &str = "/usr/bin/h5pcc.openmpi";
-/// The netCDF that writes in parallel.
+/// Directory of the netCDF that writes in parallel.
 const NETCDF: &str = "/usr/lib/x86_64-linux-gnu/netcdf/mpi";
 
-/// Where PETSc is, of whatever version, built for real numbers.
+/// Returns the directory of PETSc of any version, built for real numbers.
 fn petsc() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/petscdir")
         .into_iter()
@@ -27,11 +28,12 @@ fn petsc() -> Option<PathBuf> {
         .find(|build| build.join("include/petscksp.h").is_file())
 }
 
-/// Compiles a source of `programs/libraries`, once; `None`, which is said, if the compiler is not
-/// there.
+/// Compiles a source of `programs/libraries` once.
+///
+/// Returns `None`, and prints it, if the compiler is not installed.
 ///
 /// # Panics
-/// If it cannot be compiled.
+/// If the source cannot be compiled.
 fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) -> Option<PathBuf> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -54,7 +56,7 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
             .arg("-O1")
             .arg("-o")
             .args([&program, &source]);
-        // The compiler of HDF5 leaves an object file where it runs.
+        // The compiler of HDF5 leaves an object file in its working directory.
         command.current_dir(directory);
         let status = command.args(behind).status().expect("it is a program");
         assert!(status.success(), "{compiler} fails on {}", source.display());
@@ -66,7 +68,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A file of HDF5 that grows, written collectively and otherwise.
+/// A growing HDF5 file, written collectively and independently.
 pub fn hdf5() -> Option<Case> {
     program_of_hdf5()?;
     Some(Case {
@@ -82,7 +84,7 @@ fn program_of_hdf5() -> Option<PathBuf> {
     compiled("hdf5.c", HDF5, &words("-shlib"), &[])
 }
 
-/// A file of netCDF that grows in the same way.
+/// A growing netCDF file, written collectively and independently.
 pub fn netcdf() -> Option<Case> {
     program_of_netcdf()?;
     Some(Case {
@@ -108,7 +110,7 @@ fn program_of_netcdf() -> Option<PathBuf> {
     compiled("netcdf.c", CC, &words(&flags.0), &words(&flags.1))
 }
 
-/// Systems of equations that PETSc has MUMPS solve.
+/// Systems of equations that PETSc solves by MUMPS.
 pub fn mumps() -> Option<Case> {
     program_of_petsc()?;
     Some(Case {
@@ -139,7 +141,7 @@ fn program_of_petsc() -> Option<PathBuf> {
     compiled("petsc.c", CC, &words(&flags.0), &words(&flags.1))
 }
 
-/// A program of MPI's C++ bindings, with these arguments; under the launcher of their Open MPI.
+/// A program of MPI's C++ bindings under the launcher of their Open MPI.
 pub fn bindings(arguments: &[&str]) -> Option<Job> {
     let program = compiled("bindings.cpp", CXX, &words("-Wno-cast-function-type"), &[])?;
     older(Job::new(program, arguments).interval("40ms"))

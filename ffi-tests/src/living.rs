@@ -1,21 +1,22 @@
-//! Who lives in a job whose processes have guardians, those that have come later among them.
+//! Living processes of a job with guardians, including replacements.
 
 use crate::kill::lines;
 use crate::processes::{self, Process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// By the launcher's rank.
+/// Processes by the launcher's rank.
 pub type Ranks = BTreeMap<u32, Process>;
 
-/// What the launcher sees of a job: the parent of its guardians.
+/// Returns the parent of the guardians: the launcher's process on this node.
 pub fn launcher(first: &Ranks) -> Option<u32> {
     let guardian = first.values().next()?.parent;
     processes::parent(guardian)
 }
 
-/// The processes of the program that live, those that have come later among them, by their numbers;
-/// and how many lines they have printed.
+/// Returns the living processes of the program by number, and the number of printed lines.
+///
+/// Processes that were started later are included.
 pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     let Some(launcher) = launcher(first) else {
         return Default::default();
@@ -35,14 +36,15 @@ pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     (living, lines)
 }
 
-/// The directory of the job that a process belongs to.
+/// Returns the directory of the job that a process belongs to.
 pub fn beside_work(pid: u32) -> Option<PathBuf> {
     let work = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     work.parent().map(PathBuf::from)
 }
 
-/// What the name of a job has in it that a launcher has given it, by one of its guardians: its own
-/// number, or the launcher's pid.
+/// Returns the substring of the job's name that the launcher has chosen.
+///
+/// It is the launcher's own number or its PID, read from one of its guardians.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
     let value = |name: &str| {
@@ -51,7 +53,7 @@ pub fn job_mark(guardian: u32) -> String {
             .find_map(|entry| entry.strip_prefix(name))
     };
     let slurm = value("SLURM_JOB_ID=").zip(value("SLURM_STEP_ID="));
-    // Open MPI 4's.
+    // Open MPI 4.
     let number = value("PMIX_NAMESPACE=").filter(|name| !name.contains('@'));
     match (slurm, number) {
         (_, Some(number)) => format!(".{number}@"),

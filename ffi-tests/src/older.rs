@@ -1,5 +1,6 @@
-//! The distribution's older Open MPI (4.1) with its launcher, and Fortran programs that are linked
-//! with its bindings.
+//! The distribution's older Open MPI (4.1), and Fortran programs.
+//!
+//! The Fortran programs are linked with the bindings of that Open MPI.
 
 use crate::job::Job;
 use crate::place::{self, Launcher};
@@ -8,7 +9,9 @@ use std::process::Command;
 
 const LAUNCHER: &str = "/usr/bin/mpirun";
 
-/// Under that launcher, with its library; `None` if there is none, which is said.
+/// Moves a job to that launcher and library.
+///
+/// Returns `None`, and prints the reason, if they are not installed.
 pub fn older(job: Job) -> Option<Job> {
     let mut command = Command::new(LAUNCHER);
     let version = command
@@ -20,7 +23,7 @@ pub fn older(job: Job) -> Option<Job> {
         place::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
         return None;
     }
-    // Either version is called libmpi.so.40.
+    // Both versions are called libmpi.so.40.
     let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
     let job = job
         .mpirun(Path::new(LAUNCHER))
@@ -28,7 +31,7 @@ pub fn older(job: Job) -> Option<Job> {
     Some(job.env("LD_LIBRARY_PATH", library))
 }
 
-/// A Fortran program of the tests; `None` if no such can be compiled here, which is said.
+/// Returns a Fortran program of the tests; `None`, and prints it, if none was compiled.
 pub fn fortran(name: &str, arguments: &[&str]) -> Option<Job> {
     let program = place::fortran_program(name);
     if program.is_none() {

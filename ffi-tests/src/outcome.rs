@@ -1,4 +1,4 @@
-//! What came of a job, and comparisons.
+//! Result of a job, and assertions on it.
 
 use crate::{REFUSED, place};
 use std::fmt::Write;
@@ -13,25 +13,25 @@ use understudy_formats::events::{EndReason, EventReader, Kind, ProcessNumber, Re
 pub struct Killed {
     pub rank: u32,
     pub pid: u32,
-    /// Since the job's start.
+    /// Time since the job's start.
     pub at: Duration,
-    /// Whether the process was still there.
+    /// True if the process still existed.
     pub hit: bool,
 }
 
-/// What came of a job.
+/// Result of a job.
 pub struct Outcome {
     pub(crate) root: Option<tempfile::TempDir>,
-    /// An assertion on it has failed.
+    /// True if an assertion on the outcome has failed.
     failed: AtomicBool,
     pub line: String,
-    /// mpirun's status; `None` if the job had to be ended.
+    /// Exit status of mpirun; `None` if the job was killed at its time limit.
     pub status: Option<ExitStatus>,
     pub wall: Duration,
     pub stdout: Vec<u8>,
     pub stderr: String,
     pub killed: Vec<Killed>,
-    /// Processes and files of the job that were there after its end.
+    /// Processes and files of the job that existed after its end.
     pub left_behind: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Outcome {
         }
     }
 
-    /// The directory of the epochs on disk.
+    /// Directory of the checkpoints on disk.
     pub fn disk(&self) -> PathBuf {
         self.path(place::DISK)
     }
@@ -77,12 +77,12 @@ impl Outcome {
         self.path("work")
     }
 
-    /// A file that the program has written.
+    /// Content of a file that the program has written.
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
         std::fs::read(self.work().join(name)).ok()
     }
 
-    /// Names of everything in the working directory, in order, directories with what is in them.
+    /// Sorted paths of all files and directories below the working directory.
     pub fn files(&self) -> Vec<String> {
         let top = self.work();
         let mut names = Vec::new();
@@ -101,8 +101,7 @@ impl Outcome {
         names
     }
 
-    /// Names in the job's temporary directory that neither the job nor this crate has a use for any
-    /// more.
+    /// Names in the job's temporary directory that are neither the job's nor this crate's.
     pub fn temporary_files(&self) -> Vec<String> {
         let known = ["work", "events", "stdout", "stderr", place::DISK];
         let names = std::fs::read_dir(self.path(""))
@@ -115,18 +114,18 @@ impl Outcome {
             .collect()
     }
 
-    /// The directory of the event files.
+    /// Directory of the event files.
     pub fn event_directory(&self) -> PathBuf {
         self.path("events")
     }
 
-    /// What a rank has recorded.
+    /// Event records of a rank.
     pub fn events(&self, rank: u32) -> Vec<Record> {
         let path = self.event_directory().join(file_name(ProcessNumber(rank)));
         EventReader::open(&path).map_or_else(|_| Vec::new(), |reader| reader.flatten().collect())
     }
 
-    /// Ranks of the launcher's world with an event file.
+    /// Ranks of the launcher's world that have an event file.
     pub fn event_ranks(&self) -> Vec<u32> {
         let names = std::fs::read_dir(self.event_directory())
             .into_iter()
@@ -142,7 +141,7 @@ impl Outcome {
         ranks
     }
 
-    /// Workers whose parts were taken over, in order of time.
+    /// Workers that were replaced, in order of time.
     pub fn takeovers(&self) -> Vec<u32> {
         let records = self
             .event_ranks()
@@ -162,7 +161,7 @@ impl Outcome {
         found.into_iter().map(|(_, worker)| worker).collect()
     }
 
-    /// How many recoveries have brought the program on.
+    /// Number of recoveries from which the program has resumed.
     pub fn recoveries(&self) -> usize {
         let records = self
             .event_ranks()
@@ -177,7 +176,7 @@ impl Outcome {
         found.len()
     }
 
-    /// Whether a rank had ended in good order: what killed it came too late to matter.
+    /// True if a rank had finalized, so that its kill came too late to matter.
     pub fn had_finalized(&self, rank: u32) -> bool {
         let is_end = |kind: &Kind| {
             matches!(
@@ -200,7 +199,7 @@ impl Outcome {
         self.event_ranks().into_iter().filter(died).collect()
     }
 
-    /// Time of the slowest rank from a failure back into the program, of all recoveries.
+    /// Longest time from a failure until a rank resumed the program, over all recoveries.
     pub fn slowest_recovery(&self) -> Option<Duration> {
         let records = self
             .event_ranks()
@@ -213,7 +212,7 @@ impl Outcome {
         times.max()
     }
 
-    /// The last epoch that a rank has committed.
+    /// The last checkpoint that a rank has committed.
     pub fn last_epoch(&self, rank: u32) -> u64 {
         let epochs = self
             .events(rank)
@@ -225,9 +224,9 @@ impl Outcome {
         epochs.max().unwrap_or(0)
     }
 
-    /// Lines on standard error that are ours.
+    /// Lines of understudy on standard error.
     pub fn own_lines(&self) -> Vec<&str> {
-        // What Open MPI prints when it aborts ends with a zero.
+        // Open MPI's message about an abort ends with a zero byte.
         self.stderr
             .lines()
             .map(|line| line.trim_start_matches('\0'))
@@ -235,7 +234,7 @@ impl Outcome {
             .collect()
     }
 
-    /// Everything that helps to understand a failure.
+    /// Describes the job for the message of a failed test.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(text, "{}", self.line);
@@ -274,15 +273,16 @@ impl Outcome {
         }
     }
 
-    /// Whether a worker was killed when all had met in MPI_Finalize. Of what the program does after
-    /// that something may be missing.
+    /// True if a worker was killed after all had reached MPI_Finalize.
+    ///
+    /// Effects of the program after MPI_Finalize may be missing then.
     pub fn has_died_at_the_end(&self) -> bool {
         let status = self.status.and_then(|status| status.code());
         let told = |line: &&str| line.contains("died of signal 9 in or after MPI_Finalize");
         status == Some(128 + 9) && self.own_lines().iter().any(told)
     }
 
-    /// It was, and that was told.
+    /// Fails unless a worker was killed in or after MPI_Finalize, and a line reports it.
     #[track_caller]
     pub fn assert_died_at_the_end(&self) {
         self.check(
@@ -320,7 +320,7 @@ impl Outcome {
         self.assert_nothing_left();
     }
 
-    /// The job came to its end by itself, with status 0.
+    /// Fails unless the job has ended by itself, with status 0.
     #[track_caller]
     pub fn assert_success(&self) {
         self.check(self.status.is_some(), "the job hangs");
@@ -331,8 +331,9 @@ impl Outcome {
         self.assert_sound();
     }
 
-    /// No rank has ended for an error of the layer itself: its death could be recovered from, and
-    /// not be noticed otherwise.
+    /// Fails if a rank has exited because of an internal error of understudy.
+    ///
+    /// The job could recover from such an exit, so that it would remain unnoticed.
     #[track_caller]
     fn assert_sound(&self) {
         let is_error = |line: &&str| line.contains("internal error");
@@ -342,20 +343,22 @@ impl Outcome {
         );
     }
 
-    /// No process and no file of the job is left.
+    /// Fails if a process or a file of the job is left.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         self.check(self.left_behind.is_empty(), "the job left something behind");
         self.assert_sound();
     }
 
-    /// Every kill has hit, and the parts of the dead were taken over in that order.
+    /// Fails unless every kill found its process and these workers were replaced, in this order.
     #[track_caller]
     pub fn assert_taken_over(&self, workers: &[u32]) {
         self.assert_takeovers(&self.takeovers(), workers);
     }
 
-    /// The same in any order: news of deaths at the same time may come one after the other.
+    /// Fails unless these workers were replaced, in any order.
+    ///
+    /// Reports of simultaneous failures may arrive one after the other.
     #[track_caller]
     pub fn assert_replaced(&self, workers: &[u32]) {
         let mut found = self.takeovers();
@@ -375,7 +378,7 @@ impl Outcome {
         );
     }
 
-    /// The layer has said one line, with `words` in it: cause and remedy.
+    /// Fails unless understudy has printed exactly one line, which has all of `words`.
     #[track_caller]
     pub fn assert_told(&self, words: &[&str]) {
         let lines = self.own_lines();
@@ -391,7 +394,7 @@ impl Outcome {
         }
     }
 
-    /// Asserts that a line of the layer's has all of these words.
+    /// Fails unless a line of understudy has all of `words`.
     #[track_caller]
     pub fn assert_line(&self, words: &[&str]) {
         let has_all = |line: &&str| words.iter().all(|word| line.contains(word));

@@ -1,4 +1,4 @@
-//! Where things are: the products, MPI, and the lock that lets one job run at a time.
+//! Paths of the products, MPI and programs; and the lock that serialises jobs.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,10 +25,10 @@ fn product_directory() -> PathBuf {
     asked.unwrap_or_else(built)
 }
 
-/// A file beside libunderstudy.so.
+/// Returns the path of a file beside libunderstudy.so.
 ///
 /// # Panics
-/// If it is not there.
+/// If the file does not exist.
 pub fn product(name: &str) -> PathBuf {
     let directory = product_directory();
     for part in [
@@ -48,7 +48,7 @@ pub fn product(name: &str) -> PathBuf {
     directory.join(name)
 }
 
-/// The library that is preloaded.
+/// Path of the preload library.
 pub fn layer() -> PathBuf {
     product("libunderstudy.so")
 }
@@ -59,17 +59,17 @@ pub fn ckptd() -> PathBuf {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
-    /// mpirun without any flag that the layer needs.
+    /// mpirun without any flag that understudy needs.
     Mpirun,
     Ckptd,
-    /// MPICH's, without any flag that the layer needs.
+    /// MPICH's mpiexec without any flag that understudy needs.
     Mpiexec,
 }
 
-/// `FFI_TESTS_LAUNCHER`: `mpirun` (also if it is not set) or `ckptd`.
+/// Launcher named by `FFI_TESTS_LAUNCHER`: `mpirun` (the default) or `ckptd`.
 ///
 /// # Panics
-/// If that is something else.
+/// If the variable has another value.
 pub fn launcher() -> Launcher {
     match std::env::var("FFI_TESTS_LAUNCHER").as_deref() {
         Ok("mpirun") | Err(_) => Launcher::Mpirun,
@@ -78,24 +78,25 @@ pub fn launcher() -> Launcher {
     }
 }
 
-/// One of the example programs.
+/// Path of an example program.
 ///
 /// # Panics
-/// If it is not there.
+/// If the program was not built.
 pub fn example(name: &str) -> PathBuf {
     built("examples", name)
 }
 
-/// A program of this crate, `programs/NAME.c` or `NAME.cpp`.
+/// Path of a test program, built from `programs/NAME.c` or `NAME.cpp`.
 ///
 /// # Panics
-/// If it is not there.
+/// If the program was not built.
 pub fn test_program(name: &str) -> PathBuf {
     built("programs", name)
 }
 
-/// A Fortran program of this crate, `programs/fortran/NAME.f90` or `NAME.f`, if a compiler was
-/// there.
+/// Path of a Fortran test program; `None` if it was not built.
+///
+/// The source is `programs/fortran/NAME.f90` or `NAME.f`.
 pub fn fortran_program(name: &str) -> Option<PathBuf> {
     let path = workspace().join(format!("build/programs/fortran-{name}"));
     path.is_file().then_some(path)
@@ -111,7 +112,7 @@ fn built(kind: &str, name: &str) -> PathBuf {
     path
 }
 
-/// A program of the PATH, by its full name.
+/// Full path of a program of the PATH.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -119,7 +120,7 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What is in memory that outlives a process: of everybody, and in this user's own directory there.
+/// Entries of /dev/shm, and of this user's own directory there.
 pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     let directories = [
         PathBuf::from(private_directories::SHARED_MEMORY_DIRECTORY),
@@ -129,15 +130,17 @@ pub fn shared_memory() -> Vec<std::fs::DirEntry> {
     directories.into_iter().flat_map(entries).collect()
 }
 
-/// Says that a test does nothing, and why, past the test harness, which would keep it to itself.
+/// Prints that a test is skipped, and why, to the standard error of the process.
+///
+/// The test harness captures only what is printed by `print!` and `eprint!`.
 pub fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
-/// The launcher.
+/// Path of mpirun.
 ///
 /// # Panics
-/// If there is none on the PATH.
+/// If the PATH has none.
 pub fn mpirun() -> PathBuf {
     on_path("mpirun").expect(
         "there is no mpirun on the PATH; run the tests by `make test`, or after eval \
@@ -147,11 +150,12 @@ pub fn mpirun() -> PathBuf {
 
 /// Writes an executable file.
 ///
-/// Another process opens `path`: one that another thread starts meanwhile would keep a descriptor
-/// of this process for writing, and the file could not be executed (ETXTBSY, execve(2)).
+/// Another process writes it. If this process had the file open for writing, a child that another
+/// thread starts meanwhile would inherit the descriptor, and the file could not be executed
+/// (ETXTBSY, execve(2)).
 ///
 /// # Panics
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn script(path: &Path, text: &str) {
     let mut install = Command::new("install");
     install
@@ -169,22 +173,25 @@ pub fn script(path: &Path, text: &str) {
     );
 }
 
-/// Where MPICH's programs are.
+/// Directory of MPICH's programs.
 pub fn mpich() -> PathBuf {
     workspace().join(".env/mpich/bin")
 }
 
-/// The same with MPICH's compiler; `None` if `make setup` could not install it, which is said.
+/// Builds a test program with MPICH's compiler.
+///
+/// Returns `None`, and prints it, if `make setup` could not install MPICH.
 ///
 /// # Panics
-/// If it cannot be compiled.
+/// If the program cannot be compiled.
 pub fn mpich_program(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
     compiled_by_mpich("mpicc", &source)
 }
 
-/// A LAMMPS for MPICH whose styles compute with OpenMP threads; `None`, with the reason printed, if
-/// it is not installed.
+/// Path of a LAMMPS for MPICH whose styles compute with OpenMP threads.
+///
+/// Returns `None`, and prints the reason, if it is not installed.
 pub fn threaded_lammps() -> Option<PathBuf> {
     let versions = std::fs::read_dir(workspace().join(".env/python/lib"));
     let program = |version: std::fs::DirEntry| version.path().join("site-packages/lammps/lmp");
@@ -200,19 +207,19 @@ pub fn threaded_lammps() -> Option<PathBuf> {
     found
 }
 
-/// [`mpich_program`] for the standard ABI.
+/// Builds a test program for the standard ABI, like [`mpich_program`].
 ///
 /// # Panics
-/// If it cannot be compiled.
+/// If the program cannot be compiled.
 pub fn standard_program(name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("programs/{name}.c"));
     compiled_by_mpich("mpicc_abi", &source)
 }
 
-/// One of the example programs, made by their Makefile with MPICH's compilers.
+/// Builds an example program by its Makefile with MPICH's compilers.
 ///
 /// # Panics
-/// If it cannot be compiled.
+/// If the program cannot be compiled.
 pub fn mpich_example(name: &str) -> Option<PathBuf> {
     has_mpich().then(|| {
         let program = of_mpich().join(name);
@@ -234,13 +241,13 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Where what MPICH's compilers make lies.
+/// Directory of the programs that MPICH's compilers build.
 fn of_mpich() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(lasting_directory)
 }
 
-/// Whether `make setup` could install it; said, if not.
+/// True if `make setup` has installed MPICH; prints it if not.
 fn has_mpich() -> bool {
     let is_there = mpich().join("mpicc").is_file();
     if !is_there {
@@ -249,11 +256,12 @@ fn has_mpich() -> bool {
     is_there
 }
 
-/// A C or Fortran program of this crate, `programs/SOURCE`, made by the compilers of Debian's
-/// MPICH; `None` if they are not installed, which is said.
+/// Builds `programs/SOURCE`, in C or Fortran, with the compilers of Debian's MPICH.
+///
+/// Returns `None`, and prints it, if they are not installed.
 ///
 /// # Panics
-/// If it cannot be compiled.
+/// If the program cannot be compiled.
 pub fn debian_mpich_program(source: &str) -> Option<PathBuf> {
     let compiler = match source.ends_with(".c") {
         true => "mpicc.mpich",
@@ -302,10 +310,10 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
     program
 }
 
-/// The file of libmpi that test programs are linked with.
+/// Path of the libmpi that test programs are linked with.
 ///
 /// # Panics
-/// If there is no ldd, or it finds none.
+/// If there is no ldd, or it finds no libmpi.
 pub fn libmpi() -> PathBuf {
     let output = Command::new("ldd").arg(test_program("chatter")).output();
     let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");
@@ -318,7 +326,7 @@ pub fn libmpi() -> PathBuf {
     PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
 }
 
-/// Where in its directory a job has its epochs.
+/// Directory of the checkpoints on disk, relative to the job's directory.
 pub const DISK: &str = "disk";
 
 pub(crate) fn directory() -> tempfile::TempDir {
@@ -326,7 +334,7 @@ pub(crate) fn directory() -> tempfile::TempDir {
     directory.expect("there is room for temporary files")
 }
 
-/// One that is there until this process exits.
+/// Makes a directory that exists until this process exits.
 ///
 /// # Panics
 /// If it cannot be made.
@@ -348,10 +356,11 @@ pub fn lasting_directory() -> PathBuf {
     path
 }
 
-/// Has that function called when this process exits: what is in statics is not dropped.
+/// Registers a function to be called when this process exits, since statics are not dropped.
 #[allow(unsafe_code)]
 pub(crate) fn at_exit(function: extern "C" fn()) {
-    // SAFETY: atexit(3).
+    // SAFETY: atexit(3) takes any function without arguments; `function` is valid for the whole
+    // process.
     unsafe { libc::atexit(function) };
 }
 
@@ -360,15 +369,16 @@ const SIDE_BY_SIDE: &str = "jobs";
 
 fn is_side_by_side() -> bool {
     let path = std::env::current_exe().unwrap_or_default();
-    // A checksum follows.
+    // Cargo appends a hash to the name of a test program.
     let name = path
         .file_stem()
         .and_then(|stem| stem.to_str()?.rsplit_once('-'));
     name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
 }
 
-/// Waits until no other test of this machine's user is at work; jobs would disturb each other's
-/// timing. Those of [`SIDE_BY_SIDE`] do not mind.
+/// Waits until no other test program of this machine runs a job.
+///
+/// Jobs would disturb each other's timing. Those of [`SIDE_BY_SIDE`] tolerate each other.
 ///
 /// # Panics
 /// If the lock file cannot be opened.

@@ -1,10 +1,10 @@
-//! Commands outside of mpirun, with and without the layer.
+//! Commands outside of mpirun, with and without understudy.
 
 use crate::place;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Runs a command; with the layer preloaded and `variables` set if `layer`.
+/// Runs a command; if `layer`, with understudy preloaded and `variables` set.
 ///
 /// # Panics
 /// If it cannot be started.
@@ -32,10 +32,10 @@ pub fn run(
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// The command behaves the same with the layer as without.
+/// Fails unless a command has equal output and status with and without understudy.
 ///
 /// # Panics
-/// If it does not.
+/// If they differ.
 #[track_caller]
 pub fn assert_indifferent(program: &str, arguments: &[&str], variables: &[(&str, &str)]) {
     let (with, without) = (

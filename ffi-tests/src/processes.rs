@@ -1,12 +1,13 @@
-//! Processes, as /proc shows them.
+//! Processes as shown by /proc.
 
 use rustix::process::{Pid, Signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// The variable by which the processes of a job are recognised; understudy hides its own from the
-/// program.
+/// Environment variable that identifies the processes of a job.
+///
+/// Understudy hides its own variables from the program.
 pub const MARK: &str = "FFI_TEST_ID";
 
 /// A process of a job.
@@ -14,18 +15,18 @@ pub const MARK: &str = "FFI_TEST_ID";
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
-    /// Its rank in the launcher's world, if it has one.
+    /// Rank in the launcher's world, if the process has one.
     pub rank: Option<u32>,
     pub command: String,
 }
 
 impl Process {
-    /// What a launcher sees of a rank.
+    /// True for the process that a launcher sees as a rank.
     pub fn is_guardian(&self) -> bool {
         self.command.starts_with("ckptd guardian ") || self.command.contains("/ckptd guardian ")
     }
 
-    /// A guardian, or what one has started for itself.
+    /// True for a guardian, or for a process that a guardian has started for itself.
     fn is_of_layer(&self) -> bool {
         let program = self.command.split(' ').next().unwrap_or_default();
         program.rsplit('/').next() == Some("ckptd")
@@ -37,7 +38,7 @@ pub fn all() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Fields of /proc/PID/stat behind the name: state, parent, …
+/// Fields of /proc/PID/stat after the name: state, parent, …
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -55,7 +56,7 @@ fn strings(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// The parent, if the process lives (and is no zombie).
+/// Parent of a process; `None` if the process has exited or is a zombie.
 pub fn parent(pid: u32) -> Option<u32> {
     let fields = stat(pid)?;
     if fields[0] == "Z" || fields[0] == "X" {
@@ -65,7 +66,7 @@ pub fn parent(pid: u32) -> Option<u32> {
     }
 }
 
-/// Whether a process was started by another one, or by one that was.
+/// True if the process is a descendant of `from`.
 pub fn descends(mut pid: u32, from: u32) -> bool {
     while let Some(parent) = self::parent(pid).filter(|&parent| parent > 1) {
         if parent == from {
@@ -76,13 +77,12 @@ pub fn descends(mut pid: u32, from: u32) -> bool {
     false
 }
 
-/// The state letter of a process: `S`, `R`, …
+/// State letter of a process: `S`, `R`, …
 pub fn state(pid: u32) -> Option<String> {
     stat(pid).map(|fields| fields[0].clone())
 }
 
-/// How long the living threads of a process have been on a core, to the nanosecond (proc(5),
-/// schedstat).
+/// Processor time of the living threads of a process, in nanoseconds (proc(5), schedstat).
 pub fn processor_time(pid: u32) -> Option<Duration> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let time = |thread: std::fs::DirEntry| -> Option<u64> {
@@ -93,9 +93,10 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(times?.iter().sum()))
 }
 
-/// Living processes whose environment carries `mark`.
+/// Living processes whose environment contains `mark`.
 pub fn marked(mark: &str) -> Vec<Process> {
-    // All environments of the machine are read, many times a second while a job starts.
+    // A search of raw bytes, since this reads the environments of all processes of the machine many
+    // times a second while a job starts.
     let wanted = format!("{MARK}={mark}\0");
     let wanted = memchr::memmem::Finder::new(&wanted);
     let described = |pid| {
@@ -120,9 +121,11 @@ pub fn marked(mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// The ranks among marked processes: those with a rank that a guardian has started, or the
-/// launcher, which is marked and without a rank. Children of a rank inherit its variables, and may
-/// be orphans by now.
+/// Selects the ranks among marked processes.
+///
+/// A rank is a process with a rank number whose parent is a guardian or the launcher. The launcher
+/// is marked and has no rank number. Children of a rank inherit its variables, and may have become
+/// orphans.
 pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
     let launchers: BTreeSet<u32> = processes
         .iter()
@@ -138,7 +141,7 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
         .collect()
 }
 
-/// Living processes with `part` in their command line.
+/// Living processes whose command line contains `part`.
 pub fn with_command(part: &str) -> Vec<u32> {
     all()
         .filter(|&pid| {
@@ -148,7 +151,7 @@ pub fn with_command(part: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Living processes of this name that have a descriptor of a process (pidfd_open(2)).
+/// Living processes of this name that have a pidfd of `process` (pidfd_open(2)).
 pub fn attached_to(process: u32, name: &str) -> Vec<u32> {
     let told = format!("Pid:\t{process}\n");
     let has_it = |pid: u32| {
@@ -168,7 +171,7 @@ pub fn attached_to(process: u32, name: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Memory of a process in KiB, of which what it shares with others is divided among them.
+/// Proportional set size of a process in KiB: shared pages are divided among their users.
 pub fn proportional_memory(pid: u32) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -184,8 +187,7 @@ pub fn mapped_shared_memory(pid: u32) -> Vec<String> {
     paths.filter(|path| !path.ends_with(" (deleted)")).collect()
 }
 
-/// The bytes that the kernel gave a process to make secrets of (getauxval(3): AT_RANDOM), as they
-/// are now.
+/// Current random bytes that a process got from the kernel (getauxval(3): AT_RANDOM).
 pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
     const AT_RANDOM: u64 = 25;
     let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
@@ -205,19 +207,19 @@ pub fn words(pid: u32) -> [Vec<String>; 2] {
     ["cmdline", "environ"].map(|file| strings(&bytes(pid, file)))
 }
 
-/// Sends SIGKILL; whether the process was there.
+/// Sends SIGKILL; returns true if the process existed.
 pub fn kill(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
 }
 
-/// Sends SIGTERM; whether the process was there.
+/// Sends SIGTERM; returns true if the process existed.
 pub fn terminate(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::kill_process(pid, Signal::TERM).is_ok())
 }
 
-/// What a process takes of the machine.
+/// Resources that a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Resident memory in KiB.
@@ -226,7 +228,7 @@ pub struct Use {
     pub mappings: usize,
 }
 
-/// What a process takes now, if it lives.
+/// Returns the resources that a process uses; `None` if it has exited.
 pub fn use_of(pid: u32) -> Option<Use> {
     parent(pid)?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

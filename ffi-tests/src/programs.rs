@@ -1,4 +1,4 @@
-//! The programs that are run, with arguments for runs of one or two seconds.
+//! Test programs, with arguments for runs of one or two seconds.
 
 use crate::comparisons::Canonical;
 use crate::job::Job;
@@ -9,25 +9,27 @@ use regex::bytes::Regex;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// A program with what it writes.
+/// A program with the output that is compared.
 pub struct Case {
     pub name: &'static str,
-    /// Lines on standard output that are printed at once at the end.
+    /// Number of lines of standard output that are printed together at the end.
     pub tail: usize,
     pub files: &'static [&'static str],
-    /// Takes away what differs from run to run anyway.
+    /// Removes output that differs between undisturbed runs.
     pub canonical: Canonical,
-    /// Makes a job of it.
+    /// Makes a job of the program.
     pub make: fn() -> Job,
 }
 
 impl Case {
-    /// A job of it.
+    /// Returns a job of the program.
     pub fn job(&self) -> Job {
         (self.make)()
     }
 
-    /// A job of it writes what it would have written undisturbed, and leaves nothing.
+    /// Runs a job; fails unless its output equals that of an undisturbed run.
+    ///
+    /// Processes or files that the job leaves behind are failures as well.
     #[track_caller]
     pub fn assert_undisturbed(&self, job: Job) -> Outcome {
         let alone = self.job().workers(job.worker_count());
@@ -56,7 +58,7 @@ pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
     Job::new(place::example("heat2d"), &arguments).interval("0.1s")
 }
 
-/// The arguments of [`heat2d`].
+/// Arguments of [`heat2d`].
 pub const HEAT2D: [&str; 8] = [
     "240",
     "240",
@@ -68,8 +70,9 @@ pub const HEAT2D: [&str; 8] = [
     "heat.log",
 ];
 
-/// Jacobi iterations in C: halo exchange, one collective per iteration. Checkpoints are due by
-/// iterations, so that a quick machine takes as many as a slow one.
+/// Jacobi iterations in C: halo exchange, one collective per iteration.
+///
+/// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
 pub fn heat2d() -> Case {
     Case {
         name: "heat2d",
@@ -80,7 +83,9 @@ pub fn heat2d() -> Case {
     }
 }
 
-/// The same with five times the iterations: a quick machine is not through before somebody dies.
+/// [`heat2d`] with five times the iterations.
+///
+/// On a fast machine, too, the failure occurs before the end.
 pub fn lasting_heat2d() -> Case {
     Case {
         name: "heat2d, lasting",
@@ -89,7 +94,7 @@ pub fn lasting_heat2d() -> Case {
     }
 }
 
-/// The same with more iterations, and checkpoints in time.
+/// [`heat2d`] with more iterations, and checkpoints at intervals of time.
 pub fn longer_heat2d() -> Case {
     Case {
         name: "heat2d, longer",
@@ -98,7 +103,7 @@ pub fn longer_heat2d() -> Case {
     }
 }
 
-/// The same with a field so large that its copies are on their way for a while.
+/// [`heat2d`] with a field whose replicas take long to send.
 pub fn large_heat2d() -> Case {
     Case {
         name: "heat2d, large",
@@ -107,7 +112,7 @@ pub fn large_heat2d() -> Case {
     }
 }
 
-/// The same with few iterations, for ranks that are slow to reach each other.
+/// [`heat2d`] with few iterations, for ranks whose communication is slow.
 pub fn short_heat2d() -> Case {
     Case {
         name: "heat2d, short",
@@ -116,7 +121,7 @@ pub fn short_heat2d() -> Case {
     }
 }
 
-/// Heat2d for three workers: half a minute at least.
+/// [`heat2d`] for three workers, which runs for at least 30 s.
 pub fn long_heat2d() -> Case {
     Case {
         name: "heat2d, long",
@@ -129,7 +134,7 @@ pub fn long_heat2d() -> Case {
     }
 }
 
-/// Spectral elements in C++: nearly all of its memory is set up once.
+/// Spectral elements in C++: nearly all of the memory is set up once.
 pub fn sem() -> Case {
     Case {
         name: "sem",
@@ -146,8 +151,9 @@ pub fn sem() -> Case {
     }
 }
 
-/// A program that leaves traces when it sets up: files, directories, data that are different each
-/// time. Its arguments: see `programs/setup.c`.
+/// A program whose set-up phase has side effects: files, directories, data that vary.
+///
+/// `programs/setup.c` describes its arguments.
 pub fn setup(make: fn() -> Job) -> Case {
     Case {
         name: "setup",
@@ -159,7 +165,7 @@ pub fn setup(make: fn() -> Job) -> Case {
     }
 }
 
-/// A program whose output is all that it writes.
+/// A program that writes to standard output only.
 pub fn prints(name: &'static str, make: fn() -> Job) -> Case {
     Case {
         name,
@@ -188,7 +194,7 @@ pub fn cg() -> Case {
     }
 }
 
-/// The same with few iterations.
+/// [`cg`] with few iterations.
 pub fn short_cg() -> Case {
     Case {
         name: "cg, short",
@@ -200,7 +206,7 @@ pub fn short_cg() -> Case {
     }
 }
 
-/// The same with its library as a shared object.
+/// [`cg`] with its library as a shared object.
 pub fn cg_shared() -> Case {
     Case {
         name: "cg-shared",
@@ -209,7 +215,7 @@ pub fn cg_shared() -> Case {
     }
 }
 
-/// A Lennard-Jones melt; every line of the log is flushed, every 50th configuration is dumped.
+/// A Lennard-Jones melt; every log line is flushed, every 50th configuration is dumped.
 pub const LAMMPS_INPUT: &str = "\
 units lj
 atom_style atomic
@@ -235,7 +241,7 @@ fn lammps_job() -> Job {
     lammps_with(of_distribution(), &[], LAMMPS_INPUT)
 }
 
-/// A LAMMPS job of so few steps that it may die at each of its MPI calls.
+/// A LAMMPS job of few steps, for failures at each of its MPI calls.
 pub fn short_lammps() -> Job {
     lammps_with(
         of_distribution(),
@@ -245,7 +251,7 @@ pub fn short_lammps() -> Job {
     .interval("5calls")
 }
 
-/// The distribution's LAMMPS, whose processes write the configurations together, by MPI-IO.
+/// The distribution's LAMMPS, which writes its configurations by MPI-IO.
 pub fn lammps_by_mpi_io() -> Option<Case> {
     Some(Case {
         name: "LAMMPS, by MPI-IO",
@@ -277,7 +283,7 @@ fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
     .env("OMP_NUM_THREADS", "1")
 }
 
-/// A Lennard-Jones melt of charged particles, whose long-range forces take Fourier transforms.
+/// A Lennard-Jones melt of charged particles; Fourier transforms compute the long-range forces.
 const IONS: &[(&str, &str)] = &[
     ("0 8 0 8 0 8", "0 5 0 5 0 5"),
     ("atom_style atomic", "atom_style charge"),
@@ -297,8 +303,9 @@ const IONS: &[(&str, &str)] = &[
     ("run 800", "run 40"),
 ];
 
-/// With a LAMMPS for MPICH, whose pair style and Fourier transforms are computed by two OpenMP
-/// threads in each rank.
+/// LAMMPS for MPICH, with two OpenMP threads in each rank.
+///
+/// The threads compute pair styles and Fourier transforms.
 pub fn threaded_lammps() -> Option<Case> {
     place::threaded_lammps()?;
     Some(Case {
@@ -320,8 +327,9 @@ pub fn threaded_lammps() -> Option<Case> {
     })
 }
 
-/// LAMMPS, an unmodified program of the distribution; `None`, with the reason printed, if it is not
-/// installed.
+/// LAMMPS, an unmodified program of the distribution.
+///
+/// Returns `None`, and prints the reason, if it is not installed.
 pub fn lammps() -> Option<Case> {
     if place::on_path("lmp").is_none() {
         place::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
@@ -340,7 +348,7 @@ fn lammps_case() -> Case {
     }
 }
 
-/// Lines of LAMMPS that tell how long something took.
+/// Lines of LAMMPS that contain times.
 const TIMING: &[&str] = &[
     r"^  create_atoms CPU = ",
     r"^Loop time of ",

@@ -4,7 +4,9 @@
 pub struct Random(u64);
 
 impl Random {
-    /// From `FFI_TESTS_SEED` or the clock; printed, so that a failure can be repeated.
+    /// Takes the seed from `FFI_TESTS_SEED` or the clock, and prints it.
+    ///
+    /// A failed test can be repeated with the printed seed.
     pub fn announced(test: &str) -> Random {
         let clock = || {
             std::time::UNIX_EPOCH
@@ -19,7 +21,7 @@ impl Random {
         Random(seed)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

@@ -1,6 +1,6 @@
 //! Root file systems of other distributions (`make distributions`).
 //!
-//! Each has a C library and MPI libraries of its own.
+//! Each has its own C library and MPI libraries.
 
 use crate::place;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const LIMIT_S: &str = "120";
 
 /// Enters a root file system and runs a command: ROOT PRODUCTS SOURCES WORK COMMAND.
 ///
-/// In namespaces of mounts and processes: nothing that the command starts or mounts outlives it.
+/// The script runs in new mount and PID namespaces, so no process and no mount outlives it.
 const ENTER: &str = r#"
 set -e
 root=$1 products=$2 sources=$3 work=$4
@@ -32,7 +32,7 @@ exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/bin:/bin:/usr/sbin:/sbi
     sh -c "cd /work && $5"
 "#;
 
-/// A suite's root file system.
+/// Root file system of a suite (a release of a distribution).
 pub struct Root {
     path: PathBuf,
 }
@@ -73,7 +73,7 @@ impl Root {
             .expect("timeout(1) is there")
     }
 
-    /// Returns what the C library of the suite says of its version.
+    /// Returns the version that the suite's C library reports.
     ///
     /// # Panics
     /// If the command fails.

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 type Runs = HashMap<String, Arc<OnceLock<Arc<Outcome>>>>;
 
-/// Those of this process, by what was run.
+/// Native runs of this process by [`Job::key`].
 static RUNS: Mutex<Option<Runs>> = Mutex::new(None);
 
 extern "C" fn forget() {
     *RUNS.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The place of the run of that name.
+/// Returns the entry of the run with this name.
 fn run(name: String) -> Arc<OnceLock<Arc<Outcome>>> {
     let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
     let runs = runs.get_or_insert_with(|| {
@@ -30,10 +30,12 @@ fn run(name: String) -> Arc<OnceLock<Arc<Outcome>>> {
 /// The MPI libraries fail now and then by themselves (MPICH's UCX: "invalid bandwidth 0.00").
 const ATTEMPTS: usize = 3;
 
-/// The undisturbed run of a job without understudy; each is run once per test program.
+/// Returns the undisturbed run of a job without understudy.
+///
+/// Each job runs once per test program.
 ///
 /// # Panics
-/// Panics if each attempt fails.
+/// If all attempts fail.
 pub fn native(job: Job) -> Arc<Outcome> {
     let job = job.native();
     let run = run(job.key());
@@ -58,10 +60,10 @@ fn successful_run(mut job: Job) -> Outcome {
     outcome
 }
 
-/// The outcome of a job with this fault, which ends and prints as if nobody had died.
+/// Runs a job with this fault and compares it with an undisturbed run.
 ///
 /// # Panics
-/// If it does not.
+/// If exit status or standard output differ, or something is left behind.
 #[track_caller]
 pub fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
     let outcome = job().fault(fault).run();

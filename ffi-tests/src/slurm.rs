@@ -1,5 +1,6 @@
-//! A Slurm of this machine, or of several hosts, with a configuration of its own, that runs as this
-//! user and asks for no credentials.
+//! A Slurm installation on this machine, or on several hosts.
+//!
+//! It has its own configuration, runs as this user, and needs no credentials.
 
 use crate::hosts::Hosts;
 use crate::place;
@@ -8,26 +9,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the daemons may take to know each other.
+/// Longest time that the daemons may take until all nodes are ready.
 const READY: Duration = Duration::from_secs(20);
 
-/// Its daemons. They end with this value, or with the thread that has started them.
+/// Running daemons of Slurm.
+///
+/// They exit with this value, or with the thread that started them.
 pub struct Slurm {
     directory: tempfile::TempDir,
     daemons: Vec<Child>,
-    /// The command that tells what state the nodes are in.
+    /// The command that prints the states of the nodes.
     states: Command,
 }
 
-/// How jobs are started there.
+/// Options of srun for a job.
 #[derive(Clone, Debug)]
 pub struct Srun {
     configuration: PathBuf,
-    /// Which process manager ranks get (`--mpi`).
+    /// Process manager of the ranks (`--mpi`).
     mpi: &'static str,
 }
 
-/// Where `make slurm` has unpacked the packages.
+/// Directory into which `make slurm` has unpacked the packages.
 fn tree() -> PathBuf {
     place::workspace().join(".env/slurm")
 }
@@ -46,7 +49,7 @@ fn configure(command: &mut Command, configuration: &Path) {
         .env("LD_LIBRARY_PATH", libraries());
 }
 
-/// The controller is on the first of the hosts.
+/// Returns the text of slurm.conf; the controller runs on the first host.
 fn configuration(place: &Path, hosts: &[String]) -> String {
     let ports = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are ports"));
     let [controller, node] = ports.map(|port| port.local_addr().expect("it is bound").port());
@@ -83,10 +86,10 @@ PartitionName=all Nodes=ALL Default=YES
 }
 
 impl Slurm {
-    /// One of this machine; `None` if its programs are not there, which is said.
+    /// Starts Slurm on this machine; returns `None`, and prints it, if it is not installed.
     ///
     /// # Panics
-    /// If it does not come up.
+    /// If the nodes do not become ready.
     pub fn start() -> Option<Slurm> {
         let on = |_, words: &[&str]| {
             let mut command = Command::new("setpriv");
@@ -96,17 +99,17 @@ impl Slurm {
         Slurm::is_there().then(|| Slurm::up(tempfile::tempdir(), &["localhost".into()], on))
     }
 
-    /// One of these hosts.
+    /// Starts Slurm on these hosts.
     ///
     /// # Panics
-    /// If it does not come up.
+    /// If the nodes do not become ready.
     pub fn on(hosts: &Hosts) -> Slurm {
         let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
         let directory = tempfile::tempdir_in(hosts.directory());
         Slurm::up(directory, &names, |host, words| hosts.on(host, words))
     }
 
-    /// Whether its programs are there; if not, that is said.
+    /// True if Slurm is installed; prints it if not.
     pub fn is_there() -> bool {
         let is_there = tree().join("usr/bin/srun").is_file();
         if !is_there {
@@ -180,7 +183,7 @@ impl Slurm {
         self.directory.path().join("slurm.conf")
     }
 
-    /// Jobs with this process manager.
+    /// Returns the options for jobs with this process manager.
     pub fn srun(&self, mpi: &'static str) -> Srun {
         Srun {
             configuration: self.configuration(),
@@ -190,7 +193,10 @@ impl Slurm {
 }
 
 impl Srun {
-    /// So many ranks, on all of these hosts or on this one, whatever their processors are.
+    /// Returns the srun command for `ranks` ranks on all of these hosts.
+    ///
+    /// Without hosts, the ranks run on this machine. The number of processors does not limit the
+    /// number of ranks.
     pub fn command(&self, ranks: u32, hosts: Option<(&Hosts, &Path)>) -> Command {
         let mut command = match hosts {
             Some((hosts, directory)) => hosts.enter_at(directory),

@@ -1,13 +1,13 @@
-//! What tests of copies without static data have in common.
+//! Common parts of the tests of reduced replicas.
 
 use crate::programs::Case;
 use crate::shared::native;
 use crate::{Job, Kill, Outcome, Trigger, Verdicts, few};
 use understudy_formats::events::Kind;
 
-/// Workers of such a job.
+/// Number of workers of such a job.
 pub const WORKERS: u32 = 4;
-/// All copies are thin.
+/// All replicas have been reduced.
 pub const THIN: Trigger = Trigger::Thinned {
     workers: WORKERS,
     times: 1,
@@ -15,8 +15,10 @@ pub const THIN: Trigger = Trigger::Thinned {
 /// Exit status of a job that cannot be recovered.
 pub const LOST: i32 = 75;
 
-/// A job with so many checkpoints that copies are thin long before its end: on a busy machine,
-/// rehearsals come to theirs while it waits. The copy of worker r is held by worker r + 1.
+/// Makes a job whose replicas are reduced long before its end.
+///
+/// Short intervals make many checkpoints. On a busy machine, the job waits at them while trial
+/// replays finish. Worker r + 1 is the buddy of worker r.
 pub fn job(case: &Case) -> Job {
     let interval = if case.name == "LAMMPS" {
         "6calls"
@@ -30,7 +32,7 @@ pub fn job(case: &Case) -> Job {
         .fault("wait rank=0 at=commit.end epoch=20 delay=2s")
 }
 
-/// How many pages this rank has rebuilt.
+/// Number of pages that this rank has rebuilt.
 pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     let events = outcome.events(rank).into_iter();
     let pages = events.filter_map(|record| match record.kind {
@@ -40,7 +42,7 @@ pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     pages.sum()
 }
 
-/// Pages that are gone from a worker's copy, and that are left.
+/// Number of pages elided from a worker's replica, and number of pages left.
 pub fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
     let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut of_worker = all.filter_map(|record| match record.kind {
@@ -55,14 +57,14 @@ pub fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
     of_worker.next().unwrap_or_default()
 }
 
-/// The same bytes as in an undisturbed run, and nothing left behind.
+/// Fails unless the job wrote the bytes of an undisturbed run and left nothing behind.
 pub fn like_undisturbed(outcome: &Outcome, case: &Case) {
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
     outcome.assert_nothing_left();
 }
 
-/// The job ended with the status of a loss, and a line says all of this.
+/// Fails unless the job ended with status [`LOST`], and a line has all of `words`.
 pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.check(outcome.status.is_some(), "the job hangs");
     outcome.check(
@@ -77,8 +79,9 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.assert_nothing_left();
 }
 
-/// A worker, or, if there is time, each in turn, dies when all copies are thin; its static data
-/// come from a replay, `least_pages` of them.
+/// Kills a worker when all replicas have been reduced; with `FFI_TESTS_ALL`, each in turn.
+///
+/// A replay must restore at least `least_pages` pages of its static data.
 pub fn everyone_dies(case: &Case, least_pages: u64) {
     let mut verdicts = Verdicts::default();
     for worker in few((0..WORKERS).rev(), 2) {

@@ -1,20 +1,23 @@
-//! Attacks by another user of the same node, in namespaces: what happens there has no names
-//! outside, and ends with the test.
+//! Attacks by another user of the node.
+//!
+//! They run in namespaces: what happens there has no names outside, and ends with the test.
 
 use crate::place;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// What makes the users.
+/// Script that creates the users.
 const SETTING: &str = include_str!("users.sh");
-/// How long a script may take, in seconds; then all of its processes are killed.
+/// Time limit of a script in seconds, after which all of its processes are killed.
 const LIMIT: &str = "100";
 
-/// Runs a shell script as `users.sh` tells, with `$layer` in front of `understudy`, `$examples` and
-/// `$programs`. `None` where there cannot be two users; why is printed.
+/// Runs a shell script in the setting of `users.sh`.
+///
+/// The script may use `$layer` in front of `understudy`, `$examples` and `$programs`. Returns
+/// `None`, and prints the reason, if two users are not possible.
 ///
 /// # Panics
-/// If there is no room for temporary files.
+/// If no temporary directory can be made.
 pub fn run(script: &str) -> Option<Output> {
     let _turn = place::turn();
     let possible = perform("echo possible");

@@ -1,15 +1,18 @@
-# Two users who trust each other as little as strangers do, with a /dev/shm and processes of their own.
+# Two users without mutual trust, with their own /dev/shm and processes.
 #
 #   users.sh DIRECTORY WORKSPACE SCRIPT
 #
-# To be run by root in new namespaces (mounts, processes). SCRIPT, a file, is read by this shell in DIRECTORY/alice and has:
-#   $alice $mallory   in front of a command: runs it as that user; $alice_id $mallory_id are their numbers
+# To be run by root in new namespaces (mounts, processes). SCRIPT, a file, is
+# read by this shell in DIRECTORY/alice and may use:
+#
+#   $alice $mallory         in front of a command: runs it as that user
+#   $alice_id $mallory_id   their user IDs
 set -e
 directory=$1 workspace=$2 script=$3
 umask 022
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 
-# The workspace may lie below a directory that only root may enter.
+# The workspace may be below a directory that only root can enter.
 closed= at=$(dirname "$workspace")
 while [ "$at" != / ]; do
     case $(stat -c %A "$at") in

@@ -1,4 +1,4 @@
-//! Many runs, one verdict: all runs are done, then all failures are told.
+//! Many runs, one verdict: all runs are made, then all failures are reported.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Notes whether the assertions of `judge` hold; their messages are printed at once.
+    /// Records whether the assertions of `judge` hold; their messages are printed at once.
     pub fn judge(&mut self, what: &str, judge: impl FnOnce()) {
         self.count += 1;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(judge)) {
@@ -21,6 +21,8 @@ impl Verdicts {
         }
     }
 
+    /// Fails if any assertion has failed.
+    ///
     /// # Panics
     /// If any assertion has failed.
     pub fn assert_all_good(self) {

@@ -1,4 +1,4 @@
-//! The decoder of what ckptd and its clients say to each other.
+//! The decoder of messages between ckptd and its clients.
 #![no_main]
 
 use understudy_fuzz::{messages, watch};

@@ -1,15 +1,16 @@
-//! The reader of epochs on disk under any bytes.
+//! The reader of checkpoints on disk under any bytes.
 
 use super::sums;
 use understudy_formats::epochs::epoch_format::{Decoder, Encoder, EpochError, SECTION_PAGES};
 use understudy_formats::pages::PAGE_SIZE;
 
-/// What may be allocated at once, whatever the file claims: a section, and what is written of it
-/// again.
+/// Largest permitted allocation, whatever the file claims: a section, also written again.
 pub const MOST: usize = 4 << 20;
 
-/// Takes the bytes behind the first one, which says whether checksums are put right, for an epoch's
-/// file. What can be read as a whole can be written again.
+/// Reads all bytes but the first as a checkpoint file.
+///
+/// The first byte decides if checksums are corrected. A file that can be read completely can be
+/// written again.
 pub fn drive(bytes: &[u8]) {
     let Some((&how, bytes)) = bytes.split_first() else {
         return;
@@ -18,7 +19,7 @@ pub fn drive(bytes: &[u8]) {
     if how & 0x80 == 0 {
         sums::epoch(&mut file);
     }
-    // A file that says that it has no page that is not zero may say that it has very many.
+    // A file that claims only zero pages may claim very many.
     let _ = read(&file, (file.len() + 1) * SECTION_PAGES);
 }
 

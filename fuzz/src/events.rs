@@ -1,5 +1,6 @@
-//! The reader of event files, the one that follows them while they are written, and the report,
-//! under any bytes.
+//! The reader of event files, the follower, and the report, under any bytes.
+//!
+//! The follower reads files while they are written.
 
 use super::sums;
 use std::path::Path;
@@ -8,12 +9,13 @@ use understudy_formats::events::{
 };
 use understudy_report::{Job, Live, Report};
 
-/// What may be allocated at once.
+/// Largest permitted allocation.
 pub const MOST: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
-/// Takes the bytes behind the first two for event files. The first one says how many ranks there
-/// are, and whether checksums are put right; the second where the follower finds the end of the
-/// file first.
+/// Reads all bytes but the first two as event files.
+///
+/// The first byte determines the number of ranks, and if checksums are corrected. The second is the
+/// place where the follower first finds the end of the file.
 pub fn drive(bytes: &[u8]) {
     let [how, cut, bytes @ ..] = bytes else {
         return;
@@ -31,7 +33,9 @@ pub fn drive(bytes: &[u8]) {
     report(directory.path());
 }
 
-/// What is followed is what is read; what is read can be written and read again.
+/// Checks that the follower gets what the reader reads.
+///
+/// Records can be written again.
 fn same_when_followed(path: &Path, file: &[u8], cut: usize) {
     let (read, damage) = read(file);
     for record in &read {
@@ -73,7 +77,7 @@ fn read(file: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     (records, damage)
 }
 
-/// Whatever the records say, something can be said of it.
+/// Makes a report, which must be possible whatever the records contain.
 fn report(directory: &Path) {
     let Ok(job) = Job::load(directory) else {
         return;

@@ -1,5 +1,7 @@
-//! What the fuzz targets do with their bytes. `ckptd/tests/fuzzed.rs` does the same with random
-//! ones, so that it is compiled and run with all tests.
+//! Bodies of the fuzz targets.
+//!
+//! `ckptd/tests/fuzzed.rs` runs them with random bytes, so that all test runs compile and execute
+//! them.
 
 pub mod epochs;
 pub mod events;
@@ -7,7 +9,7 @@ pub mod sums;
 pub mod watch;
 pub mod wire;
 
-/// [`wire::drive`], with right checksums if the first byte says so.
+/// Runs [`wire::drive`], with correct checksums if the first byte requests that.
 pub fn messages(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     if let [how, frames @ ..] = sealed.as_mut_slice()

@@ -1,7 +1,7 @@
-//! Right magics, versions and checksums in bytes that are otherwise as they come: nothing behind a
-//! checksum would ever be reached without.
+//! Corrects magic numbers, versions and checksums in otherwise arbitrary bytes.
 //!
-//! Everything is put right in place, so that a fuzzer's bytes stay where it has put them.
+//! Without this, no code after a checksum would be reached. Everything is corrected in place, so
+//! that a fuzzer's bytes keep their positions.
 
 use bincode::config::standard;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -10,7 +10,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
 }
 
-/// Frames of ckptd's wire, one behind the other. Lengths are kept below 4096.
+/// Corrects successive frames of ckptd's wire; lengths are kept below 4096.
 pub fn wire(bytes: &mut [u8]) {
     let mut rest = bytes;
     while rest.len() >= 16 {
@@ -43,7 +43,7 @@ pub fn events(bytes: &mut [u8]) {
     }
 }
 
-/// The file of an epoch.
+/// Corrects a checkpoint file.
 pub fn epoch(bytes: &mut [u8]) {
     use understudy_formats::epochs::epoch_format::{EpochHead, VERSION};
     if bytes.len() < 24 {
@@ -54,7 +54,7 @@ pub fn epoch(bytes: &mut [u8]) {
     let length = (word(bytes, 12) % 65536).min(bytes.len() - 24);
     bytes[12..16].copy_from_slice(&(length as u32).to_le_bytes());
     let end = seal(bytes, 0, 16 + length, 0);
-    // What lies behind the head depends on it.
+    // The rest of the file depends on the head.
     let limited = standard().with_limit::<{ 1 << 20 }>();
     let Ok((head, _)) =
         bincode::decode_from_slice::<EpochHead, _>(&bytes[16..16 + length], limited)
@@ -72,7 +72,7 @@ pub fn epoch(bytes: &mut [u8]) {
     }
     at = seal(bytes, end, at, 1);
     for section in 2.. {
-        // As many pages as there are ones in the map.
+        // The section has one page for each bit that is set in the map.
         let Some(map) = bytes.get(at..at + 32) else {
             return;
         };
@@ -85,7 +85,7 @@ pub fn epoch(bytes: &mut [u8]) {
     }
 }
 
-/// Writes a section's checksum behind it; where that ends.
+/// Writes a section's checksum after it; returns the end of the checksum.
 fn seal(bytes: &mut [u8], from: usize, to: usize, section: u64) -> usize {
     let check = xxh3_64_with_seed(&bytes[from..to], section);
     bytes[to..to + 8].copy_from_slice(&check.to_le_bytes());

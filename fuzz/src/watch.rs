@@ -1,11 +1,12 @@
-//! An allocator that notes how much is asked for at once: nobody may allocate what bytes only
-//! claim.
+//! An allocator that records the largest allocation.
+//!
+//! No code may allocate a size that bytes only claim.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Notes the largest allocation of each thread.
+/// Records the largest allocation of each thread.
 struct Watch;
 
 thread_local! {
@@ -20,18 +21,18 @@ fn note(size: usize) {
 unsafe impl GlobalAlloc for Watch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees the conditions of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees the conditions of the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees the conditions of the system's allocator.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -39,7 +40,7 @@ unsafe impl GlobalAlloc for Watch {
 #[global_allocator]
 static WATCH: Watch = Watch;
 
-/// The largest allocation of `act`.
+/// Returns the largest allocation of `act`.
 pub fn largest(act: impl FnOnce()) -> usize {
     LARGEST.set(0);
     act();

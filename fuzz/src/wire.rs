@@ -2,8 +2,9 @@
 
 use understudy_wire::{Answer, Decoder, HEAD_BYTES, MAX_PAYLOAD, Request, encode};
 
-/// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that
-/// comes out must come out again when it is sent on.
+/// Feeds all bytes but the first in pieces whose length the first byte defines.
+///
+/// A decoded message must be equal after encoding and decoding.
 pub fn drive(bytes: &[u8]) {
     let Some((&piece, bytes)) = bytes.split_first() else {
         return;

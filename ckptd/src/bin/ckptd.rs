@@ -1,4 +1,4 @@
-//! `ckptd`: the processes that stand beside the ranks of an understudy job.
+//! `ckptd`: processes beside the ranks of an understudy job.
 
 use ckptd::host_options::HostOptions;
 use ckptd::manual;
@@ -17,7 +17,7 @@ use understudy_launch::{
 use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_sockets::is_foreign;
 
-/// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
+/// Processes beside an understudy job: a node's daemon, and the output relay of a rank.
 #[derive(Parser)]
 #[command(name = "ckptd", version, arg_required_else_help = true)]
 struct Arguments {
@@ -33,125 +33,123 @@ const SERVE_STATUSES: &str = "Exit status:\n  \
 
 #[derive(Subcommand)]
 enum Command {
-    /// Forward one rank's output so that every byte shows exactly once.
+    /// Forward one rank's output so that every byte is printed exactly once.
     ///
-    /// Started by understudy's preloaded library, one per rank, with these descriptors: 3 and 4,
-    /// the read ends of the pipes that are the rank's standard output and standard error (either
-    /// may be closed); 1 and 2, where to forward them. Ends when both pipes have ended, not by a
-    /// signal.
+    /// Started by understudy's preload library, one relay per rank, with these descriptors: 3 and
+    /// 4, the read ends of the pipes that are the rank's standard output and standard error (either
+    /// may be closed); 1 and 2, the destinations. Exits when both pipes have reached their end, not
+    /// on a signal.
     Relay {
-        /// The file shared with the rank, made if missing (in a memory file system such as
-        /// /dev/shm).
+        /// File shared with the rank, in a memory file system such as /dev/shm. Created if missing.
         #[arg(long, value_name = "PATH")]
         ledger: PathBuf,
     },
-    /// Keep the pools of spares of this node's jobs, until SIGTERM.
+    /// Manage the pools of spares of this node's jobs, until SIGTERM.
     ///
-    /// Jobs find it by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and do without
-    /// it when it is not there. Prints a line for each address when it is ready. What happens is
-    /// logged on standard error (UNDERSTUDY_LOG, default info).
+    /// Jobs find the daemon by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and
+    /// run without it if it is not running. Prints a line for each address when it is ready. Logs
+    /// its events on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]
     Serve(Serve),
-    /// Start a program on this node, or on several, and be the process manager of its MPI library,
-    /// without mpirun.
+    /// Start a program on this node, or on several, without mpirun. Be the process manager of its
+    /// MPI library.
     ///
-    /// When a process dies, all others initialise MPI anew, together with a spare or a new process
-    /// in its place.
+    /// When a process fails, all others initialise MPI again, together with a spare or a new
+    /// process that replaces it.
     Launch(Launch),
-    /// Stand between a launcher and a process of a program, and start that process anew when it is
-    /// needed.
+    /// Start a process of a program for a launcher, and restart it when needed.
     ///
-    /// Started by understudy's preloaded library in place of each process that a launcher has
+    /// Started by understudy's preload library in place of each process that a launcher has
     /// started.
     #[command(hide = true)]
     Guardian {
-        /// The program's file.
+        /// File of the program.
         file: PathBuf,
-        /// Its name and its arguments.
+        /// Name and arguments of the program.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
     /// Manage the processes of a job. Started by the first guardian on a node.
     #[command(hide = true)]
     Manage {
-        /// The descriptor of the socket that it is called at.
+        /// Descriptor of the socket on which the manager listens.
         socket: i32,
-        /// The job's directory.
+        /// Directory of the job.
         directory: PathBuf,
-        /// Standard input tells of other nodes.
+        /// Standard input describes the other nodes.
         #[arg(long)]
         has_duty: bool,
     },
-    /// Let the nodes of a job find each other by their launcher.
+    /// Exchange the addresses of a job's nodes by their launcher.
     #[command(hide = true)]
     Meet {
-        /// Standard input is what the others are to know.
+        /// Standard input is the address to publish to the other nodes.
         #[arg(long)]
         publish: bool,
     },
-    /// Start the processes of a job on this host that was started on another one.
+    /// Start the processes on this host of a job that was started on another host.
     #[command(hide = true)]
     Node,
     /// Write the man pages.
     Man {
-        /// Where to; the directory is made.
+        /// Target directory; created if missing.
         dir: PathBuf,
     },
 }
 
 #[derive(clap::Args)]
 struct Serve {
-    /// Where its socket is made, in a directory with mode 0700 [default:
+    /// Path of the socket, in a directory with mode 0700 [default:
     /// $XDG_RUNTIME_DIR/understudy/ckptd.socket, or /tmp/understudy-UID/ckptd.socket].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Listen for other nodes, too; their clients must know a token.
+    /// Listen for other nodes as well; their clients need a token.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
     listen: Option<SocketAddr>,
 
-    /// Tokens, one of at least 16 characters in each line (mode 0600). Clients with different
-    /// tokens do not see each other's jobs.
+    /// File with tokens, one of at least 16 characters in each line (mode 0600). Clients with
+    /// different tokens do not see each other's jobs.
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
-    /// Give out figures for Prometheus there, on this node only.
+    /// Serve metrics for Prometheus at this address, on this node only.
     #[arg(long, value_name = "127.0.0.1:PORT")]
     metrics: Option<SocketAddr>,
 
-    /// Let jobs have new spares started in place of used ones (UNDERSTUDY_REPLENISH) only as long
-    /// as all jobs together have fewer idle ones than this.
+    /// Limit new spares in place of used ones (UNDERSTUDY_REPLENISH). They are started only while
+    /// all jobs together have fewer idle spares than this.
     #[arg(long, value_name = "COUNT")]
     most_spares: Option<u32>,
 
-    /// End when standard input does, and with it who has started this.
+    /// Exit when standard input ends, and so with the process that started this one.
     #[arg(long)]
     until_stdin_ends: bool,
 }
 
 #[derive(clap::Args)]
 struct Launch {
-    /// Workers: the processes that the program sees.
+    /// Number of workers, the processes that the program sees.
     #[arg(short, value_name = "WORKERS")]
     n: std::num::NonZeroU32,
 
-    /// Processes that wait for a part; without one a new process is started when it is needed.
+    /// Number of spares, which replace failed workers. Without a spare, a new process is started.
     #[arg(long, default_value_t = 1)]
     spares: u32,
 
-    /// The layer's library [default: the one beside ckptd for --mpi, or libunderstudy.so].
+    /// Preload library [default: the one beside ckptd for --mpi, or libunderstudy.so].
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
 
-    /// The MPI library of a program that opens it late, such as an interpreter (libmpi.so.40).
+    /// MPI library of a program that opens it late, such as an interpreter (libmpi.so.40).
     #[arg(long, value_name = "FILE")]
     mpi: Option<PathBuf>,
 
     #[command(flatten)]
     hosts: HostOptions,
 
-    /// How ranks are dealt out to hosts: `slot` fills one after the other, `node` gives one to each
-    /// in turn.
+    /// Placement of ranks on hosts. `slot` fills one host after the other, `node` gives one rank to
+    /// each host in turn.
     #[arg(long, value_name = "WHAT", default_value = "slot")]
     map_by: RankOrder,
 
@@ -266,10 +264,11 @@ fn serve(options: Serve) -> ExitCode {
 ///
 /// The port of libpmix on the loopback interface is open to every local user. A connection of
 /// another user is closed and reported as none (`EAGAIN`), after which libpmix waits for the next
-/// one; many other errors end its listening. Rust's standard library calls accept4(2) instead.
+/// connection; many other errors would end its listening. Rust's standard library calls accept4(2)
+/// instead.
 ///
 /// # Safety
-/// As accept(2).
+/// As for accept(2).
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept(
@@ -277,7 +276,8 @@ unsafe extern "C" fn accept(
     address: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> libc::c_int {
-    // SAFETY: accept4(2) as the caller calls accept(2); the new descriptor has no other owner.
+    // SAFETY: the arguments of accept4(2) are those with which the caller calls accept(2); the new
+    // descriptor has no other owner.
     unsafe {
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {

@@ -1,7 +1,7 @@
 //! A relay and its writers as real processes.
 //!
-//! The writer is this very test binary, started anew with the name of the helper test; it writes to
-//! descriptor [`WRITER_FD`], out of the way of what the test harness prints.
+//! The writer is this test binary, started with the name of the helper test. It writes to
+//! descriptor [`WRITER_FD`], so that the output of the test harness is separate.
 #![allow(unsafe_code, dead_code)]
 
 use std::fs::File;
@@ -25,7 +25,9 @@ impl Random {
         Self(seed)
     }
 
-    /// From `UNDERSTUDY_TEST_SEED` or the clock; printed, so that a failure can be repeated.
+    /// Takes the seed from `UNDERSTUDY_TEST_SEED` or the clock, and prints it.
+    ///
+    /// A failed test can be repeated with the printed seed.
     pub fn announced(test: &str) -> Self {
         let clock = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = std::env::var("UNDERSTUDY_TEST_SEED")
@@ -45,7 +47,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Mostly small, sometimes larger than a pipe.
+    /// Returns a length that is mostly small, and sometimes larger than a pipe.
     pub fn size(&mut self) -> u64 {
         let limit = [1, 80, 80, 700, 4096, 4097, 70_000, 200_000][self.below(8) as usize];
         1 + self.below(limit)
@@ -68,7 +70,7 @@ pub fn stream(from: u64, to: u64) -> Vec<u8> {
     bytes
 }
 
-/// The place of byte `at` of the undisturbed stream.
+/// The position of byte `at` of the undisturbed stream.
 pub fn place(at: u64) -> Position {
     Position::START.after(&stream(0, at))
 }
@@ -91,9 +93,9 @@ pub fn pipe() -> (OwnedFd, OwnedFd) {
     (high(reader.as_raw_fd()), high(writer.as_raw_fd()))
 }
 
-/// A duplicate away from the small numbers that children rearrange.
+/// Returns a duplicate above the small numbers, which children rearrange.
 pub fn high(fd: RawFd) -> OwnedFd {
-    // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor that nobody else owns.
+    // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor that has no other owner.
     unsafe {
         let new = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 100);
         assert!(new >= 0);
@@ -101,7 +103,7 @@ pub fn high(fd: RawFd) -> OwnedFd {
     }
 }
 
-/// Lets the child have `fd` as `number`; `None` closes that number.
+/// Gives the child `fd` as `number`; `None` closes that number.
 fn give(command: &mut Command, number: RawFd, fd: Option<&OwnedFd>) {
     let fd = fd.map(AsRawFd::as_raw_fd);
     // SAFETY: dup2 and close are async-signal-safe, and the parent keeps `fd` open over the spawn.
@@ -127,7 +129,7 @@ pub struct Relay {
     pub err: OwnedFd,
 }
 
-/// Starts a relay; both its pipes' write ends stay here till dropped.
+/// Starts a relay; the write ends of both its pipes stay in this process.
 pub fn relay(ledger: &Path, real_out: OwnedFd, real_err: Option<OwnedFd>) -> Relay {
     let ((out_read, out), (err_read, err)) = (pipe(), pipe());
     let mut command = Command::new(env!("CARGO_BIN_EXE_ckptd"));
@@ -171,15 +173,15 @@ impl Relay {
     }
 }
 
-/// What a writer process is to do.
+/// Parameters of a writer process.
 #[derive(Clone)]
 pub struct Part<'a> {
     pub relay: &'a Relay,
-    /// Where the writer notes its last cut, 8 bytes.
+    /// File to which the writer writes its last cut, 8 bytes.
     pub cut_file: &'a Path,
     pub seed: u64,
     pub from: u64,
-    /// Take over with this high-water mark.
+    /// High-water mark with which the writer takes over.
     pub high_water: Option<Position>,
     pub to: u64,
     pub rollbacks: u64,
@@ -213,7 +215,7 @@ pub fn writer(part: &Part) -> Child {
     command.spawn().unwrap()
 }
 
-/// The body of the helper test: nothing unless started by [`writer`].
+/// Body of the helper test; does nothing unless started by [`writer`].
 pub fn writer_main() {
     let Ok(ledger) = std::env::var("W_LEDGER") else {
         return;
@@ -222,7 +224,7 @@ pub fn writer_main() {
     let number = |name: &str| text(name).parse::<u64>().unwrap();
     let view = LedgerView::attach(Path::new(&ledger), [Some(WRITER_FD), None], TIMEOUT).unwrap();
     let cuts = File::options().write(true).open(text("CUT")).unwrap();
-    // SAFETY: the descriptor was given to this process for this purpose, and only here is it owned.
+    // SAFETY: the descriptor was given to this process for this purpose, and has no other owner.
     let pipe = unsafe { File::from_raw_fd(WRITER_FD) };
     if let Some((line, column)) = text("HIGH").split_once(' ') {
         let [line, column] = [line, column].map(|number| number.parse().unwrap());
@@ -244,7 +246,7 @@ pub fn writer_main() {
     view.remove_on_close();
 }
 
-/// Writes the stream with cuts and rollbacks at random places, checking the positions all along.
+/// Writes the stream with cuts and rollbacks at random places, and checks the positions.
 fn play(
     view: &LedgerView,
     cuts: &File,

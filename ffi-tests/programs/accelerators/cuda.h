@@ -1,4 +1,7 @@
-/* What of the CUDA driver's interface the stand-in has, and the program accelerator uses; as in the CUDA Driver API's reference. */
+/*
+ * Parts of the CUDA driver's interface that the replacement has and the program
+ * accelerator uses, as in the reference of the CUDA Driver API.
+ */
 #include <stddef.h>
 #include <stdint.h>
 

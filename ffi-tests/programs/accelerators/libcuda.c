@@ -1,8 +1,12 @@
-/* A stand-in for NVIDIA's driver library. "Device memory" is a file without a name that is never mapped, so it is in no image of the
-   process; a thread of the library's brings it into ordinary memory, and back, when that is asked for, and closes the file meanwhile. Addresses of
-   the device stay what they were.
-
-   ACCELERATOR_FAILS=NAME:ERROR:TIMES lets a checkpoint function fail after so many calls; ACCELERATOR_KEEPS=pipe keeps a pipe open, as a driver might. */
+/* A replacement for NVIDIA's driver library.
+ *
+ * "Device memory" is an unnamed file that is never mapped, so no memory image
+ * contains it. On request, a thread of the library copies it into ordinary
+ * memory and back, and closes the file meanwhile. Device addresses do not
+ * change.
+ *
+ * ACCELERATOR_FAILS=NAME:ERROR:TIMES makes a checkpoint function fail after
+ * TIMES calls. ACCELERATOR_KEEPS=pipe keeps a pipe open, as a driver might. */
 #define _GNU_SOURCE
 #include "cuda.h"
 #include <pthread.h>
@@ -19,7 +23,7 @@ static int is_initialised, state, wanted, file = -1, has_context;
 static size_t length;
 static char *saved;
 
-/* The start of a call: it waits as long as the process is locked. */
+/* Begins a call: waits while the process is locked. */
 static void enter(void)
 {
     pthread_mutex_lock(&lock);
@@ -45,7 +49,7 @@ static int move(int out)
     return out ? CHECKPOINTED : LOCKED;
 }
 
-/* A device is no file: nobody takes this for an effect on one. */
+/* A device is no file: understudy must not take this for an effect on one. */
 static int resize(size_t bytes)
 {
     return syscall(SYS_ftruncate, file, bytes);
@@ -57,7 +61,7 @@ static int make_device(void)
     return file >= 0 && resize(length) == 0;
 }
 
-/* The driver's own thread. */
+/* Main function of the driver's own thread. */
 static void *serve(void *unused)
 {
     (void)unused;
@@ -135,7 +139,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     return leave(SUCCESS);
 }
 
-/* The last one only: the stand-in's device is a stack. */
+/* Frees the last allocation only: memory of this device is a stack. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     enter();
@@ -171,7 +175,10 @@ CUresult cuModuleGetFunction(void **function, void *module, const char *name)
     return leave(strcmp(name, "step") ? INVALID_VALUE : SUCCESS);
 }
 
-/* The only kernel that is known, of (data, count, round): x = 6364136223846793005 x + round, for all. */
+/*
+ * Launches the only kernel, of (data, count, round): x = 6364136223846793005 x
+ * + round, for all elements.
+ */
 CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
                         void **parameters, void **extra)
 {
@@ -195,7 +202,7 @@ CUresult cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, u
 }
 
 #ifndef OLD
-/* The error that a function is to fail with, if it is its turn; each call is counted. */
+/* Returns the error of a function that is to fail; counts each call. */
 static CUresult failure(const char *name)
 {
     static int calls;
@@ -208,7 +215,7 @@ static CUresult failure(const char *name)
     return calls++ < before ? SUCCESS : error;
 }
 
-/* From one state to another, by the driver's thread if it has to. */
+/* Changes from one state to another, by the driver's thread if `by_thread`. */
 static CUresult change(const char *name, int pid, int from, int to, int by_thread)
 {
     CUresult error = pid == getpid() ? failure(name) : INVALID_VALUE;

@@ -1,4 +1,5 @@
-! What MPI answers to Fortran 2008, round after round: answers ROUNDS. All that is asked is compared with what the standard says.
+! MPI's results in Fortran 2008, round after round: answers ROUNDS. Results are
+! compared with the standard.
 module checks
   use mpi_f08
   use, intrinsic :: iso_c_binding
@@ -151,7 +152,7 @@ contains
     call MPI_Testall(8, requests, flag, statuses)
     call check(flag, 'a test of all')
     call check(all(got == [(left * 100 + i, i = 1, 8)]), 'messages')
-    ! Persistent ones, with and without statuses.
+    ! Persistent requests, with and without statuses.
     call MPI_Recv_init(got, 8, MPI_INTEGER, left, 9, comm, requests(1))
     call MPI_Send_init(sent, 8, MPI_INTEGER, right, 9, comm, requests(2))
     do i = 1, 3
@@ -212,7 +213,7 @@ contains
     call check(values(1) == 1, 'a non-blocking broadcast')
   end subroutine
 
-  ! A handle in C: a number in MPICH, which has no function for that.
+  ! A handle in C, which is a number in MPICH; MPICH has no conversion function.
   integer(c_intptr_t) function in_c(comm)
     type(MPI_Comm), intent(in) :: comm
     type(c_funptr) :: function
@@ -224,7 +225,8 @@ contains
     in_c = f2c(comm%MPI_VAL)
   end function
 
-  ! What Fortran sets is the address of an integer in C, and what C sets is an integer in Fortran (MPI 4.1, 19.3.7).
+  ! An attribute set in Fortran is the address of an integer in C. An attribute
+  ! set in C is an integer in Fortran (MPI 4.1, 19.3.7).
   subroutine attributes(comm)
     type(MPI_Comm), intent(in) :: comm
     type(MPI_Comm) :: other

@@ -1,4 +1,5 @@
-! Texts, datatypes by size, and spawned programs with arguments, each round; the output is the same in every run.
+! Texts, datatypes by size, and spawned programs with arguments, in each round.
+! The output is equal in every run.
 program details
   use mpi
   implicit none

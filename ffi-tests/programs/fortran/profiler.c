@@ -14,7 +14,7 @@ void mpi_waitall_(int *count, int *requests, int *statuses, int *error)
 
 void mpi_finalize_(int *error)
 {
-    /* Standard output is the program's: its runtime writes in the middle of a line. */
+    /* Not on standard output, where the program's runtime writes within a line. */
     fprintf(stderr, "%d waits\n", waits);
     pmpi_finalize_(error);
 }

@@ -1,4 +1,5 @@
-! Records of a direct-access file, each read and written over in turn; one unit stays open, another one is opened each time.
+! Records of a direct-access file, each read and overwritten in turn. One unit
+! stays open, another one is opened each time.
 program records
   use mpi
   implicit none

@@ -1,4 +1,5 @@
-! Registers a data representation, and prints the library's answer in every round.
+! Registers a data representation, and prints the library's result in every
+! round.
 module conversions
   use mpi
   implicit none

@@ -1,6 +1,7 @@
 /*
- * The C++ bindings of MPI 2, as Open MPI 4 still has them: an operator of the program, a grid, a communicator for each row, a window.
- * argv[1] "throws": an error is to be an exception.
+ * The C++ bindings of MPI 2, which Open MPI 4 still has: an operator of the program, a
+ * grid, a communicator for each row, a window. With argv[1] "throws", an error must
+ * become an exception.
  */
 #include <cstdio>
 #include <cstring>

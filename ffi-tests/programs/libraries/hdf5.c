@@ -1,7 +1,9 @@
 /*
- * Parallel HDF5: a dataset in chunks that grows by a plane in each step and is written collectively; one of fixed size, of which each process
- * writes its part for itself; attributes. What another process has written is read again; half-way the file is closed and opened again.
- * Arguments: steps, microseconds of sleep in each.
+ * Parallel HDF5: a dataset in chunks that grows by a plane in each step and is written
+ * collectively; one of fixed size, of which each process writes its part independently;
+ * attributes. Each process reads data that another one has written. In the middle, the
+ * file is closed and reopened. Arguments: number of steps, microseconds of sleep in
+ * each.
  */
 #include <hdf5.h>
 #include <mpi.h>
@@ -79,7 +81,7 @@ int main(int argc, char **argv)
         hid_t memory = H5Screate_simple(3, count, NULL);
         CHECK(H5Dwrite(field, H5T_NATIVE_DOUBLE, memory, space, collective, plane));
 
-        /* What the next process has written, read by each for itself. */
+        /* Each process independently reads the data of the next one. */
         start[1] = (hsize_t)((rank + 1) % size) * ROWS;
         CHECK(H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL));
         MPI_Barrier(MPI_COMM_WORLD);

@@ -1,7 +1,8 @@
 /*
- * Parallel netCDF: a variable that grows along an unlimited dimension and is written collectively; one of fixed size, of which each process
- * writes its part for itself. What another process has written is read again; half-way the file is closed and opened again.
- * Arguments: steps, microseconds of sleep in each.
+ * Parallel netCDF: a variable that grows along an unlimited dimension and is written
+ * collectively; one of fixed size, of which each process writes its part independently.
+ * Each process reads data that another one has written. In the middle, the file is
+ * closed and reopened. Arguments: number of steps, microseconds of sleep in each.
  */
 #include <mpi.h>
 #include <netcdf.h>

@@ -1,6 +1,8 @@
 /*
- * Implicit steps of a heat equation with PETSc, on a distributed grid. Options choose the solver: "-pc_type lu -pc_factor_mat_solver_type mumps",
- * say. What is written at the end, in PETSc's format, has the precision of float, since some solvers add in the order in which messages arrive.
+ * Implicit steps of a heat equation with PETSc, on a distributed grid. Options choose
+ * the solver, for example "-pc_type lu -pc_factor_mat_solver_type mumps". The result,
+ * written at the end in PETSc's format, has the precision of float, since some solvers
+ * add in the order in which messages arrive.
  */
 #include <petscdmda.h>
 #include <petscksp.h>

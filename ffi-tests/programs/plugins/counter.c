@@ -1,4 +1,4 @@
-// A library with thread-local data, a constructor, and need of another one.
+// A library with thread-local data, a constructor, and a dependency.
 #include "plugins.h"
 
 static __thread long counts[COUNTS];

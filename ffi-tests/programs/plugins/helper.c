@@ -1,4 +1,5 @@
-// What counter.c needs; its thread-local data are in static storage (initial-exec).
+// The dependency of counter.c; its thread-local data are in static storage
+// (initial-exec).
 #include "plugins.h"
 
 static __thread long steps __attribute__((tls_model("initial-exec"))) = 7;

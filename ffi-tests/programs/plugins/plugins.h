@@ -1,4 +1,4 @@
-// Between plugins.c and the libraries that it opens.
+// Interface between plugins.c and the libraries that it opens.
 enum { COUNTS = 190 };
 
 long helper_step(long by);

@@ -1,4 +1,4 @@
-// A library in C++ that brings the C++ runtime along, and throws exceptions.
+// A library in C++ that loads the C++ runtime, and throws exceptions.
 #include <map>
 #include <stdexcept>
 #include <string>

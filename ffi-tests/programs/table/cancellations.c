@@ -1,6 +1,6 @@
 /*
- * Threads that are cancelled: one that waits in a system call, one that computes and may be
- * cancelled at any place.
+ * Threads that are cancelled: one that waits in a system call, one that computes and
+ * may be cancelled at any place.
  */
 #include "../check.h"
 #include <pthread.h>
@@ -47,7 +47,7 @@ static void content(void)
 {
     cancel(wait_in_call, meet);
     cancel(compute, meet);
-    /* The others wait in MPI for this one. */
+    /* The other ranks wait in MPI for this one. */
     if (rank == round_ % size)
         usleep(5000);
     meet();

@@ -1,6 +1,7 @@
 /*
- * Files that child processes change in each round: appended, overwritten, replaced, made, removed,
- * renamed; by shells and their commands, and by a process that the rank has forked.
+ * Files that child processes change in each round: appended, overwritten, replaced,
+ * created, removed, renamed. The children are shells with their commands, and a forked
+ * process.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -24,7 +25,7 @@ __attribute__((format(printf, 1, 2))) static void run(const char *format, ...)
     MUST(system(command) == 0);
 }
 
-/* A program without a shell in between. */
+/* A program without an intermediate shell. */
 static void start(char *const arguments[])
 {
     pid_t child;
@@ -78,7 +79,7 @@ static void content(void)
     run("cd %s && sed -i 's/^./%d/' fixed && echo %d > small", directory, round_ % 10, round_);
     run("cd %s && mv small new.%d && chmod 6%d0 log", directory, round_ % 3, round_ % 8);
     meet();
-    /* A file that the rank itself makes, and a child replaces. */
+    /* A file that the rank itself creates, and that a child replaces. */
     snprintf(path, sizeof path, "%s/own", directory);
     FILE *own = fopen(path, "w");
     fprintf(own, "made in round %d\n", round_);

@@ -1,7 +1,8 @@
 /*
- * Child processes: each rank starts one in each round and waits for any, while others fail.
+ * Child processes: each rank starts one in each round and waits for any, while other
+ * ranks fail.
  *
- * That of the last rank takes long, so that it runs when another rank fails.
+ * The child of the last rank takes long, so that it runs when another rank fails.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -20,7 +21,7 @@ static void content(void)
 {
     pid_t child = fork();
     if (child == 0) {
-        /* Its own child, which ends with it. */
+        /* Its own child, which exits with it. */
         if (round_ % 2 == 0 && fork() == 0)
             execlp("sleep", "sleep", rank == size - 1 ? "0.4" : "0", NULL);
         usleep(rank == size - 1 ? 400000 : 0);

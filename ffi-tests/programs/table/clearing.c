@@ -1,6 +1,6 @@
 /*
  * Directories that are filled, and some rounds later emptied while they are listed, as
- * std::filesystem::remove_all does.
+ * by std::filesystem::remove_all.
  */
 #include "../check.h"
 #include <dirent.h>
@@ -33,7 +33,7 @@ static void clear(const char *name)
             continue;
         MUST(unlinkat(dirfd(directory), entry->d_name, 0) == 0);
         removed++;
-        /* Whoever wants to be sure begins again. */
+        /* A program that must not miss an entry restarts the listing. */
         rewinddir(directory);
     }
     say("%d removed", removed);

@@ -1,6 +1,6 @@
 /*
- * Coroutines that call MPI from stacks of their own, which are mapped far below that of the main
- * thread, with guard pages.
+ * Coroutines that call MPI from their own stacks, which are mapped far below that of
+ * the main thread, with guard pages.
  */
 #include "../check.h"
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ static void run(int number)
 
 static void content(void)
 {
-    /* These are only on the main thread's stack. */
+    /* These variables are only on the main thread's stack. */
     volatile int first = round_, i;
     for (i = 0; i < COROUTINES; i++)
         swapcontext(&main_context, &contexts[(i + first) % COROUTINES]);

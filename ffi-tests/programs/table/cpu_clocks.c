@@ -1,6 +1,6 @@
 /*
- * Processor time and resource usage of the process, its children and its main thread: for the program, no value
- * ever goes back. A child of the process has values of its own.
+ * Processor time and resource usage of the process, its children and its main thread:
+ * for the program, no value ever decreases. A child of the process has its own values.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -71,7 +71,7 @@ static void compare(void)
         for (int j = 0; j < 2 + FIELDS; j++)
             MUST(now.usage[i][j] >= last.usage[i][j]);
     last = now;
-    /* All answers agree. */
+    /* All results agree. */
     MUST((clock() + 1) * 1000 >= now.clocks[0] && nanoseconds(CLOCK_PROCESS_CPUTIME_ID) >= 1000 * now.clock);
     MUST(now.ticks.tms_utime * 10000 <= now.usage[0][0] && now.ticks.tms_cutime * 10000 <= now.usage[2][0]);
     MUST(nanoseconds(CLOCK_MONOTONIC) > 0 && nanoseconds(CLOCK_REALTIME) > 0);
@@ -104,7 +104,7 @@ static void content(void)
     compare();
     meet();
     compare();
-    /* All that the rounds have used so far. */
+    /* The usage of all rounds so far. */
     CHECK(last.clocks[0] >= 1000000L * WORK_MS * (round_ + 1));
     CHECK(last.clocks[1] >= 1000000L * WORK_MS * (round_ + 1));
     CHECK(last.usage[1][0] + last.usage[1][1] >= 900L * WORK_MS * (round_ + 1));
@@ -115,7 +115,7 @@ static void content(void)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    /* The peak of memory, which the rounds do not need again. */
+    /* The peak of memory, which the rounds do not reach again. */
     char *large = malloc(100 << 20);
     memset(large, 1, 100 << 20);
     sum += large[rank];

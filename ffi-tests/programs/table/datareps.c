@@ -1,5 +1,6 @@
 /*
- * Registrations of data representations (MPI 4.1, 14.5.3), and views that name them: the library's answers.
+ * Registrations of data representations (MPI 4.1, 14.5.3), and views that name them:
+ * the library's results.
  */
 #include "../check.h"
 

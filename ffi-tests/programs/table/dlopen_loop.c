@@ -1,5 +1,6 @@
 /*
- * A library that is opened and closed again in every round: its address, its functions and its thread-local data.
+ * A library that is opened and closed in every round: its address, its functions and
+ * its thread-local data.
  */
 #include "../check.h"
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * Counters, a timer, a signal descriptor and pipes with several descriptors each, some of which
- * come and go; one pipe holds more than 64 KiB.
+ * Counters, a timer, a signal descriptor and pipes with several descriptors each, some
+ * of which are opened and closed; one pipe contains more than 64 KiB.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -33,7 +33,7 @@ static void count(void)
     say("counter %d, waits %d", (int)sum, (fcntl(same, F_GETFL) & O_NONBLOCK) == 0);
 }
 
-/* A second writing end, by the same description or by another one. */
+/* A second writing end, by the existing description or by another one. */
 static void send_letter(void)
 {
     char letter = (char)('A' + round_ % 26), got = '-';
@@ -48,7 +48,7 @@ static void send_letter(void)
     say("pipe: %c", got);
 }
 
-/* Rings once, and is waited for some rounds later. */
+/* A timer that expires once, and is waited for some rounds later. */
 static void ring(void)
 {
     struct itimerspec soon = {.it_value = {0, 10000000}};

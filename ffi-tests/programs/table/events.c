@@ -1,5 +1,6 @@
 /*
- * An event loop in each process: a counter, a timer, a signal and a pipe to itself, in a set.
+ * An event loop in each process: a counter, a timer, a signal and a pipe to itself, in
+ * an epoll set.
  *
  * Counter and pipe are never empty between two rounds.
  */
@@ -14,7 +15,7 @@ enum { COUNTER, TIMER, SIGNAL, PIPE, KINDS };
 
 static int all[KINDS], set, writer;
 
-/* What an event brings: what was read last, and is written anew. */
+/* Handles an event: reads the last value and writes a new one. */
 static long receive(uint32_t kind)
 {
     struct signalfd_siginfo about;

@@ -1,9 +1,9 @@
 /*
- * Locks of files: ranks append to one file in turn, each with a lock of it (flock, fcntl in two
- * ways), which it holds over a collective while the others look whether it has that.
+ * File locks: ranks append to one file in turn, each with a lock on it (flock, fcntl in
+ * two ways). Each holds the lock over a collective while the others check that it does.
  *
- * Besides each holds locks of a file of its own for some rounds, and looks whether others could
- * take them.
+ * In addition, each rank holds locks on its own file for some rounds, and checks if
+ * other processes could take them.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -27,7 +27,7 @@ static int lock(int file, int way, int kind, int start, int length, int waits)
     return fcntl(file, waits ? F_OFD_SETLKW : F_OFD_SETLK, &part);
 }
 
-/* True if another process has a record lock of the file. */
+/* True if another process has a record lock on the file. */
 static int is_locked(int file)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "own.%d", rank);
     common = open("common", O_RDWR | O_CREAT | O_APPEND, 0644);
     own = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    /* A device is no file that could be synchronised with a disk. */
+    /* A device is a file that cannot be synchronised with a disk. */
     MUST(common >= 0 && own >= 0 && open("/dev/null", O_WRONLY) >= 0);
     run_rounds(argc, argv, content);
     MPI_Finalize();

@@ -1,6 +1,6 @@
 /*
- * Memory that grows at once, between two calls of MPI: in the middle of the run each rank
- * allocates far more than it had before, and all of it changes in every round.
+ * Memory that grows at once, between two calls of MPI: in the middle of the run each
+ * rank allocates far more than it had before, and changes all of it in every round.
  *
  *     growing [rounds [pause in milliseconds [MiB at first [MiB in all]]]]
  */

@@ -1,10 +1,10 @@
 /*
- * Numbers that every rank reads from its files and writes others over, in all the ways that
- * programs do: by a descriptor that stays open, by one that is opened anew each time, by streams,
- * by mappings.
+ * Numbers that every rank reads from its files and overwrites, in all ways that
+ * programs use: by a descriptor that stays open, by one that is opened each time, by
+ * streams, by mappings.
  *
- * What is written follows from what was read, also by another rank, so a number that was added
- * twice or that is of another moment shows in all that follows.
+ * The written numbers depend on those that were read, also by another rank. A number
+ * that was added twice or that is of another moment changes all later ones.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -20,7 +20,7 @@ static int state, twin, target;
 static FILE *stream, *header;
 static long total;
 
-/* True if a call has moved as many bytes or elements as it was to. */
+/* True if a call has transferred all bytes or elements. */
 static int is_all(ssize_t moved, size_t wanted)
 {
     return moved == (ssize_t)wanted;
@@ -35,7 +35,7 @@ static const char *name(int owner, const char *what)
     return text;
 }
 
-/* A file with so many numbers, all of them the same. */
+/* Makes a file with `count` equal numbers. */
 static const char *filled(const char *path, long count, long value)
 {
     FILE *file = fopen(path, "w");
@@ -54,7 +54,7 @@ static long changed(long *values, long count)
     return sum;
 }
 
-/* One number in the midst of a file, at the place of the descriptor or at a named one. */
+/* One number within a file, at the position of the descriptor or at a given one. */
 static long one_number(int fd)
 {
     long value, at = round_ * 5 % NUMBERS * (long)sizeof value;
@@ -72,7 +72,7 @@ static long one_number(int fd)
     return value % 1000;
 }
 
-/* All numbers, by descriptors that are for reading or for writing, opened each time. */
+/* All numbers, by descriptors for reading or for writing, opened each time. */
 static long anew(const char *path, long *values, long count)
 {
     int fd = open(path, O_RDONLY);
@@ -85,7 +85,7 @@ static long anew(const char *path, long *values, long count)
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, seen = lock;
     MUST(fcntl(fd, F_SETLK, &lock) >= 0);
     MUST(is_all(write(fd, values, count * sizeof *values), count * sizeof *values));
-    /* For a lock of the open file that of the process is another one's. */
+    /* For a lock of the open file description, that of the process is another owner's. */
     MUST(fcntl(fd, F_OFD_GETLK, &seen) >= 0);
     CHECK(seen.l_type != F_UNLCK);
     close(fd);
@@ -106,7 +106,7 @@ static long by_stream(FILE *file)
     return sum % 1000;
 }
 
-/* A file that grows, at the begin of which its length is told. */
+/* A growing file whose header contains its length. */
 static long with_header(FILE *file)
 {
     fprintf(file, "step %d\n", round_);
@@ -130,7 +130,7 @@ static long by_mapping(const char *path)
     return sum;
 }
 
-/* What one file has is copied over another one; parts of it are made zero. */
+/* The content of one file is copied over another one; parts of it are zeroed. */
 static long copied(int from, int to)
 {
     off_t start = round_ * 8 % 160, end = 8 * (round_ % 5);
@@ -166,7 +166,7 @@ static long removed(const char *path)
     return sum;
 }
 
-/* What a neighbour has written. */
+/* Data that a neighbour has written. */
 static long of_neighbour(const char *what)
 {
     const char *path = name((rank + 1) % size, what);

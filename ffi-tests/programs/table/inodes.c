@@ -1,6 +1,7 @@
 /*
- * Attributes of inodes that the program changes in each round: mode, times, owner, extended attributes; of files
- * that are open, of names, of a directory, of a symbolic link, and of a file that is written, too, or read-only.
+ * Attributes of inodes that the program changes in each round: mode, times, owner,
+ * extended attributes. The inodes are those of open files, of names, of a directory, of
+ * a symbolic link, and of a file that is also written, or read-only.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,10 +1,10 @@
 /*
- * Kernel AIO (io_setup(2)) whose requests end between the collectives.
+ * Kernel AIO (io_setup(2)) whose requests complete between the collectives.
  *
- * One context lives as long as the program: events of requests that have ended wait in its ring at
- * collectives, and are taken by calls or by moving the head. A larger one is exchanged for a new
- * one in each third round. A thread waits for events of a third context. Requests overwrite a file,
- * and are reported by an eventfd.
+ * One context lives as long as the program: events of completed requests wait in its
+ * ring during collectives, and are taken by calls or by moving the head. A larger
+ * context is replaced by a new one in each third round. A thread waits for events of a
+ * third context. Requests overwrite a file, and are reported by an eventfd.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -44,7 +44,7 @@ static unsigned waiting(aio_context_t of)
     return (ring->tail + ring->nr - ring->head) % ring->nr;
 }
 
-/* Events wait in the ring from here on, and nothing is under way. */
+/* From here on, events wait in the ring, and no request is active. */
 static void wait_for(aio_context_t of, unsigned count)
 {
     while (waiting(of) < count)
@@ -59,7 +59,7 @@ static void take(aio_context_t from, long count)
         say("event %llu: %lld", (unsigned long long)events[i].data, (long long)events[i].res);
 }
 
-/* Takes an event as programs do that read the ring themselves. */
+/* Takes an event like programs that read the ring themselves. */
 static void take_by_hand(aio_context_t from)
 {
     volatile struct ring *ring = (void *)from;
@@ -92,7 +92,7 @@ static void write_blocks(void)
     submit(context, &two);
 }
 
-/* Both files and memory are written by requests. */
+/* Requests write both files and memory. */
 static void read_block(aio_context_t with, int place)
 {
     static char block[BLOCK];

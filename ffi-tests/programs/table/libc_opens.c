@@ -1,6 +1,7 @@
 /*
- * Libraries that libc opens by itself in mid-run: for the end of a thread, a backtrace, a character
- * set, names of users. Some are opened while another thread than the main one runs.
+ * Libraries that libc opens itself during the run: for the exit of a thread, a
+ * backtrace, a character set, names of users. Some are opened while another thread than
+ * the main one runs.
  */
 #include "../check.h"
 #include <execinfo.h>

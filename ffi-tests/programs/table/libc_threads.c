@@ -1,5 +1,5 @@
 /*
- * Threads that libc makes: of C11 (threads.h), for asynchronous input and output, for look-ups of
+ * Threads that libc makes: of C11 (threads.h), for asynchronous I/O, for look-ups of
  * names.
  */
 #define _GNU_SOURCE
@@ -131,7 +131,7 @@ static void told(union sigval value)
     mtx_unlock(&lock);
 }
 
-/* A read that waits while the ranks meet; a thread of its own tells of its end. */
+/* A read that waits during a collective; a separate thread reports its completion. */
 static void from_pipe(void)
 {
     int ends[2];

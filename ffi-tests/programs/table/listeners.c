@@ -1,10 +1,12 @@
 /*
- * Listeners at which nothing waits: TCP at loopback and any addresses, IPv6, an abstract UNIX name.
+ * Listeners without waiting connections: TCP at loopback and any addresses, IPv6, an
+ * abstract UNIX name.
  *
- * Each keeps its descriptor, address, options and registration with epoll(7). A client of the process
- * connects to each of them between collectives; one connection waits when the ranks meet in odd
- * rounds of a worker that may fail. One listener is closed and opened again at its port in each round,
- * another one is opened in one round and closed in the next.
+ * Each keeps its descriptor, address, options and registration with epoll(7). A client
+ * of the process connects to each of them between collectives. One connection waits
+ * during the collective in odd rounds of a worker that may fail. One listener is closed
+ * and reopened at its port in each round; another one is opened in one round and closed
+ * in the next.
  */
 #define _GNU_SOURCE
 #include "loopback.h"

@@ -1,8 +1,10 @@
 /*
- * Threads that wait for locks while the main thread is in MPI: locks that compare their owner with the caller.
+ * Threads that wait for locks while the main thread is in MPI. These locks compare
+ * their owner with the caller.
  *
- * A recursive mutex by pthread_mutex_lock and pthread_mutex_timedlock, a robust and an error-checking one, and a
- * read-write lock. The main thread holds all of them over its collectives, and waits for all threads afterwards.
+ * The locks are a recursive mutex by pthread_mutex_lock and pthread_mutex_timedlock, a
+ * robust and an error-checking one, and a read-write lock. The main thread holds all of
+ * them over its collectives, and waits for all threads afterwards.
  */
 #include "../check.h"
 #include <pthread.h>
@@ -44,7 +46,7 @@ static void *wait_for_locks(void *argument)
             return NULL;
         errors[kind] |= take(kind);
         values[kind] = values[kind] * 31 + (unsigned long)(kind + rank);
-        /* Twice: a recursive mutex knows its owner. */
+        /* Twice: a recursive mutex identifies its owner. */
         if (kind <= TIMED)
             errors[kind] |= take(kind) | release(kind);
         errors[kind] |= release(kind);

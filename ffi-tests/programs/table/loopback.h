@@ -1,4 +1,4 @@
-/* Sockets of TCP at loopback addresses, as the programs of the table use them. */
+/* TCP sockets at loopback addresses, as used by the programs of the table. */
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
@@ -29,7 +29,7 @@ UNUSED static struct address address_of(const char *text, int port)
 
 UNUSED static int port_of(const struct address *address)
 {
-    /* The port is at the same place in both families. */
+    /* The port has an equal offset in both families. */
     return ntohs(((const struct sockaddr_in *)&address->bytes)->sin_port);
 }
 

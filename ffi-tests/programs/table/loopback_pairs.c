@@ -1,11 +1,12 @@
 /*
- * Connections of TCP over loopback whose two ends are both in the process.
+ * TCP connections over loopback with both ends in the process.
  *
- * Some were accepted by listeners that are closed, some by one that is open; one is of an IPv4 client
- * and an IPv6 listener. Messages wait in both directions at each collective, in one of them many.
- * Addresses, options, duplicates and registrations with epoll(7) stay. An end whose other end was
- * closed keeps what waits in it. One connection is shut down in one direction, and one is made and
- * another one closed in each round.
+ * Some were accepted by listeners that are closed, some by one that is open. One has an
+ * IPv4 client and an IPv6 listener. Messages wait in both directions at each
+ * collective, in one direction many. Addresses, options, duplicates and registrations
+ * with epoll(7) stay. An end whose other end was closed keeps its waiting data. One
+ * connection is shut down in one direction. In each round, a connection is made and
+ * another one closed.
  */
 #define _GNU_SOURCE
 #include "loopback.h"
@@ -53,7 +54,10 @@ static void make_pairs(void)
     accept_from(listener, "127.0.0.1", pairs[ACCEPTED]);
     make_pair("127.0.0.1", "127.0.0.1", 1, pairs[REUSED]);
     make_pair("127.0.0.1", "127.0.0.1", 0, half);
-    /* Nothing is held back but what the first pair's second end might send. */
+    /*
+     * No data are delayed, except for those that the first pair's second end might
+     * send.
+     */
     for (int kind = 0; kind < KINDS; kind++)
         for (int end = 0; end < 2; end++)
             set_option(pairs[kind][end], IPPROTO_TCP, TCP_NODELAY, kind != PLAIN || end == 0);
@@ -135,7 +139,7 @@ static void shut_down(void)
     }
 }
 
-/* The end that was accepted is closed first, so that the kernel keeps its address. */
+/* The accepted end is closed first, so that the kernel keeps its address. */
 static void replace(void)
 {
     if (passing[0] >= 0)
@@ -146,7 +150,10 @@ static void replace(void)
     say_message("passing", passing[1]);
 }
 
-/* An end whose other end is closed in each round, and one whose other end was closed before. */
+/*
+ * An end whose other end is closed in each round, and one whose other end was closed
+ * before.
+ */
 static void leave_behind(void)
 {
     int ends[2];

@@ -1,6 +1,6 @@
 /*
- * Attributes of mappings (madvise, mlock), set before and during the rounds, changed and taken back; and guard
- * pages (MADV_GUARD_INSTALL), one of which is removed later.
+ * Attributes of mappings (madvise, mlock), set before and during the rounds, changed
+ * and reverted; and guard pages (MADV_GUARD_INSTALL), one of which is removed later.
  */
 #define _GNU_SOURCE
 #include "../check.h"

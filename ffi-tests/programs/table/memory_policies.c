@@ -1,6 +1,7 @@
 /*
- * NUMA policies of ranges (mbind) in private memory and in the heap, set before and during the rounds, changed and
- * taken back. Where mbind is not permitted there are none, and what is printed is the same.
+ * NUMA policies of ranges (mbind) in private memory and in the heap, set before and
+ * during the rounds, changed and reverted. Where mbind is not permitted there are none,
+ * and the output is equal.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -25,7 +26,7 @@ static void bind_pages(int area, int first, int count, int policy)
 
 static void change(void)
 {
-    /* A rank that goes back to a checkpoint has changed this page since. */
+    /* A rank that is rolled back to a checkpoint has changed this page since. */
     bind_pages(0, 12, 1, round_ % 2 ? MPOL_DEFAULT : MPOL_BIND);
     if (round_ == 3)
         bind_pages(0, 0, 3, MPOL_PREFERRED);
@@ -36,7 +37,7 @@ static void change(void)
         bind_pages(1, 7, 2, MPOL_INTERLEAVE);
     }
     if (round_ == 9) {
-        /* What is mapped again has no policy. */
+        /* A range that is mapped again has no policy. */
         MUST(munmap(areas[0] + 4 * PAGE, 4 * PAGE) == 0);
         MUST(mmap(areas[0] + 4 * PAGE, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
              == areas[0] + 4 * PAGE);
@@ -73,7 +74,7 @@ static void content(void)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    /* On a page of the heap, between others that it needs. */
+    /* On a page of the heap, between other pages in use. */
     areas[1] = aligned_alloc(PAGE, PAGES * PAGE);
     areas[0] = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     MUST(areas[0] != MAP_FAILED && areas[1] != NULL);

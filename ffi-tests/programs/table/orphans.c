@@ -1,5 +1,6 @@
 /*
- * Daemons of the program: programs that its child processes execute after their parent has ended.
+ * Daemons of the program: programs that its grandchildren execute after their parent
+ * has exited.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -7,7 +8,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* Waits until a child's child, whose parent has ended, has executed a program that writes to the pipe. */
+/*
+ * Waits until a grandchild, whose parent has exited, has executed a program that writes
+ * to the pipe.
+ */
 static void content(void)
 {
     int ends[2];

@@ -1,6 +1,6 @@
 /*
- * Descriptors that stand for a name (O_PATH): of a directory, below which files are made, of a file, of
- * a symbolic link, and of a device.
+ * Descriptors that represent a name (O_PATH): of a directory, below which files are
+ * made, of a file, of a symbolic link, and of a device.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,10 +1,10 @@
 /*
- * POSIX message queues of each process alone, whose names are removed at once.
+ * POSIX message queues of each process, whose names are removed at once.
  *
- * Messages wait at each collective. One queue lives as long as the program and has two descriptors
- * with one open file description, another one is exchanged for a new one in each third round, and a
- * thread waits for messages of a third. One keeps its name over a collective again and again:
- * making it fails if a failure has left the name behind.
+ * Messages wait at each collective. One queue lives as long as the program and has two
+ * descriptors with one open file description. Another one is replaced by a new one in
+ * each third round, and a thread waits for messages of a third. One repeatedly keeps
+ * its name over a collective: its creation fails if a failure has left the name behind.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -91,7 +91,7 @@ static void exchange(void)
     exchanged = make(4 + round_ % 3);
 }
 
-/* No checkpoint is possible meanwhile: any process may use it. */
+/* No checkpoint is possible meanwhile, since any process may use the queue. */
 static void use_named(void)
 {
     if (round_ % 4)

@@ -1,5 +1,6 @@
 /*
- * Files of /proc that describe the process itself, and devices without state, open over all rounds.
+ * Files of /proc that describe the process itself, and devices without state, open over
+ * all rounds.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,6 +1,7 @@
 /*
- * Attributes of the process that the program sets in the middle: processors, scheduling policy, I/O priority,
- * timer slack, OOM score, filter of core dumps, memory policy, no_new_privs, transparent huge pages.
+ * Attributes of the process that the program sets during the run: processors,
+ * scheduling policy, I/O priority, timer slack, OOM score, filter of core dumps, memory
+ * policy, no_new_privs, transparent huge pages.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,6 +1,6 @@
 /*
- * A mapping that is made larger and smaller, and moved, again and again by mremap(2), which only
- * works on what is one mapping to the kernel.
+ * A mapping that is repeatedly enlarged, reduced and moved by mremap(2), which only
+ * works on a single mapping of the kernel.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     map = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    /* In the way of the first enlargement, so that the mapping moves. */
+    /* Blocks the first enlargement, so that the mapping moves. */
     MUST(mmap((char *)map + pages * PAGE, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
          != MAP_FAILED);
     run_rounds(argc, argv, content);

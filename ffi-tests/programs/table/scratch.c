@@ -1,10 +1,10 @@
 /*
- * Files that have no name: tmpfile(3), one that is removed while it is open, as Fortran's scratch
- * files are, and one in memory.
+ * Files without a name: tmpfile(3), one that is removed while it is open, like
+ * Fortran's scratch files, and one in memory.
  *
- * They grow, are read from their beginning, and now and then cut and written anew. The second one
- * is open twice and locked: what is written by one descriptor is read by the other. Besides, a file
- * under a new name comes and goes in each round.
+ * They grow, are read from their beginning, and sometimes truncated and rewritten. The
+ * second one is open twice and locked: data written by one descriptor are read by the
+ * other. In addition, a file under a new name is made and removed in each round.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -16,7 +16,7 @@ enum { FILES = 3 };
 static FILE *files[FILES];
 static int again;
 
-/* Writes a line, reads all, and cuts the file: what is written next is shorter. */
+/* Writes a line, reads all, and truncates the file: the next data are shorter. */
 static long grow(int which)
 {
     FILE *file = files[which];

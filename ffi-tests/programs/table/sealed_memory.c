@@ -1,6 +1,6 @@
 /*
- * Files in memory (memfd_create) with seals: one that is sealed before the rounds, one in the middle,
- * and one that is for ever without a seal. Names and modes stay, too.
+ * Files in memory (memfd_create) with seals: one that is sealed before the rounds, one
+ * in the middle, and one that never gets a seal. Names and modes stay, too.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,6 +1,6 @@
 /*
- * Signals with values wait for the process and for its main thread: each as often as it was sent,
- * in order, with its value.
+ * Signals with values are pending for the process and for its main thread: each as
+ * often as it was sent, in order, with its value.
  */
 #define _GNU_SOURCE
 #include "../check.h"

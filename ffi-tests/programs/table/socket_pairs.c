@@ -1,9 +1,11 @@
 /*
- * Sockets of which the process has both ends, as event loops have them: streams, packets, datagrams.
+ * Sockets of which the process has both ends, as in event loops: streams, packets,
+ * datagrams.
  *
- * Messages wait in both directions at each collective. An end whose other end was closed keeps what
- * waits in it; a direction that was shut down stays so; one pair has two descriptors for one end, and
- * a set of epoll(7) watches it. A pair is made, and another one closed, in each round.
+ * Messages wait in both directions at each collective. An end whose other end was
+ * closed keeps its waiting data. A direction that was shut down stays so. One pair has
+ * two descriptors for one end, and an epoll(7) set monitors it. In each round, a pair
+ * is made, and another one closed.
  */
 #define _GNU_SOURCE
 #include "socket_messages.h"

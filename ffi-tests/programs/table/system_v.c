@@ -1,9 +1,10 @@
 /*
- * System V semaphores and message queues of each process alone.
+ * System V semaphores and message queues of each process.
  *
- * A set and a queue live as long as the program, another set is exchanged for a new one in each
- * third round, and one with a key is made and removed again and again: making it fails if a failure
- * has left it behind. Messages wait at each collective; permissions and the limit of the queue change.
+ * A set and a queue live as long as the program. Another set is replaced by a new one
+ * in each third round. One with a key is repeatedly made and removed: its creation
+ * fails if a failure has left it behind. Messages wait at each collective; permissions
+ * and the limit of the queue change.
  */
 #define _GNU_SOURCE
 #include "../check.h"
@@ -50,7 +51,7 @@ static void use_sets(void)
     say("exchanged: %d", get(exchanged, 0));
 }
 
-/* No checkpoint is possible meanwhile: any process may use it. */
+/* No checkpoint is possible meanwhile, since any process may use it. */
 static void use_keyed(void)
 {
     if (round_ % 4)

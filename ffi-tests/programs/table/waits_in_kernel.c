@@ -1,9 +1,9 @@
 /*
- * A thread that waits for System V semaphores and messages, as threads of one process do.
+ * A thread that waits for System V semaphores and messages of its own process.
  *
- * The main thread wakes the other one between collectives, and reads the reply. The set of
- * semaphores and the queue of each third round are removed at its end: a failure finds them gone,
- * while the thread is to wait for them again.
+ * The main thread wakes the other one between collectives, and reads the reply. The set
+ * of semaphores and the queue of each third round are removed at its end: after a
+ * failure they do not exist, while the thread has to wait for them again.
  */
 #define _GNU_SOURCE
 #include "../check.h"

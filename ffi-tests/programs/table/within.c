@@ -1,7 +1,7 @@
 /*
  * Collectives in callbacks: error handlers and the delete functions of attributes.
  *
- * Some ranks make a collective there that others make outside.
+ * Some ranks call a collective there that others call outside.
  */
 #include "../check.h"
 
@@ -37,7 +37,7 @@ static void content(void)
 {
     for (int end = step + STEPS; step < end; step++) {
         own = rank + step % 7 + 0.25 * sum;
-        /* All of them, or one of them, are in the handler. */
+        /* All ranks, or one of them, are in the handler. */
         if (step % 3 == 0 || rank == step % size)
             MPI_Send(&own, 1, MPI_DOUBLE, NOBODY, 0, comm);
         else

@@ -1,4 +1,4 @@
-//! How a job is started: mpirun's command line, or that of ckptd's own launcher.
+//! The command line of a job: that of mpirun, mpiexec, srun or `ckptd launch`.
 
 use super::Job;
 use crate::hosts::Hosts;
@@ -22,15 +22,16 @@ const MPIRUN_FLAGS: &[&str] = &[
     "1",
 ];
 
-/// What the layer prefers: libfabric's probing is two thirds of a short run.
+/// Default of understudy: libfabric's probing takes two thirds of the time of a short run.
 const WITHOUT_LIBFABRIC: [&str; 3] = ["--mca", "pml", "ob1"];
 
-/// What the layer prefers where ranks are on several hosts: results that do not depend on which of
-/// them share one.
+/// Default of understudy for ranks on several hosts.
+///
+/// The results do not depend on which ranks share a host.
 const PLACELESS: [&str; 3] = ["--mca", "coll", "^han,hcoll,portals4,cuda,ucc"];
 
 impl Job {
-    /// The launcher with all that this job asks for.
+    /// Returns the launcher with all options of this job.
     pub(super) fn command(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         if let Some(srun) = &self.srun {
             return self.under_srun(srun, root, mark, hosts);
@@ -109,8 +110,8 @@ impl Job {
             .env(processes::MARK, mark)
             .current_dir(root.join("work"));
         if hosts.is_none() {
-            // An mpirun that ends removes the session directory that all of this user share, even
-            // while another starts.
+            // An exiting mpirun removes the session directory that is shared by all mpiruns of this
+            // user, even while another one starts.
             command.env("TMPDIR", root);
         }
         command
@@ -120,7 +121,7 @@ impl Job {
         self.own_layer.clone().unwrap_or_else(place::layer)
     }
 
-    /// The same with Slurm's launcher, which hands its environment on.
+    /// Returns the command of Slurm's launcher, which passes its environment on to the ranks.
     fn under_srun(&self, srun: &Srun, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let work = root.join("work");
         let mut command = srun.command(
@@ -145,7 +146,7 @@ impl Job {
         command
     }
 
-    /// In the job's directory, marked, and with what was set for it.
+    /// Sets the job's directory, its mark, and its environment variables.
     fn place(&self, command: &mut Command, root: &Path, mark: &str) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
@@ -154,7 +155,7 @@ impl Job {
             .env("TMPDIR", root);
     }
 
-    /// The same with MPICH's launcher.
+    /// Returns the command of MPICH's launcher.
     fn mpiexec(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let mpiexec = self.mpirun.clone();
         let mpiexec = mpiexec.unwrap_or_else(|| place::mpich().join("mpiexec"));
@@ -178,7 +179,7 @@ impl Job {
         command
     }
 
-    /// The same under `ckptd launch`.
+    /// Returns the command of `ckptd launch`.
     fn launched(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let mut command = match hosts {
             Some(hosts) => hosts.launch(&root.join("work"), &self.by),
@@ -196,8 +197,8 @@ impl Job {
             "--spares",
             &self.spares.to_string(),
         ]);
-        // A shell or an interpreter does not tell which library it will need, and a program of the
-        // distribution has another one.
+        // `ckptd launch` cannot derive the library from a shell or an interpreter, and a program of
+        // the distribution needs another library.
         let library = MpiLibrary::of(&place::example("heat2d"))
             .expect("it is linked with MPI")
             .library;

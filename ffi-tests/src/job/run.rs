@@ -1,4 +1,4 @@
-//! A job under way: kills, and what is left behind.
+//! A running job: kills, limits, and what the job leaves behind.
 
 use super::{Job, Scope};
 use crate::hosts::Hosts;
@@ -9,34 +9,35 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the job is looked at.
+/// Poll interval.
 const TICK: Duration = Duration::from_millis(4);
-/// The longest time between two looks that counts for a job's limit.
+/// Longest time between two polls that counts towards a job's limit.
 ///
-/// A longer one means that this process, and maybe the job, was not running.
+/// A longer time means that this process, and maybe the job, was not running.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
-/// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up
-/// page faults.
+/// Poll interval of the ranks' mappings.
+///
+/// Longer than [`TICK`], since /proc/PID/maps is long, and reading it delays page faults.
 const MAPS_EVERY: Duration = Duration::from_millis(200);
-/// How long relays and the launcher may take to clean up after mpirun has ended.
+/// Time that relays and the launcher may take to clean up after mpirun has exited.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The processes of a job, and what has been done to them.
+/// The processes of a job, and the failures that were injected.
 pub(super) struct Run {
     pub(super) child: Child,
     pub(super) mark: String,
     pub(super) hosts: Option<Hosts>,
     pub(super) size: u32,
-    /// What the launcher starts becomes guardians, and is no rank.
+    /// True if the launcher's children are guardians, not ranks.
     pub(super) is_guarded: bool,
     pub(super) ranks: BTreeMap<u32, processes::Process>,
-    /// What the names of the job's files have in them, and its relays' command lines.
+    /// Substring of the names of the job's files, and of its relays' command lines.
     pub(super) relay_mark: String,
     pub(super) shared_memory: BTreeSet<String>,
-    /// When the ranks' mappings were looked at.
+    /// Time of the last poll of the ranks' mappings.
     pub(super) mapped_at: Option<Instant>,
     pub(super) killed: Vec<Killed>,
-    /// Files that are older are another job's, whose launcher had the same process number.
+    /// Start of the job. Older files belong to another job whose launcher had this PID before.
     pub(super) began: SystemTime,
 }
 
@@ -46,7 +47,7 @@ fn is_since(entry: &std::fs::DirEntry, began: SystemTime) -> bool {
 }
 
 impl Run {
-    /// Waits for the end and kills on the way; `None` if the time was up.
+    /// Waits for the end and executes the kills; returns `None` at the time limit.
     pub(super) fn attend(
         &mut self,
         root: &Path,
@@ -111,7 +112,7 @@ impl Run {
         self.ranks.len() == self.size as usize
     }
 
-    /// Learns the ranks' processes and their files in /dev/shm.
+    /// Updates the list of the ranks' processes and of their files in /dev/shm.
     fn look(&mut self) {
         if !self.is_complete() {
             self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
@@ -164,7 +165,7 @@ impl Run {
         hang::describe(marked.chain(processes::with_command(&self.relay_mark)))
     }
 
-    /// Kills what is left of the job.
+    /// Kills all remaining processes of the job.
     fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -173,8 +174,10 @@ impl Run {
         }
     }
 
-    /// Relays have no environment; their command line has the name of the job, and that has the pid
-    /// of the launcher, or a batch system's numbers.
+    /// Returns the substring by which relays of this job are found.
+    ///
+    /// Relays have no environment. Their command line contains the name of the job, which contains
+    /// the PID of the launcher or a batch system's numbers.
     fn relay_mark(&self) -> String {
         match (&self.hosts, self.ranks.values().next()) {
             (Some(hosts), _) => hosts.job_mark(),
@@ -209,7 +212,7 @@ impl Run {
         found
     }
 
-    /// What still exists after a while; it is removed.
+    /// Returns what still exists after [`GRACE`], and removes it.
     pub(super) fn left_behind(&mut self) -> Vec<String> {
         let ended = Instant::now();
         let mut found = self.survivors();

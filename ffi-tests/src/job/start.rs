@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Instant, SystemTime};
 
 impl Job {
-    /// Runs the job in a directory of its own, and waits until nothing of it is left.
+    /// Runs the job in its own directory, and waits until nothing is left.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -22,16 +22,16 @@ impl Job {
         self.attempt()
     }
 
-    /// Runs the job, which may be run again.
+    /// Runs the job without consuming it, so that it can be run a second time.
     pub(crate) fn attempt(&mut self) -> Outcome {
         let _turn = place::turn();
         self.run_in(place::directory())
     }
 
-    /// Runs another job at the same time.
+    /// Runs this job and another one concurrently.
     ///
     /// # Panics
-    /// If one cannot be started.
+    /// If one of them cannot be started.
     pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
         let _turn = place::turn();
         std::thread::scope(|scope| {
@@ -43,10 +43,12 @@ impl Job {
         })
     }
 
-    /// Runs a job for each row, all at the same time: they wait for the most part.
+    /// Runs a job for each row, all concurrently.
+    ///
+    /// For jobs that wait most of the time.
     ///
     /// # Panics
-    /// If one cannot be started.
+    /// If one of them cannot be started.
     pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
         let _turn = place::turn();
         std::thread::scope(|scope| {
@@ -62,7 +64,7 @@ impl Job {
         })
     }
 
-    /// Runs the job in the directory of an earlier one, which has it no more.
+    /// Runs the job in the directory of an earlier one, which gives it up.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -150,10 +152,10 @@ impl Job {
     }
 }
 
-/// Returns a pipe with the content of a file, as mpirun makes one of its standard input.
+/// Returns a pipe with the content of a file, like mpirun's standard input.
 fn piped(mut input: File) -> Stdio {
     let (read, mut write) = std::io::pipe().expect("there are descriptors");
-    // Whoever does not read all of it has closed it by the end.
+    // A process that does not read all of the pipe closes it by its exit; this ends the thread.
     std::thread::spawn(move || std::io::copy(&mut input, &mut write));
     read.into()
 }

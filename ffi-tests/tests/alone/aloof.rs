@@ -1,4 +1,4 @@
-//! Workers that do not call MPI while another one dies.
+//! Workers that do not call MPI while another worker fails.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
@@ -10,7 +10,7 @@ fn job(arguments: &[&str]) -> Job {
         .interval("1calls")
 }
 
-/// Arguments of the program, and how long after a line a worker is killed, in milliseconds.
+/// Arguments of the program, and delay in ms between a printed line and the kill.
 type Row = (&'static [&'static str], u64);
 const COMPUTES: &[&str] = &["4", "100"];
 const THREADS: &[&str] = &["4", "100", "threads"];
@@ -36,7 +36,9 @@ fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
     verdicts.assert_all_good();
 }
 
-/// All others wait for it in the next generation; it would compute for ever.
+/// The computing worker never calls MPI by itself.
+///
+/// All other workers wait for it in the next MPI instance, so it must be interrupted.
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
     assert_called_in(few(
@@ -50,13 +52,13 @@ fn a_worker_that_computes_is_set_back_from_where_it_is() {
     ));
 }
 
-/// Without a call of MPI they would wait for ever.
+/// Without an interruption, the workers would wait forever, since they do not call MPI.
 #[test]
 fn workers_that_wait_in_shared_memory_are_set_back() {
     assert_called_in(few([10, 25].map(|delay| (LOOKS, delay)), 1));
 }
 
-/// In malloc(3), in stdio, in a system call.
+/// Interrupts a worker in malloc(3), in stdio, or in a system call.
 #[test]
 #[ignore = "many kills: make sweep"]
 fn a_worker_is_set_back_from_anywhere() {

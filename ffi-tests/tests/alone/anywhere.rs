@@ -1,4 +1,4 @@
-//! Programs without a collective over all workers have checkpoints, too.
+//! Checkpoints of programs without a collective over all workers.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -11,7 +11,7 @@ fn job(how: &str, steps: &str) -> Job {
     Job::new(place::test_program("anywhere"), &[how, steps]).interval("20ms")
 }
 
-/// Each with as many steps as take a few seconds.
+/// Programs with a number of steps that takes a few seconds.
 fn cases() -> [Case; 13] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
@@ -35,7 +35,7 @@ fn cases() -> [Case; 13] {
     ]
 }
 
-/// Runs it with a worker that dies.
+/// Runs a job in which `worker` fails, and compares it with an undisturbed run.
 fn die(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) {
     let undisturbed = native(case.job());
     let outcome = job.run();
@@ -87,7 +87,7 @@ fn die_at_random(case: &Case, times: usize) {
     verdicts.assert_all_good();
 }
 
-/// The points of a checkpoint, in their order.
+/// Fault points of a checkpoint, in their order.
 const POINTS: &[&str] = &[
     "cut.begin",
     "cut.agreed",
@@ -143,7 +143,7 @@ fn general_epochs_of_windows_survive() {
     judge(5);
 }
 
-/// Whoever holds a lock or waits for one may die, and others go on from there.
+/// A worker that holds a lock, or waits for one, may fail; the others continue.
 #[test]
 fn locks_survive() {
     judge(6);
@@ -171,8 +171,9 @@ fn threads_that_call_at_the_same_time_survive() {
     judge(10);
 }
 
-/// A synchronous send whose message a cut takes ends when the program receives it: else messages
-/// would come in steps that are over.
+/// A synchronous send completes when the program receives the message, not at the cut.
+///
+/// If the send completed at the cut, messages would arrive in steps that are over.
 #[test]
 fn synchronous_sends_tell_when_all_have_been_received() {
     judge(11);
@@ -183,7 +184,7 @@ fn calls_that_look_for_messages_without_waiting_survive() {
     judge(12);
 }
 
-/// A worker that stands still for a cut goes on when another one waits for it outside of MPI.
+/// A stopped worker continues if another one waits for it outside of MPI.
 #[test]
 fn nobody_stands_still_for_one_who_waits_in_memory() {
     let job = || job("memory", "10000");

@@ -1,5 +1,6 @@
-//! UNDERSTUDY_INTERVAL=auto: the interval follows from what checkpoints cost, and is the same in
-//! all workers.
+//! UNDERSTUDY_INTERVAL=auto: the interval follows from the cost of checkpoints.
+//!
+//! It is equal in all workers.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
@@ -15,7 +16,7 @@ fn heat() -> Job {
     .workers(3)
 }
 
-/// Cost, mean time between failures and interval of each change.
+/// Returns cost, mean time between failures and interval of each change.
 fn changes(outcome: &Outcome, rank: u32) -> Vec<[u64; 3]> {
     let change = |record: &understudy_formats::events::Record| match record.kind {
         Kind::Interval {
@@ -64,14 +65,14 @@ fn an_understudy_goes_by_the_same_interval() {
         .run();
     outcome.assert_success();
     outcome.assert_taken_over(&[1]);
-    // The spare is rank 3; what it has agreed on are the last of what the others have.
+    // The spare is rank 3. The intervals that it has recorded are the last ones of the others.
     let (understudy, survivor) = (changes(&outcome, 3), changes(&outcome, 0));
     outcome.check(!understudy.is_empty(), "it has no interval");
     outcome.check(
         survivor.ends_with(&understudy),
         &format!("they differ: {survivor:?}, {understudy:?}"),
     );
-    // One failure beside two that were expected, in little time.
+    // One failure in a short time, where two were expected before.
     let (before, after) = (survivor[0][1], understudy[0][1]);
     outcome.check(
         after * 10 < before * 9,
@@ -79,8 +80,9 @@ fn an_understudy_goes_by_the_same_interval() {
     );
 }
 
-/// A spare's node may as well be a worker's. Intervals are longer than the least, and there are a
-/// few of them after the deaths.
+/// The failure of a spare counts, because its node could as well run a worker.
+///
+/// Intervals are longer than the minimum, and several of them follow the failures.
 #[test]
 fn deaths_of_idle_spares_count_as_failures() {
     let long = || {

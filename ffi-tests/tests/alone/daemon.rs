@@ -1,5 +1,6 @@
-//! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a
-//! recovery wrong.
+//! A job beside a daemon, which may choose the spare.
+//!
+//! No action or message of the daemon can make a recovery wrong.
 
 use ffi_tests::daemon::{Daemon, pretend, private_directory};
 use ffi_tests::programs::{self, Case};
@@ -23,8 +24,10 @@ fn job(case: &Case, socket: &Path) -> Job {
     job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
 }
 
-/// Whatever the daemon did, the job has recovered. Who has chosen, and why the built-in rule has,
-/// if it has.
+/// Fails unless the job has recovered, whatever the daemon did.
+///
+/// Returns the choice of the spare, and the reason if the built-in rule was used instead of the
+/// daemon's choice.
 fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
@@ -40,7 +43,7 @@ fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
             } => Some((choices, reason)),
             _ => None,
         });
-    // A late piece of news of the same death can lead to another attempt.
+    // A late report of a failure can cause another attempt.
     let Some((choices, reason)) = chosen.last() else {
         panic!(
             "the event files do not say who has chosen\n{}",
@@ -63,7 +66,7 @@ fn choice(rank: u32, by_daemon: bool) -> SpareChoice {
     }
 }
 
-/// The sockets of a process among the descriptors that the program could meet.
+/// Number of sockets of a process among the descriptors that the program could use.
 fn low_sockets(pid: u32) -> usize {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -87,7 +90,7 @@ fn low_sockets(pid: u32) -> usize {
 #[ignore = "a variant: make test-all"]
 fn the_daemon_chooses_and_two_jobs_do_not_mix() {
     let daemon = Daemon::start();
-    // As many spares with the same ranks, of another job.
+    // Two spares of another job with equal ranks.
     let _strangers = [
         daemon.strange_spare("another job", 4),
         daemon.strange_spare("another job", 5),
@@ -161,10 +164,10 @@ fn without_a_daemon_the_built_in_rule_chooses() {
     );
 }
 
-/// Rank 0 waits for this file.
+/// Name of a file for which rank 0 waits.
 const SIGN: &str = "sign";
 
-/// The file is there from the beginning.
+/// Makes a job in which the file exists from the beginning.
 fn waiting() -> Case {
     Case {
         name: "waiting",
@@ -174,7 +177,7 @@ fn waiting() -> Case {
     }
 }
 
-/// Whether this process has come to the end of MPI_Init: a death is survived from then on.
+/// True if this process has completed MPI_Init; failures are recovered from then on.
 fn is_protected(pid: u32) -> bool {
     let work = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     let commit = Trigger::Commit {
@@ -185,8 +188,7 @@ fn is_protected(pid: u32) -> bool {
         .is_some_and(|root| commit.has_come(&root.join("stdout"), &root.join("events")))
 }
 
-/// Kills the victim when the daemon has been treated so, and its spares are as many as they should
-/// be then.
+/// Kills the victim after `treat`, when the daemon has `spares_then` spares.
 fn killed_after(
     treat: fn(&mut Daemon),
     spares_then: usize,
@@ -261,7 +263,7 @@ fn leases(of: &[(u32, u32)]) -> Vec<u8> {
 
 #[test]
 fn what_a_daemon_says_is_checked() {
-    // The other spare than the rule's; so what is right counts.
+    // Rank 5 is not the choice of the built-in rule, so a correct answer is seen to be used.
     let (chosen, reason, outcome) = pretended(leases(&[(VICTIM, 5)]));
     outcome.check(chosen == choice(5, true), &format!("{chosen:?}, {reason}"));
     let mut other_version = leases(&[(VICTIM, 5)]);
@@ -272,7 +274,7 @@ fn what_a_daemon_says_is_checked() {
             impossible,
             "rank 0, which the daemon has named for worker 1",
         ),
-        // It never answers.
+        // An empty answer: the daemon never replies.
         (Vec::new(), "no answer within"),
         (
             leases(&[(VICTIM, VICTIM)]),

@@ -1,7 +1,7 @@
 //! Programs in other distributions: with the C library and the MPI libraries of each suite.
 //!
-//! The programs are compiled in the suite, run by its own launcher without understudy, and by
-//! `understudy run` undisturbed and with failures.
+//! The programs are compiled in the suite. They are run by the suite's launcher without understudy,
+//! and by `understudy run` undisturbed and with failures.
 
 use ffi_tests::root_file_system::Root;
 use ffi_tests::{Verdicts, fault_at_commit, programs};
@@ -36,7 +36,7 @@ struct Program {
     /// Source and options of the compiler; `None` if the suite has the program.
     source: Option<&'static str>,
     command: &'static str,
-    /// True if the suite has it for Open MPI only.
+    /// True if the suite has the program for Open MPI only.
     is_for_open_mpi: bool,
 }
 
@@ -73,7 +73,7 @@ const RANKS: u32 = 3;
 /// Workers that fail, each at the end of the checkpoint of this number.
 const FAILURES: [(u32, u64); 2] = [(1, 3), (0, 4)];
 
-/// Lines of standard output, sorted, without those that tell times.
+/// Sorted lines of standard output, without lines that contain times.
 fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let is_timing = |line: &str| {
@@ -107,7 +107,7 @@ fn describe(output: &Output) -> String {
     )
 }
 
-/// Runs a program in a suite, without understudy, undisturbed and with failures, and compares.
+/// Runs a program without understudy, undisturbed and with failures, and compares.
 fn assert_runs(root: &Root, mpi: Mpi, program: &Program) {
     let directory = tempfile::tempdir().expect("there is room");
     let work = directory.path();

@@ -1,4 +1,4 @@
-//! `understudy doctor`: what works here, and what is found where something does not.
+//! `understudy doctor` on this machine, and with defects that it must find.
 
 use ffi_tests::command::{Ran, Understudy};
 use ffi_tests::place;
@@ -13,7 +13,7 @@ fn text(ran: &Ran) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
-/// The number behind `"name":`.
+/// Returns the number after `"name":`.
 fn number(json: &str, name: &str) -> u64 {
     let pattern = Regex::new(&format!("\"{name}\": ([0-9]+)")).expect("a pattern");
     let found = pattern
@@ -41,7 +41,7 @@ fn where_the_tests_run_jobs_can_be_protected() {
     }
 }
 
-/// `understudy run` starts the processes itself, so it protects jobs there.
+/// Without mpirun, `understudy run` starts the processes itself, so jobs are protected.
 #[test]
 fn no_mpirun_or_that_of_mpich_is_no_failure() {
     let empty = tempfile::tempdir().expect("there is room for temporary files");
@@ -60,7 +60,7 @@ fn no_mpirun_or_that_of_mpich_is_no_failure() {
     }
 }
 
-/// The files of understudy, with another library in the place of the runtime.
+/// The files of understudy, with another library in place of the runtime.
 #[test]
 fn a_job_that_cannot_be_protected_is_a_failure() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -216,7 +216,7 @@ fn what_is_missing_is_found_and_named() {
     }
 }
 
-/// By what its library has, with or without a device.
+/// The library's functions decide, with or without a device.
 #[test]
 fn a_driver_of_accelerators_is_looked_at() {
     for (kind, words) in [

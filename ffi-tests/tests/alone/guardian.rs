@@ -1,5 +1,6 @@
-//! Jobs under a plain mpirun, without any flag: what it has started are guardians, and survive the
-//! ranks.
+//! Jobs under a plain mpirun, without any flag.
+//!
+//! The processes that mpirun starts are guardians, which survive the ranks.
 
 use ffi_tests::programs::{HEAT2D, heat2d};
 use ffi_tests::shared::native;
@@ -57,7 +58,7 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
-/// A script in the test's directory.
+/// Writes a script into the test's directory.
 fn script(place: &Path, text: &str) -> std::path::PathBuf {
     let path = place.join("script");
     place::script(&path, &format!("#!/bin/bash\n{text}\n"));
@@ -92,7 +93,7 @@ fn a_script_may_start_one_program_after_the_other() {
     outcome.assert_success();
     outcome.assert_same_lines(&twice(chatter().native()));
     outcome.assert_nothing_left();
-    // The second program would lack a rank.
+    // With a failed rank, the second program would start with one rank fewer.
     let outcome = twice(
         chatter()
             .interval("10ms")
@@ -122,7 +123,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
     }
 }
 
-/// The others of its job may never come: they may have died of the signal.
+/// The other guardians may never start: the signal may have killed them.
 #[test]
 fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
     let job = format!("prterun-test-{}@1", std::process::id());
@@ -148,7 +149,7 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
             "it does not come"
         );
     }
-    // It has its signal handlers soon.
+    // The guardian installs its signal handlers within this time.
     std::thread::sleep(Duration::from_secs(1));
     let pid = Pid::from_child(&guardian);
     kill_process(pid, Signal::TERM).unwrap();
@@ -165,7 +166,7 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
     let chatter = || Job::new(place::test_program("chatter"), &["20"]);
-    // Found out by the runtime, when the guardians are there.
+    // The runtime finds the error, when the guardians exist already.
     let outcome = chatter()
         .launched_by(Launcher::Mpirun)
         .env("UNDERSTUDY_INTERVAL", "soon")
@@ -180,8 +181,10 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
     );
 }
 
-/// A job under our own launcher, which is the first process of a container: with it the kernel ends
-/// all others. It shares the host's memory, and has always the same name.
+/// Returns a job under `ckptd launch`, which is the first process of a container.
+///
+/// When that process exits, the kernel kills all others of the container. The container shares the
+/// host's memory, and the name of the job never changes.
 fn contained(work: &Path, iterations: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([
@@ -226,7 +229,7 @@ fn container() -> String {
     format!("container{}", std::process::id())
 }
 
-/// What jobs with this in their names have left in memory.
+/// Files in shared memory of jobs whose names contain `part`.
 fn left(part: &str) -> Vec<String> {
     let names = place::shared_memory().into_iter();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! Event files report the calls that the journals consist of.
+//! Event files report the calls in the journals.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::{Job, Outcome, Verdicts, place, plain};
@@ -19,7 +19,7 @@ fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
     tables.collect()
 }
 
-/// Asserts that `understudy inspect` lists a call site in this file.
+/// Fails unless `understudy inspect` lists a call site in this file.
 fn assert_inspected(outcome: &Outcome, file: &str) {
     let directory = outcome.event_directory();
     let arguments = ["inspect", &directory.to_string_lossy()];
@@ -82,7 +82,7 @@ fn journals_add_up() {
                         .is_sorted_by_key(|row| std::cmp::Reverse(row.calls.bytes)),
                     "they are not sorted",
                 );
-                // Not all may have been rehearsed before the end.
+                // The job may end before every worker has had its trial replay.
                 outcome.check(table.kept.is_some(), "it was given up");
                 let kept = rehearsed.get(&table.worker).copied().or(table.kept);
                 outcome.check(
@@ -109,7 +109,7 @@ fn journals_add_up() {
     verdicts.assert_all_good();
 }
 
-/// A journal that is too long is the one whose table is wanted most.
+/// The table of calls is needed most for a journal that has become too long.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_journal_that_is_given_up_tells_of_its_calls() {

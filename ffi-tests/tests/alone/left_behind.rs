@@ -1,5 +1,6 @@
-//! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what
-//! nobody needs.
+//! Files that jobs leave: `understudy inspect` shows them, `understudy clean` removes them.
+//!
+//! Files that are still needed are kept.
 
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::shared::native;
@@ -20,7 +21,7 @@ fn inspect(work: &Path, arguments: &[&str]) -> (Ran, String) {
     (ran, text)
 }
 
-/// A job of three workers that was ended when it had epochs, with event files.
+/// A job of three workers that was killed after some checkpoints, with event files.
 fn lost_job() -> tempfile::TempDir {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let start = [
@@ -47,7 +48,7 @@ fn lost_job() -> tempfile::TempDir {
     work
 }
 
-/// The files of the first epoch on disk.
+/// Files of the first checkpoint on disk.
 fn epochs(work: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(work.join("disk"))
         .into_iter()
@@ -88,7 +89,7 @@ fn files_of_a_lost_job_are_looked_into() {
     let (ran, _) = inspect(work.path(), &["nowhere"]);
     ran.assert(3, &["nowhere: "]);
 
-    // One bit, then the end, then everything of one file.
+    // One bit differs, then the end is missing, then the whole content of one file.
     let files = epochs(work.path());
     let whole = std::fs::read(&files[0]).expect("it is there");
     let mut damaged = whole.clone();
@@ -116,9 +117,9 @@ fn files_of_a_lost_job_are_looked_into() {
     );
 }
 
-/// A file as a job of a launcher that is gone leaves it.
+/// Makes a file such as a job leaves whose launcher no longer exists.
 fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
-    // No process has this number (proc(5), /proc/sys/kernel/pid_max).
+    // No process has this PID (proc(5), /proc/sys/kernel/pid_max).
     let path = private_directories::in_memory().join(format!("{name}prterun-{host}-4194305@1-0"));
     std::fs::write(&path, [0; 4096]).expect("the job that runs has made the directory");
     let file = std::fs::File::options().write(true).open(&path);
@@ -136,8 +137,8 @@ fn what_is_left_goes_and_what_lives_stays() {
         .nodename()
         .to_string_lossy()
         .into_owned();
-    // It cleans while a job runs, which then loses a rank: without its ledgers output would come
-    // twice.
+    // `understudy clean` runs while a job runs, which then loses a rank. Without its ledgers, the
+    // job would print output twice.
     let program = ["--", &heat(), "300", "300", "20000"];
     let start = [
         "run",
@@ -145,7 +146,7 @@ fn what_is_left_goes_and_what_lives_stays() {
         "3",
         "--interval",
         "0.1s",
-        // It would clean, too.
+        // A daemon would clean the node as well.
         "--no-daemon",
         "--fault",
         "kill rank=1 at=commit.end epoch=6",
@@ -157,14 +158,14 @@ fn what_is_left_goes_and_what_lives_stays() {
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
             if found.get().is_none() && ledgers >= 4 && child.id() > 0 {
-                // Made now: the daemons of other tests, whose turn is over, would have removed
-                // them.
+                // Made now, since the daemons of other tests, whose turn is over, would have
+                // removed the files.
                 let paths = [
                     remains("understudy-", &here, Duration::ZERO),
                     remains(".understudy-", "ffi-test", Duration::from_secs(3600)),
                 ];
-                // What the job of another node has just written is left alone: nobody here knows
-                // whether it lives.
+                // A file that a job of another node has just written is kept, since this node
+                // cannot find out if that job still runs.
                 let living = remains("understudy-", "ffi-test-living", Duration::ZERO);
                 let dry = understudy(&["clean", "--dry-run"]);
                 let is_listed = paths
@@ -194,10 +195,10 @@ fn what_is_left_goes_and_what_lives_stays() {
     );
 }
 
-/// Time in which a job ends whose launcher was killed.
+/// Time within which a job ends after its launcher was killed.
 const END: Duration = Duration::from_secs(5);
 
-/// A job that nobody can end would compete with a restart.
+/// A job that outlives the command could not be stopped, and would disturb a restart.
 #[test]
 fn a_job_ends_with_the_command_that_runs_it() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
@@ -219,7 +220,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
     std::thread::sleep(END);
     let job = job.borrow();
     assert!(!job.is_empty(), "nothing was killed");
-    // Relays and files have the number of the launcher in their names.
+    // The names of relays and files contain the launcher's PID.
     let name = |pid: &u32| format!("-{pid}@");
     let relays = job
         .iter()
@@ -264,7 +265,7 @@ fn only_old_torn_epochs_go() {
         9999,
     );
     let other = file("results.part", 9999);
-    // It cleans the node, too.
+    // The command cleans the node as well.
     let _turn = place::turn();
     let text = understudy(&["clean", &*work.path().to_string_lossy()]);
     assert!(text.contains("never completed"), "{text}");

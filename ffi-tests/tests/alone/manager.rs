@@ -1,5 +1,6 @@
-//! The death of the process manager: a guardian starts another one, which learns from the guardians
-//! what there is.
+//! Failures of the node manager: a guardian starts another one.
+//!
+//! The new manager gets the state of the job from the guardians.
 
 use ffi_tests::living::look;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
@@ -8,14 +9,16 @@ use ffi_tests::{Job, Launcher, Outcome, Random, place, processes};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a guardian says that starts another manager.
+/// Part of the line that a guardian prints when it starts another manager.
 const TOLD: &str = "another one takes its place";
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
 }
 
-/// The manager of a job, by its first processes; none if it dies this moment.
+/// Finds the manager of a job by its first processes.
+///
+/// Returns `None` while it is being replaced.
 fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
     let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
     let is_one = |pid: &u32| {
@@ -28,7 +31,7 @@ fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
     processes::all().find(|pid| is_ours(pid) && is_one(pid))
 }
 
-/// Kills the manager each time when so many lines are out.
+/// Kills the manager each time when one of these numbers of lines has been printed.
 fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     let mut next = 0;
     job.watch(move |first| {
@@ -39,13 +42,12 @@ fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     })
 }
 
-/// How many managers have taken the place of others.
+/// Number of managers that have replaced others.
 fn managers(outcome: &Outcome) -> usize {
     outcome.stderr.matches(TOLD).count()
 }
 
-/// The job has written what it would have written, has left nothing, and has had so many other
-/// managers.
+/// Fails unless the output is undisturbed, and `count` managers have replaced others.
 #[track_caller]
 fn assert_survived(job: Job, count: usize) -> Outcome {
     let outcome = heat2d().assert_undisturbed(job);
@@ -99,7 +101,7 @@ fn it_may_die_before_the_first_checkpoint() {
     for point in ["cut.begin", "commit.begin epoch=1", "init.end"] {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
-    // Before MPI_Init, or in it.
+    // The manager fails before or in MPI_Init.
     assert_survived(
         job().watch(|first| manager(first).is_some_and(processes::kill)),
         1,
@@ -112,7 +114,7 @@ fn it_may_die_in_a_renewal_and_so_may_the_next() {
         ("reset.begin", "load.begin"),
         ("drain.begin", "resume.begin"),
     ] {
-        // The second is not reached before the generation has begun that follows the first.
+        // The second fault point is reached only in the generation that follows the first failure.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager \
              rank=2 at={second}"

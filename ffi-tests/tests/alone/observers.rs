@@ -1,4 +1,4 @@
-//! What an observer sees: an idle spare, the event files after a recovery, a debugger's backtrace.
+//! Observations from outside: an idle spare, event files after a recovery, a debugger's backtrace.
 
 use ffi_tests::daemon::Daemon;
 use ffi_tests::programs::heat2d;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use understudy_formats::events::RecoveryStage;
 
-/// Rank 0 sleeps for so long.
+/// Makes a job whose rank 0 sleeps for 12 s.
 fn idle() -> Job {
     let job = Job::new(place::test_program("waiting"), &["12"]);
     job.workers(2).interval("1s")
@@ -20,7 +20,7 @@ fn an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
     measure_spare(idle());
 }
 
-/// It tells the daemon every two seconds that it lives.
+/// The spare sends a heartbeat to the daemon every 2 s.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn beside_a_daemon_an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
@@ -30,7 +30,7 @@ fn beside_a_daemon_an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
 
 fn measure_spare(job: Job) {
     const SPARE: u32 = 2;
-    /// After the start, when the spare has come to MPI_Init.
+    /// Time after the start until the spare has entered MPI_Init.
     const SETTLE: Duration = Duration::from_secs(1);
     const SPAN: Duration = Duration::from_secs(3);
     let measured = Arc::new(Mutex::new(None));
@@ -106,7 +106,7 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
         .iter()
         .for_each(|stage| says(&format!("recovery 1: {stage} done in ")));
     says("resumes at epoch");
-    // Every rank but the dead one has a last word.
+    // Every rank except the failed one has recorded its end.
     for rank in (0..5).filter(|&rank| rank != VICTIM) {
         let ended = outcome
             .events(rank)
@@ -140,7 +140,7 @@ fn a_debugger_sees_the_program_through_a_thunk() {
     let outcome = Job::new(place::test_program("waiting"), &["8"])
         .workers(2)
         .watch(move |ranks| {
-            // Time to get into MPI_Recv.
+            // Time to enter MPI_Recv.
             let started = *started.get_or_insert_with(Instant::now);
             if started.elapsed() < Duration::from_millis(1500) {
                 return false;

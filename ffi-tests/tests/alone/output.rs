@@ -1,4 +1,4 @@
-//! Every line is printed exactly once, in order, and soon.
+//! Every line is printed exactly once, in order, and without long delays.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place, processes};
@@ -60,7 +60,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
     let undisturbed = native(chatter());
     let mut random = Random::announced("output");
     let mut verdicts = Verdicts::default();
-    // Each worker in one half of the run, then each in the other.
+    // Each worker fails in one half of the run, then each in the other half.
     let moments =
         (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
     for (worker, part) in few(moments, 2) {
@@ -80,7 +80,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
     verdicts.assert_all_good();
 }
 
-/// Standard error is a terminal, or is not.
+/// Runs with standard error as a terminal and as a file.
 #[test]
 fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
     for progress in ["line", "plain"] {
@@ -118,7 +118,7 @@ fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
 #[ignore = "a variant: make test-all"]
 fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
     let job = || Job::new(place::test_program("chatter"), &["100", "0", "no-finalize"]);
-    // Open MPI has its own opinion of such an end, so only the output counts.
+    // Open MPI reports such an exit in its own way, so only the output is compared.
     let (with, without) = (job().run(), job().native().run());
     with.check(with.status.is_some(), "the job hangs");
     with.assert_same_lines(&without);
@@ -133,7 +133,7 @@ fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
     );
 }
 
-/// What an observer outside sees of the output, and when.
+/// Returns a function that watches a file and returns the longest time without growth.
 fn growth(path: PathBuf) -> impl FnMut() -> Option<Duration> {
     let (mut length, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
     move || {
@@ -148,7 +148,7 @@ fn growth(path: PathBuf) -> impl FnMut() -> Option<Duration> {
     }
 }
 
-/// The file that a process or the first one above it writes to.
+/// Path of the file to which a process, or its nearest ancestor, writes.
 fn output_of(mut process: u32) -> PathBuf {
     loop {
         let stdout = std::fs::read_link(format!("/proc/{process}/fd/1")).unwrap_or_default();
@@ -161,8 +161,8 @@ fn output_of(mut process: u32) -> PathBuf {
 
 #[test]
 fn lines_arrive_while_the_program_runs() {
-    // A line that is flushed is out within a moment: the output never stands still for long,
-    // checkpoints or not.
+    // A flushed line is written at once, so the output never pauses for long, with or without
+    // checkpoints.
     let longest = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
     let told = std::sync::Arc::clone(&longest);
     let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
@@ -192,8 +192,9 @@ fn lines_arrive_while_the_program_runs() {
     );
 }
 
-/// The lines but for those that tell a time, and how many of those there are; one that is no time
-/// is an error.
+/// Returns the lines without times, and the number of lines with times.
+///
+/// A line whose time is not a number is an error.
 fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
     let is_time = |line: &str| {
         let time = line
@@ -221,7 +222,7 @@ fn times_of_another_length_cost_no_other_line() {
     let mut verdicts = Verdicts::default();
     for worker in [0, 1] {
         for block in [1, 7, 19] {
-            // Two calls before the steps.
+            // The program makes two calls before the steps.
             let call = 2 + STEPS + block;
             let outcome = job()
                 .fault(&format!("kill rank={worker} at=call:{call}"))

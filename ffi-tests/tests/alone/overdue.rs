@@ -1,5 +1,6 @@
-//! A phase in which no checkpoint is possible is told of, once, with the process that stands in the
-//! way.
+//! A phase in which no checkpoint is possible is reported once.
+//!
+//! The message names the process that prevents checkpoints.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
@@ -44,7 +45,7 @@ fn the_worker_that_the_others_wait_for_is_named() {
     );
 }
 
-/// MPI_Comm_free does not disconnect them (MPI 4.1, 11.10.4).
+/// MPI_Comm_free does not disconnect the processes (MPI 4.1, 11.10.4).
 #[test]
 fn that_spawned_processes_are_connected_is_told() {
     let job = || {

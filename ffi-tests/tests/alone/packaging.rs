@@ -1,5 +1,7 @@
-//! What `make install` installs works from its place; the files for service managers, module
-//! systems and package builders are good, as far as their tools are here.
+//! Files that `make install` installs work from their place.
+//!
+//! The files for service managers, module systems and package builders are checked as far as their
+//! tools are installed.
 
 use ffi_tests::{daemon, place};
 use std::path::{Path, PathBuf};
@@ -41,7 +43,7 @@ fn run(command: &mut Command) -> String {
     text(&output)
 }
 
-/// `make` with what was built.
+/// Returns a `make` command that uses the files that were built.
 fn make(target: &str) -> Command {
     let mut release = place::product("ckptd");
     release.pop();
@@ -60,7 +62,7 @@ fn install(prefix: &str, below: &Path) {
     run(&mut install);
 }
 
-/// Installed in a prefix of this name in a temporary directory.
+/// Installs into a prefix of this name in a temporary directory.
 fn installed(name: &str) -> (TempDir, PathBuf) {
     let directory = daemon::private_directory();
     let prefix = directory.path().join(name);
@@ -97,14 +99,14 @@ fn assert_complete(prefix: &Path) {
     assert!(is_there, "{} is missing", page.display());
 }
 
-/// Licences of linked crates ask for it: their text goes with the files.
+/// Licences of linked crates require that their text is distributed with the files.
 #[test]
 fn the_notices_are_those_of_what_is_linked() {
     let notices = place::workspace().join("packaging/notices.py");
     run(Command::new("python3").arg(notices).arg("--check"));
 }
 
-/// Only tests read mpi.h, by bindgen, which asks mpicc and needs libclang.
+/// Only tests read mpi.h, by bindgen, which calls mpicc and needs libclang.
 #[test]
 fn the_build_needs_no_mpi_and_no_libclang() {
     let mut tree = Command::new(env!("CARGO"));
@@ -124,7 +126,7 @@ fn the_build_needs_no_mpi_and_no_libclang() {
     }
 }
 
-/// A quarter of the bytes were tables that nothing reads.
+/// Before, a quarter of the bytes were tables that nothing reads.
 #[test]
 fn installed_files_have_no_symbol_tables() {
     let (_directory, prefix) = installed("opt");
@@ -137,7 +139,7 @@ fn installed_files_have_no_symbol_tables() {
     }
 }
 
-/// A job from the files below a prefix, whose worker 1 dies; and the daemon, through its link.
+/// Runs a job with a failure, and the daemon, from the files below a prefix.
 fn assert_works(prefix: &Path, work: &Path) {
     let _turn = place::turn();
     let mpirun = place::mpirun();
@@ -166,7 +168,7 @@ fn assert_works(prefix: &Path, work: &Path) {
     assert!(daemon.starts_with("ckptd "), "{daemon}");
 }
 
-/// Files below a directory, and how many bytes they have.
+/// Files below a directory, with their sizes in bytes.
 fn tree(directory: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).expect("readable").flatten() {
@@ -182,10 +184,10 @@ fn tree(directory: &Path) -> Vec<(PathBuf, u64)> {
     found
 }
 
-/// Most that an installation takes, in bytes.
+/// Upper limit of the size of an installation, in bytes.
 const MOST: u64 = 30 << 20;
 
-/// Links of the installed documentation lead to installed files.
+/// Fails unless the links of the installed documentation lead to installed files.
 fn assert_links(documentation: &Path) {
     let link = regex::Regex::new(r"\]\(([^)#:]+)[)#]").expect("a pattern");
     for (file, _) in tree(documentation)
@@ -222,7 +224,7 @@ fn an_installed_tree_runs_a_job_from_its_place() {
     assert_works(&prefix, directory.path());
 }
 
-/// ld.so would look for two libraries, neither of which is there, and go on without.
+/// ld.so would split such a path into two names, ignore both, and preload nothing.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_path_with_a_blank_and_a_colon_does_not_keep_the_layer_out() {
@@ -280,8 +282,9 @@ fn the_unit_is_one_that_systemd_takes() {
     run(verify.env("XDG_RUNTIME_DIR", directory.path()));
 }
 
-/// Tcl is what module files are written in; without Environment Modules its commands are stood in
-/// for.
+/// Runs a module file, which is written in Tcl.
+///
+/// The script replaces the commands of Environment Modules, which need not be installed.
 const STAND_IN: &str = r#"
 foreach command {module-whatis conflict} { proc $command {args} {} }
 proc prepend-path {name value} { puts "$name=$value" }
@@ -311,7 +314,7 @@ fn the_module_file_sets_paths() {
     }
 }
 
-/// What a shell of a cluster does.
+/// Commands of a user's shell on a cluster.
 const MODULES: &str = r#"
 set -eu
 module() { eval "$("$MODULECMD" bash "$@")"; }
@@ -348,7 +351,7 @@ fn environment_modules_load_and_unload_it() {
     assert_eq!(said.lines().collect::<Vec<_>>(), wanted);
 }
 
-/// Spack's own names, as far as the recipe uses them (Spack 1.0 and later).
+/// Replacement for the names of Spack that the recipe uses (Spack 1.0 and later).
 const SPACK: &str = r#"
 import sys, types
 class MakefilePackage: pass
@@ -376,7 +379,7 @@ fn the_recipe_for_spack_can_be_read() {
     assert_eq!(said.trim(), "build install setup_run_environment");
 }
 
-/// Where `make deb` has installed it, or anywhere else.
+/// Path of cargo-deb: that of `make deb`, or one of the PATH.
 fn cargo_deb() -> Option<PathBuf> {
     let own = place::workspace().join("build/tools/bin/cargo-deb");
     if own.is_file() {

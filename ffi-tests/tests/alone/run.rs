@@ -18,7 +18,7 @@ fn work() -> tempfile::TempDir {
     tempfile::tempdir().expect("there is room for temporary files")
 }
 
-/// `understudy run OPTIONS -- heat2d …` with three workers and two spares.
+/// Runs `understudy run OPTIONS -- heat2d …` with three workers and two spares.
 fn run_heat(work: &Path, options: &[&str]) -> Ran {
     let heat = heat();
     let program = [&["--", heat.as_str()], &HEAT[..], &["heat.field"]].concat();
@@ -34,7 +34,7 @@ fn run_heat(work: &Path, options: &[&str]) -> Ran {
     .run()
 }
 
-/// What it prints and writes undisturbed.
+/// Fails unless the output equals that of an undisturbed run.
 fn assert_undisturbed(ran: &Ran, work: &Path) {
     let native = native(Job::new(heat(), &[&HEAT[..], &["heat.field"]].concat()).workers(3));
     assert!(
@@ -87,7 +87,7 @@ fn ckptd_starts_a_job_without_mpirun() {
     assert_undisturbed(&ran, work.path());
 }
 
-/// The second death is told of by a spare that was idle during the first.
+/// The second failure is reported by a spare that was idle during the first.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_death_of_an_understudy_is_told_once() {
@@ -130,7 +130,7 @@ fn a_daemon_stands_beside_the_job_and_ends_with_it() {
     }
 }
 
-/// Where no daemon can be started, the job goes on without.
+/// The job runs without a daemon where none can be started.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_job_does_without_a_daemon() {
@@ -218,7 +218,7 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     );
 }
 
-/// A program's end, what it comes to, and what is said.
+/// Runs the program with various endings; checks exit status and message.
 #[test]
 fn the_status_is_that_of_the_program() {
     let program = place::test_program("endings")
@@ -300,7 +300,7 @@ fn a_signal_ends_the_job_too() {
         .during({
             let mut is_sent = false;
             move |child| {
-                // A line of the progress: the program runs.
+                // A line of the progress shows that the program runs.
                 let ranks = processes::with_command("heat2d")
                     .into_iter()
                     .filter(|&pid| processes::descends(pid, child.id()))
@@ -368,7 +368,7 @@ fn a_shell_script_must_give_way_to_the_program() {
     assert_undisturbed(&ran, work.path());
 }
 
-/// The loader preloads nothing into such a program.
+/// The dynamic loader preloads nothing into such a program.
 #[test]
 fn a_program_with_other_rights_is_refused() {
     let work = work();

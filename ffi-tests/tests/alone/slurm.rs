@@ -1,4 +1,4 @@
-//! Jobs that Slurm's srun starts: what it has started are guardians.
+//! Jobs that Slurm's srun starts: the processes that it starts are guardians.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::{self, heat2d};
@@ -10,7 +10,7 @@ fn job(slurm: &Slurm, mpi: &'static str) -> Job {
     heat2d().job().launched_by_srun(slurm.srun(mpi))
 }
 
-/// The job writes what it would have written, and leaves nothing.
+/// Fails unless the job's output is undisturbed and nothing is left.
 #[track_caller]
 fn assert_undisturbed(job: Job) -> Outcome {
     let case = heat2d();
@@ -42,7 +42,7 @@ fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
     );
 }
 
-/// The nodes' guardians find each other by Slurm's PMI.
+/// The guardians of the nodes exchange their addresses by Slurm's PMI.
 #[test]
 fn workers_die_on_several_nodes_under_srun() {
     if !Slurm::is_there() || !Hosts::are_possible() {

@@ -1,4 +1,4 @@
-//! Many failures, for as long as one likes (`make soak MINUTES=10 SEED=…`): nothing accumulates.
+//! Many failures, for a chosen time (`make soak MINUTES=10 SEED=…`): nothing accumulates.
 
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case};
@@ -17,14 +17,15 @@ fn minutes() -> f64 {
     minutes.unwrap_or(10.0)
 }
 
-/// Two deaths: the first at a random line, the second a random time after the recovery from it.
-/// Always as many random numbers, so that the n-th run of a seed is the same, however long the
-/// others took.
+/// Two failures: one at a random line, one a random time after the recovery.
+///
+/// Each call draws an equal number of random numbers. So the n-th run of a seed never changes,
+/// however long the other runs took.
 fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let first = random.below(u64::from(WORKERS)) as u32;
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
     let delay = Duration::from_micros(random.below(15_000));
-    // The understudy of the first is a victim like all others, and so is the second spare.
+    // The replacement of the first victim can be the second victim, and so can the second spare.
     let others: Vec<u32> = (0..WORKERS + spares)
         .filter(|&rank| rank != first)
         .collect();
@@ -51,7 +52,7 @@ fn shared_memory() -> u64 {
         .unwrap_or(0)
 }
 
-/// What the runs may have left on the machine, others at work included.
+/// Shared memory in KiB that may remain, including that of other processes.
 const SHARED_MEMORY_LIMIT: u64 = 256 << 10;
 
 fn judge(case: &Case, undisturbed: &Outcome, outcome: &Outcome) {
@@ -86,7 +87,7 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
                 .filter(|&&byte| byte == b'\n')
                 .count()
                 - case.tail;
-            // In every second pair of runs, a newcomer joins the job while the second death comes.
+            // In every second pair of runs, a replacement joins the job during the second failure.
             let spares = if runs / 2 % 2 == 0 { 2 } else { 1 };
             let kills = deaths(&mut random, lines, spares);
             before.get_or_insert_with(|| (own(std::process::id()), shared_memory()));
@@ -129,17 +130,18 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
     verdicts.assert_all_good();
 }
 
-/// Recoveries of the long run.
+/// Number of recoveries of the long run.
 const RECOVERIES: u32 = 34;
-/// Over how many of them, the last ones, survivors must not grow …
+/// Number of recoveries at the end during which survivors must not grow.
 const FLAT: usize = 20;
-/// … by more than this: so many KiB, which is less than the communicators of one recovery times as
-/// many …
+/// Permitted growth of memory in KiB during [`FLAT`] recoveries.
+///
+/// Less than the size of the communicators of one recovery, times [`FLAT`].
 const MEMORY_LIMIT: u64 = 1024;
-/// … or so many mappings; descriptors not at all.
+/// Permitted growth of the number of mappings; that of descriptors must not grow at all.
 const MAPPING_LIMIT: usize = 4;
 
-/// What a survivor took before each death.
+/// Resources of a survivor before each failure.
 type Uses = Vec<Use>;
 
 fn assert_flat(who: &str, uses: &[Use]) {
@@ -165,7 +167,7 @@ fn assert_flat(who: &str, uses: &[Use]) {
 fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     let mut random = Random::announced("soak, one run");
     let (case, workers) = (programs::long_heat2d(), 3);
-    // Worker 0 survives. Spares take parts in order.
+    // Worker 0 survives. Spares become replacements in order.
     let mut players: Vec<u32> = (0..workers).collect();
     let mut victims = Vec::new();
     let mut job = case
@@ -201,7 +203,7 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
             for rank in [0, last_spare] {
                 let mut seen = seen_too.lock().unwrap_or_else(PoisonError::into_inner);
                 let uses = seen.entry(rank).or_default();
-                // The last look before the next death counts.
+                // The last poll before the next failure counts.
                 if let Some(now) = ranks.get(&rank).and_then(|it| processes::use_of(it.pid)) {
                     uses.truncate(deaths);
                     uses.push(now);
@@ -221,7 +223,7 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let mut verdicts = Verdicts::default();
     for (rank, who) in [(0, "worker 0"), (last_spare, "an idle spare")] {
-        // After the last recovery the program comes to its end, and gives memory back.
+        // After the last recovery, the program finalizes and releases memory.
         let uses = &seen[&rank][..RECOVERIES as usize];
         verdicts.judge(who, || assert_flat(who, uses));
     }

@@ -5,7 +5,7 @@ use ffi_tests::place;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What stands about the job of a program, with its ranks.
+/// Returns the lines about the job of a program, including its ranks.
 fn about<'a>(text: &'a str, program: &str) -> Vec<&'a str> {
     let mut lines = text.lines().skip_while(|line| !line.contains(program));
     let head = lines.next();
@@ -125,7 +125,7 @@ fn advice_needs_a_cost_and_a_time_between_failures() {
     run(&["--mtbf", "6h"]).assert(2, &["<DIR>"]);
     run(&["--mtbf", "often", "--cost", "1s"]).assert(2, &["is not a time"]);
     run(&["nowhere", "--mtbf", "6h"]).assert(3, &["nowhere"]);
-    // The numbers of the unit tests.
+    // Numbers of the unit tests.
     let ran = run(&[
         "--cost", "50s", "--mtbf", "10000s", "--time", "10000s", "--json",
     ]);

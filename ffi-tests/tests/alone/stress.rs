@@ -1,5 +1,6 @@
-//! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and
-//! nothing grows.
+//! Many failures under a plain mpirun.
+//!
+//! Whichever processes fail and however often, the output is equal and no resource use grows.
 
 use ffi_tests::living::{self, beside_work, look};
 use ffi_tests::processes::{self, Use};
@@ -15,7 +16,7 @@ fn job(case: &Case) -> Job {
     case.job().launched_by(Launcher::Mpirun)
 }
 
-/// The job has written what it would have written, and has left nothing.
+/// Fails unless the job's output is undisturbed and nothing is left.
 #[track_caller]
 fn assert_undisturbed(case: &Case, outcome: &Outcome, workers: u32) {
     outcome.assert_success();
@@ -24,16 +25,17 @@ fn assert_undisturbed(case: &Case, outcome: &Outcome, workers: u32) {
     outcome.assert_nothing_left();
 }
 
-/// Time between two deaths.
+/// Time between two failures.
 const PERIOD: Duration = Duration::from_millis(300);
 
-/// A random process of a job is killed every [`PERIOD`], for so long, but not when so many lines
-/// are out.
+/// Kills a random process of a job every [`PERIOD`] for `time`.
+///
+/// The kills stop when `lines` lines have been printed.
 fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
     let deaths = Arc::new(Mutex::new(0));
-    // Not before the job has begun: it may have to wait for its turn.
+    // The time starts when the job runs: it may have to wait for its turn.
     let (deaths_too, mut began, mut next) = (Arc::clone(&deaths), None, None);
     let job = job(case)
         .spares(spares)
@@ -46,8 +48,8 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
                 return false;
             }
             let (living, printed) = look(first, "heat2d");
-            // Before a line is out the job starts again, and makes no progress under such a fire;
-            // at the end nobody takes a part.
+            // Before the first line, a failure restarts the job, which would make no progress at
+            // this rate of failures. At the end, failed workers are not replaced.
             if (2..lines).contains(&printed) && !living.is_empty() {
                 let victim = random.below(living.len() as u64) as usize;
                 let hit = living
@@ -102,11 +104,12 @@ fn a_process_is_killed_every_300_ms_for_a_minute() {
     }
 }
 
-/// What the processes of a job take: ranks, guardians, the manager.
+/// Resources of the processes of a job: ranks, guardians, the manager.
 type Uses = BTreeMap<(&'static str, u32), Use>;
 
-/// How often a process of the job has been brought back, and what all take; files in memory as
-/// well.
+/// Number of recoveries that a job has had, and the current resources of its processes.
+///
+/// The number of files in memory is included.
 fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     let directory = beside_work(first.get(&0)?.pid)?.join("events");
     let reader = EventReader::open(&directory.join(file_name(ProcessNumber(0)))).ok()?;
@@ -132,7 +135,7 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
         |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
     let manager = processes::all().find(|pid| of_ours(pid) && is_manager(pid))?;
     uses.insert(("manager", manager), processes::use_of(manager)?);
-    // Its last argument is the job's directory.
+    // The last argument of the manager is the job's directory.
     let words = processes::words(manager);
     let directory = words[0].iter().find(|word| word.ends_with("-launch"))?;
     let job = directory
@@ -152,8 +155,9 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     Some((renewals, uses))
 }
 
-/// What each takes from one number of renewals to another: the least memory, and the most
-/// descriptors. Both come and go within a renewal, memory without a bound.
+/// Least memory and most descriptors of each process between two numbers of recoveries.
+///
+/// Both vary within a recovery; memory has no upper bound then.
 fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     let mut bounds = Uses::new();
     for (_, uses) in seen
@@ -170,12 +174,14 @@ fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     bounds
 }
 
-/// By how much more nothing may have grown in 30 renewals or more: KiB, mappings. (News of lost
-/// connections, which libpmix keeps for a while, is the manager's.)
+/// Permitted growth in 30 recoveries or more: KiB of memory, number of mappings.
+///
+/// The manager's memory includes reports of lost connections, which libpmix keeps for a while.
 const LIMITS: (u64, usize) = (1024, 4);
 
-/// Connections of the ranks of two generations to the manager: libpmix closes them some time after
-/// the ranks have.
+/// Connections of the ranks of two generations to the manager.
+///
+/// Libpmix closes them some time after the ranks have closed theirs.
 const CONNECTIONS: usize = 2 * 5;
 
 #[test]
@@ -199,7 +205,7 @@ fn nothing_grows_from_renewal_to_renewal() {
     };
     let seen: Arc<Mutex<Vec<(usize, Uses)>>> = Arc::default();
     let (seen_too, mut next) = (Arc::clone(&seen), Instant::now());
-    // Before the first commit is known to all, the job would start again.
+    // Before the first commit is reported to all processes, a failure would restart the job.
     let wanted = if is_thorough() { 200 } else { 65 };
     let renewals: Vec<String> = (2..wanted + 12)
         .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
@@ -248,7 +254,7 @@ fn nothing_grows_from_renewal_to_renewal() {
 
 #[test]
 fn two_jobs_of_a_node_do_not_disturb_each_other() {
-    // As many lines as the longer one has.
+    // Both jobs print an equal number of lines.
     let case = Case {
         name: "heat2d, many lines",
         make: || {
@@ -278,7 +284,7 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
     struck.assert_taken_over(&[2, 0, 3]);
 }
 
-/// mpirun ends a job of which it sees a process killed, and says which one.
+/// Mpirun ends a job of which it sees a process killed, and names the process.
 #[test]
 fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     let case = programs::longer_heat2d();
@@ -296,8 +302,9 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     outcome.assert_nothing_left();
 }
 
-/// 256 MiB at a time, which the receivers read out of the senders' memory (Open MPI's smsc/cma) or
-/// copy in pieces.
+/// Messages of 256 MiB each.
+///
+/// The receivers read them from the senders' memory (Open MPI's smsc/cma) or copy them in pieces.
 #[test]
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");

@@ -1,4 +1,4 @@
-//! `understudy warn`, and what a job does about it.
+//! `understudy warn`, and the reaction of a job.
 
 use ffi_tests::command::{Understudy, understudy};
 use ffi_tests::place;
@@ -40,7 +40,7 @@ fn a_checkpoint_is_taken_when_somebody_says_so() {
             }
         })
         .run();
-    // Without the warning there is one checkpoint, and the test's time is over.
+    // Without the warning, there is one checkpoint only, and the test exceeds its time limit.
     ran.assert(0, &["last checkpoint: epoch 2"]);
     assert!(was_told.get());
 }

@@ -1,5 +1,6 @@
-//! Programs that use an accelerator, with a stand-in for its driver's library: memory of the device
-//! is in no mapping of the process.
+//! Programs that use an accelerator, with a replacement for its driver's library.
+//!
+//! Memory of the device is in no mapping of the process.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, few, place};
@@ -7,8 +8,9 @@ use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, f
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 30;
 
-/// The program, which opens the driver of that `kind` (`new`, `old`) at that time (`early`, `late`,
-/// `unused`).
+/// Makes a job that opens the driver of a `kind` (`new`, `old`) at a time.
+///
+/// The time is `early`, `late` or `unused`.
 fn job(kind: &str, when: &str) -> Job {
     let library = place::test_program("accelerator")
         .with_file_name("accelerators")
@@ -45,14 +47,14 @@ fn device_memory_comes_back_whoever_is_killed() {
     verdicts.assert_all_good();
 }
 
-/// Survivors that have no driver yet go back in place.
+/// Survivors that have not opened the driver yet are rolled back in place.
 #[test]
 fn before_the_device_is_opened_only_the_dead_are_replaced() {
     let outcome = job("new", "late").fault(&fault_at_commit(2, 2)).run();
     assert_recovered(&outcome, "late", &[2]);
 }
 
-/// The job has ended as if nobody had died, and these parts were taken.
+/// Fails unless the job's output is undisturbed and these workers were replaced.
 #[track_caller]
 fn assert_recovered(outcome: &Outcome, when: &str, workers: &[u32]) {
     outcome.assert_success();
@@ -104,7 +106,7 @@ fn a_job_that_was_killed_goes_on_from_the_disk() {
     second.assert_nothing_left();
 }
 
-/// Which driver, opened when, with which variable set; and words of the line.
+/// Kind of the driver, time of its opening, an environment variable, and expected words.
 type Row = (
     &'static str,
     &'static str,
@@ -112,7 +114,7 @@ type Row = (
     &'static [&'static str],
 );
 
-/// What is told, and the program goes on as if there were no layer.
+/// A line names the reason, and the program continues unprotected.
 #[test]
 fn what_cannot_be_saved_is_refused_in_one_line() {
     let rows: [Row; 5] = [
@@ -163,7 +165,7 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
     verdicts.assert_all_good();
 }
 
-/// Neither a wrong byte nor a program without its data.
+/// Neither wrong bytes nor a program without its data are acceptable.
 #[test]
 fn memory_that_does_not_come_back_ends_the_job() {
     let outcome = job("new", "early")

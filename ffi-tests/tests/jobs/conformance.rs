@@ -1,5 +1,6 @@
-//! Programs for each area of the standard get the same answers with and without the layer, and with
-//! a worker killed.
+//! Programs for each area of the standard get equal answers in all runs.
+//!
+//! The runs are: without understudy, with understudy, and with a failed worker.
 
 use crate::disk;
 use ffi_tests::shared::native;
@@ -9,19 +10,20 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 /// Rounds of every program, and the pause after each in milliseconds.
 ///
-/// A kill comes in the first sixth: the program runs for about another second.
+/// Failures occur in the first sixth, so that the program runs for about another second.
 const ROUNDS: u64 = 40;
 const ARGUMENTS: [&str; 2] = ["40", "20"];
-/// Kills of each program; `make sweep` asks for more.
+/// Number of failures of each program; `make sweep` uses more.
 const TIMES: usize = 1;
 
 fn job(name: &str) -> Job {
-    // Cuts fall on all the meetings of a round in turn, since they are not as many as that.
+    // Cuts occur at all collectives of a round in turn, since a round has fewer than seven of them.
     Job::new(place::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
-/// Runs the program with a worker killed between two rounds or in the middle of one; and
-/// undisturbed under the layer, if there is time.
+/// Runs a program in which a worker fails between two rounds or within one.
+///
+/// With `FFI_TESTS_ALL`, an undisturbed run under understudy is checked as well.
 fn conforms(name: &str) {
     let undisturbed = native(job(name));
     undisturbed.assert_checks();
@@ -97,7 +99,7 @@ programs! {
     locks_that_know_their_owner: "locks";
 }
 
-/// A lock that a worker dies with is nobody's in the next generation.
+/// A lock that a failed worker held is free in the next MPI instance.
 #[test]
 fn workers_may_die_in_the_middle_of_an_accumulate() {
     let undisturbed = native(job("accumulates"));
@@ -108,7 +110,7 @@ fn workers_may_die_in_the_middle_of_an_accumulate() {
     outcome.assert_replaced(&[1, 2]);
 }
 
-/// The program goes back to its start, as no checkpoint has the communicators.
+/// The program restarts from its beginning, as no checkpoint contains the communicators.
 #[test]
 fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     let arguments = [&ARGUMENTS[..], &["between"]].concat();
@@ -128,8 +130,9 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     );
 }
 
-/// Survivors go back to before they had set handlers, and their timers go on until they are
-/// stopped.
+/// Survivors are rolled back to before they set handlers.
+///
+/// Their timers would run on if the rollback did not stop them.
 #[test]
 fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
     let undisturbed = native(job("process"));
@@ -142,8 +145,9 @@ fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
     }
 }
 
-/// The understudy goes back to the epoch that it has loaded, in which the locks are the dead
-/// process's.
+/// The replacement is rolled back to the checkpoint that it has loaded.
+///
+/// In that checkpoint, the locks belong to the failed process.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
@@ -157,8 +161,9 @@ fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
     outcome.check(parts == [1, 3], &format!("parts taken over: {parts:?}"));
 }
 
-/// The whole job is killed, and started again from its disk level: requests with recipes are made
-/// again.
+/// The whole job is killed and restarted from its disk level.
+///
+/// Requests with recipes are rebuilt.
 #[test]
 fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
     for name in ["persistent", "partitioned"] {
@@ -190,7 +195,7 @@ fn an_abort_has_its_status() {
     outcome.assert_status(37);
 }
 
-/// The program has made the errors of files fatal.
+/// The program has made errors of files fatal.
 #[test]
 fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
     let outcome = Job::new(place::test_program("aborting"), &["2", "1", "file"]).run();
@@ -198,7 +203,7 @@ fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
     outcome.assert_line(&["MPI_File_open failed"]);
 }
 
-/// Nobody has called the process manager yet.
+/// No rank has contacted the process manager yet.
 #[test]
 fn an_error_before_mpi_init_ends_the_job_with_a_word() {
     let outcome = Job::new(place::test_program("aborting"), &["2", "1", "early"]).run();
@@ -208,7 +213,7 @@ fn an_error_before_mpi_init_ends_the_job_with_a_word() {
     outcome.assert_nothing_left();
 }
 
-/// A small job's output, with and without the layer.
+/// Fails unless a small job prints equal lines with and without understudy.
 fn answers_the_same(name: &str, arguments: &[&str]) {
     let make = || Job::new(place::test_program(name), arguments).workers(2);
     let outcome = make().run();

@@ -1,5 +1,6 @@
-//! Programs of Debian's MPICH, whose library has another name (`libmpich.so.12`), and of its
-//! Fortran bindings.
+//! Programs of Debian's MPICH, and of its Fortran bindings.
+//!
+//! The library has another name than that of MPICH: `libmpich.so.12`.
 
 use crate::disk;
 use ffi_tests::hosts::Hosts;
@@ -12,14 +13,14 @@ use std::process::Command;
 const LAUNCHER: &str = "/usr/bin/mpiexec.hydra";
 const HEAT: &str = "../../c-examples/heat2d.c";
 
-/// The program's lines in the order of their text: `answers` prints on all ranks.
+/// Sorts lines by their text, since all ranks of `answers` print.
 fn sorted(text: &[u8]) -> Vec<u8> {
     let mut lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
     lines.sort_unstable();
     lines.join(&b'\n')
 }
 
-/// With each kill, the program prints what it prints undisturbed and without the layer.
+/// Fails unless the program prints, in spite of each kill, what it prints without understudy.
 fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usize)]) {
     let Some(program) = place::debian_mpich_program(source) else {
         return;
@@ -45,8 +46,9 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
     verdicts.assert_all_good();
 }
 
-/// Reduction, copy and delete functions, error handlers and generalized requests are subroutines of
-/// the program.
+/// The callbacks are subroutines of the program.
+///
+/// These are reduction, copy and delete functions, error handlers, and generalized requests.
 #[test]
 fn a_worker_of_a_program_of_mpi_f08_dies() {
     let kills: Vec<_> = few([(1, 300), (0, 60)], 1).collect();
@@ -59,21 +61,22 @@ fn a_worker_of_a_program_of_the_module_dies() {
     survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
 }
 
-/// MPI_BOTTOM, attributes as MPI-1 has them, persistent requests. UCX has more queues after the
-/// second start than at the first.
+/// MPI_BOTTOM, attributes of MPI-1, persistent requests.
+///
+/// UCX has more queues after the second initialisation than after the first.
 #[test]
 fn a_worker_of_a_program_of_mpif_h_dies() {
     let kills: Vec<_> = few([(0, 30), (1, 100)], 1).collect();
     survives("fortran/legacy.f", &["1500"], "7calls", &kills);
 }
 
-/// Halos with MPI_PROC_NULL, of which this MPICH says that rank 0 has sent.
+/// Halos with MPI_PROC_NULL, for which this MPICH reports rank 0 as the source.
 #[test]
 fn a_worker_of_a_program_in_c_dies() {
     survives("completion.c", &["16", "20"], "7calls", &[(1, 30)]);
 }
 
-/// The one library that a user names is that for Open MPI; it finds the one that fits.
+/// The user names the library for Open MPI, which finds the one that fits.
 #[test]
 fn a_worker_dies_under_the_launcher_of_debians_mpich() {
     let Some(program) = place::debian_mpich_program(HEAT) else {
@@ -134,7 +137,7 @@ fn heat(program: &Path) -> Job {
     job.of_mpich()
 }
 
-/// These hosts are one machine for UCX, whose shared memory they are not.
+/// UCX takes these hosts for one machine, but they do not share memory.
 #[test]
 fn a_worker_of_each_host_dies() {
     let Some(program) = place::debian_mpich_program(HEAT).filter(|_| Hosts::are_possible()) else {
@@ -150,8 +153,9 @@ fn a_worker_of_each_host_dies() {
     outcome.assert_nothing_left();
 }
 
-/// This MPICH finds the least of unsigned numbers as if they were signed, by which the epoch is
-/// chosen.
+/// This MPICH computes the minimum of unsigned numbers as if they were signed.
+///
+/// The checkpoint to load is chosen by such a minimum.
 #[test]
 fn a_job_goes_on_from_disk() {
     let Some(program) = place::debian_mpich_program(HEAT) else {

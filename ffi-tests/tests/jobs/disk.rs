@@ -1,5 +1,4 @@
-//! The disk level: whole jobs that are killed and started again, damaged files, and the loss of all
-//! copies in memory.
+//! The disk level: restarts of whole jobs, damaged files, and the loss of all replicas.
 
 use ffi_tests::kill::epochs_on_disk;
 use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
@@ -14,7 +13,7 @@ use std::process::Command;
 
 const WORKERS: u32 = 4;
 
-/// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
+/// Makes a job that has checkpoints on disk long before its end, on any machine.
 pub fn job(case: &Case) -> Job {
     let interval = if case.name == "cg" {
         "8calls"
@@ -33,7 +32,7 @@ const fn on_disk(epoch: u64) -> Trigger {
     Trigger::OnDisk { workers, epoch }
 }
 
-/// All ranks killed at once, when some epochs are on disk.
+/// Kills all ranks at once when some checkpoints are on disk.
 pub fn killed(job: Job, epoch: u64) -> Outcome {
     let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Job).run();
     assert_killed(&outcome);
@@ -49,8 +48,7 @@ fn assert_killed(outcome: &Outcome) {
     );
 }
 
-/// Epoch of the line that tells of a restart, and the lines and bytes after which the output goes
-/// on.
+/// Checkpoint of the line about a restart, and lines and bytes of output to keep.
 fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     let number = |text: &str| text.split(' ').next()?.parse().ok();
     let line = outcome
@@ -65,7 +63,9 @@ fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     Some((number(epoch)?, number(place)? as usize, bytes? as usize))
 }
 
-/// What `parts` have printed, each up to where the next goes on.
+/// Joins the output before a restart with that of the next run.
+///
+/// Output after the place where the next run continues is dropped.
 #[track_caller]
 fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
     let place = restart(next);
@@ -83,13 +83,13 @@ fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
     [&before[..whole + bytes], &next.stdout].concat()
 }
 
-/// The restarted job has come to its end, and all is as if nobody had been killed.
+/// Fails unless the restarted job has completed with the output of an undisturbed run.
 #[track_caller]
 pub fn assert_as_undisturbed(case: &Case, before: &[u8], last: Outcome) {
     assert_like(&native(case.job()), case.files, before, last);
 }
 
-/// The same, and how it runs undisturbed.
+/// Compares a restarted job with a given undisturbed run; see [`assert_as_undisturbed`].
 #[track_caller]
 pub fn assert_like(undisturbed: &Outcome, files: &[&str], before: &[u8], mut last: Outcome) {
     last.assert_success();
@@ -127,8 +127,8 @@ fn a_job_that_was_killed_as_a_whole_goes_on() {
 
 #[test]
 fn a_job_that_was_killed_with_its_launcher_goes_on() {
-    // What the launcher had not yet passed on is lost with it, so the output of the first part is
-    // not looked at.
+    // Output that the launcher had not passed on is lost with it, so the output of the first part
+    // is not compared.
     let case = heat2d();
     let mut first = job(&case)
         .killed_as_a_whole(on_disk(3), Scope::Everything)
@@ -168,7 +168,7 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
     assert_as_undisturbed(&case, &first.stdout, second);
 }
 
-/// The file of a worker of the last epoch that is complete.
+/// Path of a worker's file of the last complete checkpoint.
 pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
     let last = epochs_on_disk(&outcome.disk(), workers)
         .pop()
@@ -216,7 +216,7 @@ fn length(path: &Path) -> u64 {
 
 type Damage = fn(&Path);
 
-/// Ways to damage a file, and what is said of it.
+/// Ways to damage a file, and words of the message about each.
 const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "a bit of the pages",
@@ -315,7 +315,7 @@ fn a_restart_without_protection_does_not_start_anew() {
     unprotected.check(unprotected.stdout.is_empty(), "the program has run");
 }
 
-/// The first epoch, which one worker has died before writing, and no other.
+/// The only checkpoint is the first, and one worker fails before writing it.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn what_a_dead_worker_had_not_written_its_understudy_writes() {
@@ -332,8 +332,9 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     assert_as_undisturbed(&case, &first.stdout, second);
 }
 
-/// Nobody goes back any more when all workers have met in MPI_Finalize, but the next job in this
-/// directory would stop.
+/// No rollback is possible after all workers have met in MPI_Finalize.
+///
+/// Checkpoints that are left would stop the next job in this directory.
 #[test]
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
     let case = heat2d();
@@ -356,7 +357,7 @@ fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
 fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     let case = heat2d();
     let at = on_disk(4);
-    // Offset 1: worker 2 holds the copy of worker 1.
+    // Offset 1: worker 2 stores the replica of worker 1.
     let job = job(&case).spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1");
     let job = job.fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, at)).kill(Kill::at(2, at)).run();
@@ -373,7 +374,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     outcome.assert_nothing_left();
 }
 
-/// Files are opened, changed, renamed and removed between the epochs.
+/// Makes a job that opens, changes, renames and removes files between checkpoints.
 fn files() -> Job {
     Job::new(place::test_program("files"), &["300", "2000"]).interval("0.1s")
 }
@@ -401,7 +402,7 @@ fn a_restart_finds_files_as_they_were() {
         .killed_as_a_whole(on_disk(8), Scope::Job)
         .run_after(&mut first);
     assert_killed(&second);
-    // The last epoch is lost, so what happened to files before the last restart is undone, too.
+    // The last checkpoint is lost, so changes of files before the last restart are undone, too.
     let last = epochs_on_disk(&second.disk(), WORKERS)
         .pop()
         .expect("there are epochs on disk");
@@ -415,7 +416,7 @@ fn a_restart_finds_files_as_they_were() {
     assert_same_files(&third);
 }
 
-/// Files that children of the ranks change.
+/// Children of the ranks change files.
 #[test]
 fn a_restart_finds_files_of_child_processes_as_they_were() {
     let job = || Job::new(place::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
@@ -452,7 +453,7 @@ fn files_are_those_of_the_epoch_on_disk_that_all_go_back_to() {
 struct Mount(PathBuf);
 
 impl Mount {
-    /// `None`, with the reason printed, if this user may not mount.
+    /// Mounts one; returns `None`, and prints the reason, if this user may not mount.
     fn new(options: &str) -> Option<Mount> {
         let path = tempfile::tempdir()
             .expect("there is room for temporary files")
@@ -559,8 +560,9 @@ fn a_disk_that_has_room_again_is_used_again() {
     );
 }
 
-/// What writes epochs beside the program has no number, not even for a moment, that the program's
-/// next file would have.
+/// The thread that writes checkpoints never uses a descriptor number of the program.
+///
+/// Otherwise the next file that the program opens could get another number.
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
     let make = || Job::new(place::test_program("lowest"), &["1000"]);

@@ -1,21 +1,23 @@
-//! Ends that are the program's own doing: the right status and a line that says what happened, in
-//! time, and never all spares used up for a bug.
+//! Exits that the program itself causes.
+//!
+//! The job ends in time with the right status, and a line states the cause. A bug never uses up all
+//! spares.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 
-/// `understudy_abi::exit::PROGRAM`, as the guide has it.
+/// Value of `understudy_abi::exit::PROGRAM`, as documented in the guide.
 const PROGRAM: i32 = 65;
 const SPARES: u32 = 4;
 
-/// A checkpoint every few steps, at the same ones in every run.
+/// Makes a job with a checkpoint every few steps, at equal steps in every run.
 fn job(arguments: &[&str]) -> Job {
     Job::new(place::test_program("endings"), arguments)
         .spares(SPARES)
         .interval("14calls")
 }
 
-/// A few rows at a time with the outcomes of their jobs.
+/// Runs the jobs of three rows at a time; returns each row with its outcome.
 fn each<Row: Copy + Sync>(
     rows: impl IntoIterator<Item = Row>,
     make: impl Fn(&Row) -> Job + Sync,
@@ -35,12 +37,14 @@ fn assert_said(outcome: &Outcome, words: &[&str]) {
     );
 }
 
-/// How often a rank has come to its end.
+/// Number of times that a rank has reached its exit.
 fn ends(outcome: &Outcome) -> usize {
     outcome.file("endings").map_or(0, |ends| ends.len())
 }
 
-/// A death that repeats: two recoveries, then the end, with two of the spares left.
+/// Fails unless a repeated failure caused two recoveries, then the end of the job.
+///
+/// Two of the spares must be left.
 #[track_caller]
 fn assert_blamed(outcome: &Outcome, words: &[&str]) {
     outcome.assert_status(PROGRAM);
@@ -56,7 +60,7 @@ fn a_crash_that_repeats_is_the_programs() {
     let mut verdicts = Verdicts::default();
     let ways = [
         ("dereference", "of SIGSEGV at endings+0x"),
-        // Inside of the MPI library, called by the program.
+        // Within the MPI library, called by the program.
         ("bad-buffer", "of SIGSEGV at "),
         ("throw", "of SIGABRT at libc"),
         ("divide", "of SIGFPE at endings+0x"),
@@ -87,7 +91,7 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
     verdicts.assert_all_good();
 }
 
-/// Whether the kernel tells of what a process has died that could not say so itself (Linux 6.15).
+/// True if the kernel reports the signal of a process that could not (Linux 6.15).
 fn kernel_tells() -> bool {
     let release = rustix::system::uname()
         .release()
@@ -120,7 +124,7 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
             outcome.check(ends(&outcome) == 1, "nobody has crashed");
             outcome.assert_taken_over(&[2]);
             assert_said(&outcome, &["worker 2 died of SIG"]);
-            // Without the file nobody crashes.
+            // Without the file, no rank crashes.
             outcome.assert_like(&native(job(&arguments)), &[]);
             outcome.assert_nothing_left();
         });
@@ -128,7 +132,7 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
     verdicts.assert_all_good();
 }
 
-/// A library that has not heard of a death may fault; its call is abandoned like any other.
+/// The MPI library may fault before it has detected a failure; its call is abandoned.
 #[test]
 fn a_fault_of_the_library_is_survived_if_another_process_dies() {
     let arguments = ["bad-buffer", "2", "once", "other"];
@@ -162,7 +166,7 @@ fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares
 #[ignore = "a variant: make test-all"]
 fn a_program_with_handlers_of_its_own_keeps_them() {
     let arguments = ["catch", "0"];
-    // Open MPI has handlers of its own otherwise.
+    // Otherwise Open MPI installs its own handlers.
     let job = || job(&arguments).env("OMPI_MCA_opal_signal", "");
     let outcome = job().fault("kill rank=3 at=cut.begin epoch=4").run();
     outcome.assert_success();
@@ -185,7 +189,7 @@ fn a_child_may_end_as_it_likes() {
 #[test]
 fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let mut verdicts = Verdicts::default();
-    // The launcher knows no status but that of a rank, or 1.
+    // The launcher reports the status of a rank, or 1.
     let ways = few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
     for ((way, said, status), outcome) in each(ways, |(way, ..)| job(&[way, "1"])) {
         verdicts.judge(way, || {
@@ -211,8 +215,9 @@ fn mpi_abort_ends_the_job_with_its_code() {
     outcome.assert_nothing_left();
 }
 
-/// Those of attributes of MPI_COMM_SELF, which others wait for; and thousands of requests that are
-/// freed at once take no time.
+/// The delete functions of attributes of MPI_COMM_SELF, for which other ranks wait.
+///
+/// Releasing thousands of requests at once takes no noticeable time.
 #[test]
 fn delete_functions_communicate_when_mpi_finalize_begins() {
     let job = || Job::new(place::test_program("last_words"), &["1", "1"]).interval("3calls");

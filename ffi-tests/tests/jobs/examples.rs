@@ -1,12 +1,14 @@
-//! Example programs of other kinds than those that most tests run: killed, they end with the same
-//! bytes.
+//! Example programs of other kinds than most tests run.
+//!
+//! With failures, the bytes of their output equal those without.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
 use understudy_formats::events::Kind;
 
-/// Newton's method with a dense system of equations: panels and blocks go through the communicators
-/// of a grid's rows and columns.
+/// Newton's method with a dense system of equations.
+///
+/// Panels and blocks are sent in the communicators of the rows and columns of a grid.
 fn argtrig() -> Job {
     let arguments = ["48", "30", "x", "--block", "8", "--print-every", "2"];
     Job::new(place::example("argtrig"), &arguments).interval("5calls")
@@ -31,7 +33,7 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
     for (rank, place) in few(faults, 2) {
         let outcome = argtrig().fault(&format!("kill rank={rank} {place}")).run();
         assert_undisturbed(&outcome, argtrig(), &["x"], rank);
-        // It has gone back by five iterations at most.
+        // The rollback went back by five iterations at most.
         outcome.check(
             outcome.last_epoch((rank + 1) % 4) >= 7,
             "there were fewer checkpoints",
@@ -39,8 +41,9 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
     }
 }
 
-/// Jacobi iterations with the skeleton; whatever way the plate is dealt out, the field is that of a
-/// single loop.
+/// Jacobi iterations with the skeleton.
+///
+/// The field equals that of a single loop, however the plate is distributed.
 fn relax(way: &[&str]) -> Job {
     let arguments = [&["200", "200", "300", "field"], way].concat();
     Job::new(place::example("relax"), &arguments).interval("20calls")
@@ -66,8 +69,9 @@ fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoeve
     }
 }
 
-/// A worker keeps 50 rows, and one or two more of its neighbours, of which each of both arrays has
-/// them all.
+/// A worker owns 50 rows and has one or two more of its neighbours.
+///
+/// Each of both arrays contains all of these rows.
 #[test]
 fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     let outcome = relax(&[]).run();
@@ -86,7 +90,7 @@ fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     );
 }
 
-/// The same loop, without the skeleton's points.
+/// The loop of `relax` without the skeleton's checkpoint points.
 #[test]
 fn a_loop_without_collectives_has_one_checkpoint_unless_it_has_points() {
     let outcome = relax(&["--by-hand"]).run();

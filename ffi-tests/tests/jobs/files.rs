@@ -1,12 +1,13 @@
-//! Files that are opened and closed between two checkpoints, and their names, are those of an
-//! undisturbed run, too.
+//! Files that are opened and closed between two checkpoints equal those of an undisturbed run.
+//!
+//! Their names do so as well.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
 
-/// After half of the steps the program runs for a second at least.
+/// Number of steps; the second half takes at least 1 s.
 const STEPS: usize = 200;
 
 fn files() -> Job {
@@ -45,14 +46,15 @@ fn files_are_as_if_nobody_had_been_killed_twice() {
     outcome.assert_same_files(&undisturbed);
 }
 
-/// One worker goes on from a checkpoint and appends to a file that others, who are late, have open,
-/// too.
+/// A worker resumes from a checkpoint and appends to a file.
+///
+/// Other workers, which are late, have the file open as well.
 #[test]
 fn a_file_that_several_hold_open_may_grow_at_once() {
     let job = || Job::new(place::test_program("appended"), &["12", "2"]).interval("7calls");
     let undisturbed = native(job());
     for epoch in few([3, 4, 5, 6, 7, 8], 3) {
-        // Late when it captures, and when it puts its files back.
+        // Delays a worker when it captures, and when it restores its files.
         let late = |rank| {
             format!(
                 "wait rank={rank} at=capture.begin epoch={epoch} delay=300ms; wait rank={rank} \
@@ -70,9 +72,10 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
     }
 }
 
-/// Two epochs can be gone back to, and the first attempt at a recovery is for the older one, since
-/// worker 2 computes and does not have the newer one whole. It dies when that is agreed on, and
-/// nothing but the files could tell the next attempt.
+/// Two checkpoints can be restored; the first attempt at a recovery takes the older one.
+///
+/// Worker 2 computes and does not have the newer one completely. It fails when the checkpoint is
+/// agreed on, and only the state of the files could influence the next attempt.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(place::test_program("snapshots"), &["4", "400000"]).interval("1calls");
@@ -88,8 +91,7 @@ fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     outcome.assert_same_files(&undisturbed);
 }
 
-/// Each rank's output and the files are those of an undisturbed run, if this worker is killed in
-/// this call of its.
+/// Fails unless output and files are undisturbed when a worker is killed at a call.
 fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u32, u32)>) {
     for (worker, call) in deaths {
         let fault = format!("kill rank={worker} at=call:{call}");
@@ -98,7 +100,7 @@ fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u
     }
 }
 
-/// Each reads what a neighbour on another host has written.
+/// Each worker reads data that a neighbour on another host has written.
 #[test]
 fn what_is_overwritten_on_several_hosts_comes_back() {
     if !Hosts::are_possible() {
@@ -111,7 +113,7 @@ fn what_is_overwritten_on_several_hosts_comes_back() {
     assert_survived_in(job, few([(2, 78), (0, 50), (1, 64), (3, 92)], 1));
 }
 
-/// A file that is made by one name, linked to another, and has the first one removed.
+/// The program creates a file, links it to another name, and removes the first name.
 #[test]
 fn a_file_that_was_given_another_name_is_found_by_that() {
     let job = || {
@@ -122,7 +124,7 @@ fn a_file_that_was_given_another_name_is_found_by_that() {
     assert_survived_in(job, few([(1, 22), (0, 9), (1, 14), (0, 31)], 2));
 }
 
-/// To a file, to a pipe and to nowhere; at a cut, and only since.
+/// Redirects output to a file, a pipe and /dev/null, before and after a cut.
 #[test]
 fn output_that_is_led_elsewhere_for_a_while_comes_back() {
     let job = |interval| {
@@ -153,7 +155,7 @@ fn a_line_that_a_child_process_has_appended_is_there_once() {
     }
 }
 
-/// A command without LD_PRELOAD in its environment.
+/// Runs a command without LD_PRELOAD in its environment.
 #[test]
 fn a_child_process_without_the_preload_library_is_named() {
     let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);

@@ -1,5 +1,6 @@
-//! Fortran programs: of mpif.h, of the module mpi and of mpi_f08, with the bindings that the
-//! distribution's Open MPI has.
+//! Fortran programs of mpif.h, of the module mpi and of mpi_f08.
+//!
+//! The bindings are those of the distribution's Open MPI.
 
 use ffi_tests::older::{fortran, older};
 use ffi_tests::shared::native;
@@ -19,8 +20,9 @@ fn job((name, arguments): Program) -> Option<Job> {
     fortran(name, arguments).map(|job| job.workers(3).interval(interval))
 }
 
-/// With each kill, the program prints what it would have printed with the Open MPI that its
-/// bindings are of.
+/// Fails unless the program prints, in spite of each kill, what it prints undisturbed.
+///
+/// The undisturbed run uses the Open MPI that the bindings belong to.
 fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Option<Job>) {
     let Some(undisturbed) = job(program).and_then(older).map(native) else {
         return;
@@ -66,7 +68,7 @@ fn a_worker_of_a_program_of_mpif_h_dies() {
     survives(LEGACY, &kills, older);
 }
 
-/// What the bindings do on their own, without a procedure in C.
+/// Work of the bindings themselves, without a procedure in C.
 #[test]
 fn texts_datatypes_by_size_and_arguments_of_spawned_programs() {
     survives(DETAILS, &[(1, 300)], older);
@@ -107,14 +109,14 @@ fn a_data_representation_is_registered_or_not() {
     survives(("represented", &["900"]), &[(1, 30)], older);
 }
 
-/// What is in the files shows in the output.
+/// The output shows the content of the files.
 #[test]
 fn records_that_are_written_over_come_back() {
     let kills: Vec<_> = few([(1, 400), (0, 900), (2, 50)], 2).collect();
     survives(RECORDS, &kills, older);
 }
 
-/// The bindings are wrappers, and the layer opens whichever libmpi there is.
+/// The bindings are wrappers, and understudy opens any installed libmpi.
 #[test]
 fn bindings_of_one_open_mpi_work_with_another() {
     for program in few([ANSWERS, LEGACY, HEAT], 1) {

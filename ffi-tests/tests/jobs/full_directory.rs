@@ -1,4 +1,4 @@
-//! A failure after others have filled `/dev/shm` while a job runs.
+//! A failure after other processes have filled `/dev/shm` while a job runs.
 
 use ffi_tests::place;
 use std::process::{Command, Output};
@@ -46,7 +46,7 @@ fn open_mpi_initialises_in_another_directory() {
     assert!(errors.contains("worker 1 died, spare rank 3"), "{errors}");
     let text = String::from_utf8_lossy(&output.stdout);
     let rounds = text.lines().filter(|line| line.starts_with("round "));
-    // Three ranks have the round in the transcripts of the first and the last one.
+    // Three ranks print the round in the transcripts of the first and the last one.
     assert_eq!(rounds.count(), 20 + 2 * 3, "{text}");
 }
 

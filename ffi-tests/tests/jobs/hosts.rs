@@ -1,5 +1,6 @@
-//! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed and whoever dies,
-//! and nothing is left on any host.
+//! Ranks on several hosts, which are namespaces.
+//!
+//! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
 
 use crate::disk;
 use ffi_tests::daemon::{self, spares_chosen};
@@ -9,11 +10,11 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, Verdicts, few, place, processes};
 use std::time::Duration;
 
-/// Two workers on each of three hosts; the last has room for spares too.
+/// Two workers on each of three hosts; the last has slots for the spares too.
 const SLOTS: [u32; 3] = [2, 2, 4];
 const WORKERS: u32 = 6;
 const SPARES: u32 = 2;
-/// Silence after which a host is taken for lost.
+/// Time without messages after which a host counts as lost.
 const SILENCE: Duration = Duration::from_secs(5);
 
 fn spread(job: Job) -> Job {
@@ -24,7 +25,7 @@ fn cases() -> Vec<Case> {
     vec![programs::short_heat2d(), programs::short_cg()]
 }
 
-/// The same output and files, nothing left, and these parts taken over.
+/// Fails unless the output is undisturbed, nothing is left, and these workers were replaced.
 fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &Case, taken_over: &[u32]) {
     outcome.assert_success();
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
@@ -94,7 +95,7 @@ fn every_worker_may_be_killed() {
     verdicts.assert_all_good();
 }
 
-/// Points of a checkpoint and stages of a recovery, each with the worker that dies there.
+/// Fault points of a checkpoint and stages of a recovery, each with its failing worker.
 const POINTS: &[(&str, u32)] = &[
     ("cut.begin epoch=3", 0),
     ("cut.end epoch=3", 2),
@@ -135,8 +136,9 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
     verdicts.assert_all_good();
 }
 
-/// What they have left is inherited on their host: their output does not come twice, and no buddy
-/// is needed.
+/// New processes on their host take over what the failed ranks have left in memory.
+///
+/// So no output is printed twice, and no buddy is needed.
 #[test]
 fn all_ranks_of_a_host_may_be_killed_at_once() {
     if !Hosts::are_possible() {
@@ -191,7 +193,7 @@ fn a_worker_of_each_host_may_be_killed() {
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
 }
 
-/// The hosts' guardians find each other by mpirun.
+/// The guardians of the hosts exchange their addresses by mpirun.
 #[test]
 fn workers_die_under_a_plain_mpirun() {
     if !Hosts::are_possible() {
@@ -207,7 +209,7 @@ fn workers_die_under_a_plain_mpirun() {
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
 }
 
-/// Its workers did not print. Their copies are on other hosts.
+/// The workers of the host do not print. Their replicas are on other hosts.
 #[test]
 fn a_host_may_be_lost() {
     if !Hosts::are_possible() {
@@ -221,7 +223,7 @@ fn a_host_may_be_lost() {
     outcome.assert_line(&["is lost, with all of its processes"]);
 }
 
-/// Recovery time counts from the last sign of the host.
+/// Recovery time counts from the last message of the host.
 #[test]
 fn a_host_may_be_cut_off() {
     if !Hosts::are_possible() {
@@ -239,7 +241,7 @@ fn a_host_may_be_cut_off() {
     );
 }
 
-/// The second and the third host are a rack: what is left of that is used last.
+/// The second and the third host are a rack, whose remaining host is used last.
 #[test]
 fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
     if !Hosts::are_possible() {
@@ -256,7 +258,7 @@ fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
     }
 }
 
-/// Nobody would see how the job ends, so it does.
+/// The job ends, since its output and status would be lost.
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     if !Hosts::are_possible() {
@@ -275,7 +277,7 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     outcome.assert_nothing_left();
 }
 
-/// With ranks dealt out one by one, rank + ranks per node would be on the same host.
+/// With ranks assigned round-robin, rank + ranks per node would share the host.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn copies_are_on_other_hosts_however_ranks_are_placed() {
@@ -284,7 +286,7 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    // The spare with rank 7 is beside them.
+    // The spare with rank 7 is on their host.
     let fault =
         "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
     let outcome = spread(case.job())
@@ -337,8 +339,9 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
     verdicts.assert_all_good();
 }
 
-/// One command, one daemon for all hosts: it is on the first, the others reach it over TCP and know
-/// the job's token.
+/// A single command and a single daemon serve all hosts.
+///
+/// The daemon runs on the first host; the others connect by TCP with the job's token.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn one_command_runs_a_job_on_all_hosts() {
@@ -382,7 +385,8 @@ fn one_command_runs_a_job_on_all_hosts() {
     );
     let choices = spares_chosen(&work.path().join("events"));
     assert_eq!(choices.len(), 2, "{choices:?} {said}");
-    // The daemon is asked, too; but who inherits what a dead one has left is nearer than any spare.
+    // The daemon is consulted, but a process that takes over persistent replicas is closer than any
+    // spare.
     assert!(said.contains("has taken its part"), "{said}");
     assert!(
         !work.path().join("events/ckptd.token").exists(),
@@ -390,7 +394,7 @@ fn one_command_runs_a_job_on_all_hosts() {
     );
 }
 
-/// With a node for themselves they are replaced there, though the spare is elsewhere.
+/// Workers alone on a node are replaced there, although the spare is on another node.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn workers_that_share_memory_are_replaced_on_their_host() {
@@ -411,7 +415,7 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
     }
 }
 
-/// Put and Get of those who are on one host are loads and stores, those of others messages.
+/// Put and Get are loads and stores between workers of one host, else messages.
 #[test]
 fn workers_with_a_window_may_part() {
     if !Hosts::are_possible() {
@@ -432,8 +436,10 @@ fn workers_with_a_window_may_part() {
     disk::assert_as_undisturbed(&case, &first.stdout, last);
 }
 
-/// The process manager knows that a restarted job has an epoch to go back to: workers of other
-/// hosts are taken out of their library, which has given up its connections to the dead.
+/// The process manager is informed that a restarted job has a checkpoint to restore.
+///
+/// Workers of other hosts abandon their library calls, since the library has given up its
+/// connections to the failed ranks.
 #[test]
 fn a_restarted_job_may_lose_a_worker() {
     if !Hosts::are_possible() {
@@ -456,8 +462,9 @@ fn a_restarted_job_may_lose_a_worker() {
     verdicts.assert_all_good();
 }
 
-/// Each host undoes what its own processes have done to files; where a shared pointer was, no host
-/// knows alone.
+/// Each host undoes the changes that its own processes have made to files.
+///
+/// No single host has the position of a shared pointer.
 #[test]
 fn shared_pointers_of_several_hosts_go_back() {
     if !Hosts::are_possible() {
@@ -472,7 +479,7 @@ fn shared_pointers_of_several_hosts_go_back() {
     undisturbed.assert_success();
     let names: Vec<String> = (0..24).map(|file| format!("turns.{file}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    // The files are open from epoch 15 on.
+    // The files are open from checkpoint 15 on.
     for (rank, epoch) in few([(1, 16), (3, 19), (0, 17), (2, 20)], 2) {
         let fault = format!("kill rank={rank} at=cut.begin epoch={epoch}");
         let outcome = make().fault(&fault).run();

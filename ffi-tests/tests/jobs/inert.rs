@@ -1,4 +1,4 @@
-//! The layer keeps out of everything that is not an MPI job of ours.
+//! Understudy does not affect processes that are not ranks of an MPI job.
 
 use ffi_tests::plain::{assert_indifferent, run};
 use ffi_tests::programs::heat2d;
@@ -71,7 +71,7 @@ fn understudy_disable_gives_the_program_all_ranks() {
         .env("UNDERSTUDY_DISABLE", "1")
         .run();
     if place::launcher() == Launcher::Ckptd {
-        // Without the layer the processes would be jobs of their own.
+        // Without understudy, each process would be a job of its own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         outcome.check(outcome.own_lines().len() == 1, "not told in one line");
         return;

@@ -1,4 +1,4 @@
-//! Standard input: a file or a pipe is read on from its position at the checkpoint.
+//! Standard input: reading of a file or a pipe continues at the checkpoint's position.
 //!
 //! Other input is never lost without a message.
 
@@ -19,7 +19,7 @@ fn numbers() -> String {
         .collect()
 }
 
-/// Reads so many lines of what the launcher gives it: a pipe.
+/// Makes a job that reads `lines` lines from the launcher's pipe.
 fn from_pipe(lines: usize) -> Job {
     let arguments = [&ROUNDS.to_string(), PAUSE, &lines.to_string()];
     Job::new(place::test_program("input"), &arguments)
@@ -27,7 +27,7 @@ fn from_pipe(lines: usize) -> Job {
         .interval("7calls")
 }
 
-/// Reads a line of a file in each round.
+/// Makes a job that reads a line of a file in each round.
 fn from_file() -> Job {
     let program = place::test_program("input");
     let command = format!(
@@ -39,7 +39,7 @@ fn from_file() -> Job {
         .interval("7calls")
 }
 
-/// In the middle of the run.
+/// Kills a worker in the middle of the run.
 fn kill(worker: u32) -> Kill {
     Kill::at(worker, Trigger::Lines(ROUNDS / 2))
 }
@@ -72,7 +72,7 @@ fn a_pipe_is_reread_by_a_new_process() {
     outcome.assert_recovered(&undisturbed, &[], &[0]);
 }
 
-/// A failure of the first rank before the first checkpoint.
+/// The first rank fails before the first checkpoint.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_restarted_job_reads_its_input_from_the_beginning() {
@@ -92,7 +92,7 @@ fn input_that_was_read_before_the_checkpoint_is_not_missed() {
     }
 }
 
-/// Reads a pipe that only its wrapper knows.
+/// Makes a job that reads a pipe that its wrapper has opened.
 fn from_pipe_of_wrapper() -> Job {
     let program = place::test_program("input");
     let command = format!(
@@ -119,10 +119,10 @@ fn printed(pid: u32) -> usize {
     beside_work(pid).map_or(0, |job| lines(&job.join("stdout")))
 }
 
-/// A spare reads the input that another process relays, which is killed.
+/// The spare reads the input through another process, which is killed.
 #[test]
 fn a_relay_that_fails_ends_no_input() {
-    // Twice what the relay and the pipe hold.
+    // Twice the capacity of the relay and the pipe.
     let line = "x".repeat(8000);
     let input: String = (0..ROUNDS)
         .map(|number| format!("{number} {line}\n"))

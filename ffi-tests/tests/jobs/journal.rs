@@ -1,5 +1,4 @@
-//! The journal of the initialisation phase: what programs may do in that phase, and what happens if
-//! a journal is damaged.
+//! The journal of the set-up phase: permitted operations, and damaged journals.
 
 use ffi_tests::programs::{self, prints};
 use ffi_tests::shared::native;
@@ -12,7 +11,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use understudy_formats::events::Kind;
 
-/// Where a damaged journal is met.
+/// True if a process has reported that the journal is damaged.
 fn has_refused_a_journal(outcome: &Outcome) -> bool {
     outcome
         .stderr
@@ -24,8 +23,8 @@ fn a_damaged_journal_is_never_replayed() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     for copy in few(["half-journal", "journal"], 1) {
-        // Worker 2 has the thin copy of worker 1.
-        // What the dead worker has left would do without its buddy.
+        // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, the
+        // persistent replica store of the failed worker would be used instead.
         let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
         let run = |job: Job, thin: Trigger| job.fault(&fault).kill(Kill::at(1, thin)).run();
         let lost = run(job(&case), THIN);
@@ -114,7 +113,7 @@ fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
     );
 }
 
-/// The replay makes other calls than were recorded: everything stays in the copies.
+/// The replay makes other calls than were recorded, so replicas are not reduced.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn calls_that_are_not_the_same_twice_are_noticed() {
@@ -141,7 +140,7 @@ fn mpi_may_call_the_program_back_in_the_phase() {
     }
 }
 
-/// The program and its two libraries, compiled once.
+/// Compiles the program and its two libraries once.
 fn roundabout() -> Job {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
@@ -206,7 +205,7 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
     in_the_phase.assert_taken_over(&[1, 2]);
 }
 
-/// Pages that came out otherwise in any rehearsal; none, if nothing was rehearsed.
+/// Largest number of pages that differed in a trial replay; `None` without trial replays.
 fn different(outcome: &Outcome) -> Option<u64> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let found = events.filter_map(|record| match record.kind {
@@ -248,7 +247,7 @@ fn handlers_may_ask_clocks_in_the_phase() {
     outcome.assert_taken_over(&[1]);
 }
 
-/// A program that does something particular while it sets up: see `programs/phase.c`.
+/// A program with a special operation in its set-up phase: see `programs/phase.c`.
 fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::Case {
     prints(what, make)
 }
@@ -267,7 +266,7 @@ fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Op
     longest
 }
 
-/// Its worker dies when copies are thin, and the journal takes no more than a little.
+/// Kills a worker when replicas are reduced; fails if the journal is longer than `most`.
 fn journal_is_short(case: &ffi_tests::programs::Case, most: u64) {
     let outcome = job(case).kill(Kill::at(1, THIN)).run();
     like_undisturbed(&outcome, case);
@@ -309,7 +308,7 @@ fn tests_in_vain_take_no_room() {
     journal_is_short(&case, 20_000);
 }
 
-/// No cut comes while the program asks, and none is needed for the recording to end.
+/// The recording ends without a cut, since none can occur during the calls.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_journal_ends_when_it_is_too_long() {

@@ -1,7 +1,7 @@
 //! State that the kernel keeps for a process, and that understudy cannot restore.
 //!
-//! A checkpoint is not taken as long as a worker has such an object. After ten intervals one line
-//! names the object, and the job goes on without protection or stops.
+//! No checkpoint is taken as long as a worker has such an object. After ten intervals, one line
+//! names the object, and the job continues without protection or stops.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, REFUSED, place};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Status of a job whose state cannot be restored.
 const CANNOT_BE_RESTORED: i32 = 74;
 
-/// Descriptors, by what the program makes, and what the line names.
+/// Descriptors: argument of the program, and the name of the object in the line.
 const DESCRIPTORS: [(&str, &str); 25] = [
     ("io_uring", "anon_inode:[io_uring]"),
     ("inotify", "anon_inode:inotify"),
@@ -41,7 +41,7 @@ const DESCRIPTORS: [(&str, &str); 25] = [
     ("tunnel", "/dev/net/tun"),
 ];
 
-/// State of the process, by what the program makes, and what the line names.
+/// State of the process: argument of the program, and name of the object.
 const STATE: [(&str, &str); 11] = [
     ("aio", "it has requests under way"),
     ("aio_raw", "its requests cannot be counted"),
@@ -105,7 +105,7 @@ fn state_that_cannot_be_restored_is_refused() {
     }
 }
 
-/// A worker that cannot be set back ends, and is replaced.
+/// A worker that cannot be rolled back exits and is replaced.
 #[test]
 fn state_that_is_made_after_the_checkpoint_is_undone() {
     let kinds = [
@@ -132,7 +132,7 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
     }
 }
 
-/// Each process is in a namespace of its own, as processes of several hosts are.
+/// Each process is in its own IPC namespace, as processes of several hosts are.
 #[test]
 fn system_v_objects_are_restored_on_another_host() {
     let may_unshare = Command::new("unshare").args(["--ipc", "true"]).status();
@@ -167,7 +167,7 @@ fn a_closed_object_prevents_no_checkpoint() {
     }
 }
 
-/// Takes a port as soon as the process that listens there has died.
+/// Takes a port as soon as the process that listens on it has exited.
 fn take_port(port: u16) -> TcpListener {
     let bind = || TcpListener::bind(("127.0.0.1", port));
     while bind().is_ok() {
@@ -181,7 +181,7 @@ fn take_port(port: u16) -> TcpListener {
     }
 }
 
-/// No checkpoint can foresee that a port will be taken.
+/// No checkpoint can prevent that another process takes the port.
 #[test]
 fn a_port_that_another_process_takes_ends_the_job() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());

@@ -1,5 +1,4 @@
-//! A worker is killed somewhere in the run: the job writes the same bytes as if nothing had
-//! happened.
+//! A worker is killed at any moment: the output equals that of an undisturbed run.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -22,8 +21,8 @@ fn kill_everyone(case: &Case, times: usize) {
     let workers: Vec<u32> = few([0, 2, 1, 3], 2).collect();
     for &worker in &workers {
         for time in 0..times {
-            // Moments by what was printed: a slow machine changes nothing. The last tenth is left
-            // out: a kill must hit.
+            // Moments are chosen by printed lines, so that they do not depend on the machine's
+            // speed. The last tenth is excluded, so that the process still exists.
             let part = lines * 9 / 10 / times;
             let after = 1 + time * part + random.below(part.max(1) as u64) as usize;
             let delay = Duration::from_micros(random.below(15_000));
@@ -40,8 +39,8 @@ fn kill_everyone(case: &Case, times: usize) {
                 outcome.slowest_recovery().unwrap_or_default()
             );
             verdicts.judge(&what, || {
-                // On a busy machine what is printed may be seen when the run is over: such a kill
-                // proves nothing.
+                // On a busy machine, the printed lines may be seen after the end of the run: such a
+                // kill proves nothing.
                 if outcome.has_died_at_the_end() {
                     late += 1;
                     return;
@@ -68,7 +67,7 @@ fn kill_everyone(case: &Case, times: usize) {
     verdicts.assert_all_good();
 }
 
-/// How many times per worker: few in the ordinary run, many in `make sweep`.
+/// Kills per worker: one by default, many in `make sweep`.
 fn times() -> usize {
     std::env::var("FFI_TESTS_TIMES")
         .ok()
@@ -89,7 +88,7 @@ fn cg_writes_the_same_whoever_is_killed_and_whenever() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_with_a_shared_library_writes_the_same_whoever_is_killed_and_whenever() {
-    // The same program; what differs is how it was loaded.
+    // The program of the test before, but loaded differently.
     kill_everyone(&programs::cg_shared(), times().div_ceil(5));
 }
 

@@ -1,5 +1,4 @@
-//! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the
-//! end.
+//! A worker fails at a fault point: in a checkpoint, before one, at the end.
 
 use crate::disk;
 use ffi_tests::programs::{self, Case};
@@ -23,8 +22,10 @@ fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str
     outcome
 }
 
-/// Sends of little data are over before anybody can look, and take less time than the work between
-/// two epochs.
+/// Returns a program with enough data for the fault point.
+///
+/// A short transfer is over before it is polled, and takes less time than the work between two
+/// checkpoints.
 fn case_for(point: &str) -> Case {
     if ["ship.half", "whole.begin"].contains(&point) {
         programs::large_heat2d()
@@ -55,7 +56,7 @@ fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) 
     verdicts.assert_all_good();
 }
 
-/// The points of a checkpoint, in their order.
+/// Fault points of a checkpoint, in their order.
 const CHECKPOINT: &[&str] = &[
     "cut.begin",
     "cut.agreed",
@@ -72,7 +73,7 @@ fn everyone(_: usize) -> Vec<u32> {
     (0..WORKERS).collect()
 }
 
-/// A worker, another at each point; in `make test-all` two.
+/// A worker, another one at each point; with `make test-all` two.
 fn some(index: usize) -> Vec<u32> {
     let first = index as u32 % WORKERS;
     few([first, (first + 1 + index as u32 % 2) % WORKERS], 1).collect()
@@ -153,7 +154,7 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
     verdicts.assert_all_good();
 }
 
-/// The stages of a recovery at whose end a process may die.
+/// Stages of a recovery at whose end a process may fail.
 const RECOVERY: &[&str] = &[
     "initialise",
     "agree",
@@ -171,8 +172,8 @@ fn another_worker_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let undisturbed = native(case.job());
     for stage in RECOVERY {
-        // Four workers and two spares on one node: worker 3 holds the copy of worker 1, so it must
-        // not be the second.
+        // Four workers and two spares on one node: worker 3 stores the replica of worker 1, so it
+        // must not be the second to fail.
         let (first, second) = (1, 2);
         let kill = Kill::at(first, Trigger::Lines(8));
         let outcome = case
@@ -198,8 +199,7 @@ fn another_worker_may_die_during_the_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Receives that match the same messages are posted again in the order in which the program has
-/// posted them.
+/// Receives that match equal messages are reposted in the order of the program.
 #[test]
 fn receives_are_posted_again_in_their_order() {
     let make = || {
@@ -215,7 +215,7 @@ fn receives_are_posted_again_in_their_order() {
         ..programs::heat2d()
     };
     let mut verdicts = Verdicts::default();
-    // Half of the cuts fall between the cancellation of a receive and its completion.
+    // Half of the cuts occur between the cancellation of a receive and its completion.
     for (worker, epoch) in [(0, 4), (1, 7), (0, 8)] {
         let fault = fault_at_commit(worker, epoch);
         let undisturbed = native(case.job());
@@ -227,8 +227,9 @@ fn receives_are_posted_again_in_their_order() {
     verdicts.assert_all_good();
 }
 
-/// Another process dies while receives are posted again: by a survivor, and by the one that has
-/// taken the part.
+/// Another process fails while receives are reposted.
+///
+/// They are reposted by a survivor, or by the replacement.
 #[test]
 fn a_worker_may_die_while_receives_are_posted_again() {
     let make = || {
@@ -250,7 +251,7 @@ fn a_worker_may_die_while_receives_are_posted_again() {
     }
 }
 
-/// The same where the whole job has been started again, and the other one goes on already.
+/// The whole job has been restarted, and the other worker runs already.
 #[test]
 fn a_worker_may_die_while_another_is_being_started_again() {
     let make = || {
@@ -269,8 +270,9 @@ fn a_worker_may_die_while_another_is_being_started_again() {
     disk::assert_like(&native(make()), &[], &first.stdout, second);
 }
 
-/// What the root of a broadcast sends behind a cut does not meet receives that another worker still
-/// drains.
+/// Receives before a cut do not match messages that a broadcast sends after the cut.
+///
+/// Another worker still drains its receives at that time.
 #[test]
 fn no_message_overtakes_a_cut() {
     let make = || {

@@ -1,7 +1,7 @@
-//! A second process dies while a recovery is under way: at the end of each stage, in each role.
+//! A second process fails during a recovery: at each stage, in each role.
 //!
-//! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept
-//! that of worker 0.
+//! Four workers and two spares; worker 1 fails at a cut. Worker 2 is its buddy, and worker 1 is the
+//! buddy of worker 0.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -9,17 +9,17 @@ use ffi_tests::{Outcome, Verdicts, few};
 use std::fmt::{self, Display};
 use understudy_formats::events::RecoveryStage;
 
-/// What the second process to die has to do with the first.
+/// Relation of the second failed process to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Its copy died with the first.
+    /// The worker whose replica was lost with the first.
     Partner,
-    /// It keeps the only copy of the first.
+    /// The worker that stores the only replica of the first.
     Holder,
     Bystander,
-    /// The spare that takes the part of the first.
+    /// The spare that replaces the first.
     Understudy,
-    /// The spare that is left.
+    /// The spare that remains idle.
     Spare,
 }
 
@@ -44,7 +44,7 @@ impl Role {
     }
 }
 
-/// Where the second process dies: the end of a stage, or a point inside of one.
+/// Fault points of the second process: ends of stages, and one within a stage.
 fn points() -> impl Iterator<Item = &'static str> {
     RecoveryStage::ALL.into_iter().flat_map(|stage| {
         let inside = (stage == RecoveryStage::Rebuild).then_some("rebuild.half");
@@ -55,9 +55,9 @@ fn points() -> impl Iterator<Item = &'static str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Survives,
-    /// Worker `.0` and its only copy, at worker `.1`, died together.
+    /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
-    /// One of the two: the copy was on its way to another process.
+    /// Either outcome: the replica was being sent to another process.
     Either(u32, u32),
 }
 
@@ -67,15 +67,17 @@ fn position(point: &str) -> usize {
         .expect("a known point")
 }
 
-/// Whether copies outlive the process that keeps them; they do not outlive its node.
+/// Lifetime of replicas: that of the node, or that of the process that stores them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copies {
     Outlive,
     Die,
 }
 
-/// Until a copy has been made elsewhere, a rank and its holder are lost together if copies die with
-/// them.
+/// Outcome of a second failure.
+///
+/// If replicas do not outlive their process, a rank and its buddy are lost together until another
+/// replica has been made.
 fn fate(role: Role, point: &str, copies: Copies) -> Fate {
     if copies == Copies::Outlive {
         return Fate::Survives;
@@ -86,8 +88,8 @@ fn fate(role: Role, point: &str, copies: Copies) -> Fate {
         Role::Partner => (0, 1, "reprotect"),
         _ => return Fate::Survives,
     };
-    // The holder's own stage may end a little before that of the understudy; everybody meets in the
-    // one after the load.
+    // The buddy may end its own stage a little before the replacement does; all processes meet in
+    // the stage after the load.
     let certain = if role == Role::Holder {
         "rebuild.half"
     } else {
@@ -156,7 +158,7 @@ fn die(case: &Case, deaths: &impl Display, spares: u32, fate: Fate, verdicts: &m
     });
 }
 
-/// Deaths after the first one.
+/// Failures after the first one.
 struct Deaths(Vec<(u32, &'static str)>);
 
 impl Display for Deaths {
@@ -188,7 +190,7 @@ fn sweep(
 
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_recovery() {
-    // The last stages are those with the most to lose.
+    // Failures in the last stages can lose the most.
     let points: Vec<_> = points().enumerate().collect();
     sweep(
         &programs::cg(),
@@ -227,7 +229,7 @@ fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
             &mut verdicts,
         );
     }
-    // In the middle of what it receives.
+    // Within the data that the replacement receives.
     let deaths = Deaths(vec![(4, "ship.half")]);
     die(
         &programs::large_heat2d(),

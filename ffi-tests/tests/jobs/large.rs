@@ -1,5 +1,7 @@
-//! Large collectives: a process that dies in one leaves transfers between the others under way,
-//! which must not reach memory that has been set back.
+//! Large collectives, in which a process fails.
+//!
+//! Transfers between the other ranks are in flight then, and must not write to memory that has been
+//! rolled back.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, few, place};
@@ -12,13 +14,16 @@ fn large() -> Job {
     Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
 }
 
-/// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live
-/// long.
+/// Disables CMA, so that transfers take long.
+///
+/// Data then goes through shared memory in pieces, each of which the receiver must copy.
 fn in_pieces(job: Job) -> Job {
     job.env("OMPI_MCA_smsc", "^cma")
 }
 
-/// What the program has used while it began is in no copy, and in the way of nothing.
+/// Memory that the program has freed before the first checkpoint is in no replica.
+///
+/// It does not prevent the restoration either.
 #[test]
 fn freed_memory_is_no_part_of_copies() {
     let job = || Job::new(place::test_program("freed"), &["12", "2"]).interval("7calls");

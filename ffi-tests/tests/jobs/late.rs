@@ -1,5 +1,6 @@
-//! Programs that load the MPI library in mid-run, and wrappers of programs, are protected or told
-//! that they are not.
+//! Programs that load the MPI library late, and wrappers of programs.
+//!
+//! They are protected, or a line reports that they are not.
 
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::shared::native;
@@ -52,7 +53,7 @@ fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
     }
 }
 
-/// The same, where a shell has started the interpreter and waits for it.
+/// Starts the interpreter from a shell, which waits for it.
 fn by_script(interpreter: &str, library: &Path) -> Job {
     let command = format!(
         "{interpreter} {SCRIPT} {} 60 0.01; exit $?",
@@ -102,7 +103,7 @@ fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_b
     );
     unprotected.assert_same_lines(&native(job().workers(3)));
 
-    // Whether that is the interpreter or the script: the launcher ends the job.
+    // The launcher ends the job, whether the killed process is the interpreter or the script.
     let killed = job().kill(Kill::at(1, Trigger::Lines(10))).run();
     killed.assert_failed();
 
@@ -117,7 +118,7 @@ fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_b
     prepared.assert_same_lines(&native(job().workers(2)));
 }
 
-/// What the launcher gives the first of three ranks.
+/// Environment of the first of three ranks, as set by the launcher.
 const RANK: [(&str, &str); 7] = [
     ("UNDERSTUDY_SPARES", "1"),
     ("OMPI_COMM_WORLD_SIZE", "3"),
@@ -128,8 +129,9 @@ const RANK: [(&str, &str); 7] = [
     ("OMPI_MCA_mpi_ft_enable", "1"),
 ];
 
-/// A rank is executed a second time, and the kernel puts interpreter and name in front of a
-/// script's arguments each time.
+/// A rank executes the program a second time.
+///
+/// Each time, the kernel puts the interpreter and its name in front of a script's arguments.
 #[test]
 fn a_script_gets_its_arguments_once() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
@@ -157,6 +159,6 @@ fn a_script_gets_its_arguments_once() {
             assert_indifferent("/bin/sh", &["-c", &relative], &RANK);
         }
     }
-    // This is no script, though its first argument is its name.
+    // A program that is not a script, although its first argument is its name.
     assert_indifferent("/bin/echo", &["/bin/echo", "a"], &RANK);
 }

@@ -1,5 +1,6 @@
-//! Copies that outlive their process, under ckptd's own launcher: who dies together with whom does
-//! not matter on one node.
+//! Replicas that outlive their process, under ckptd's own launcher.
+//!
+//! On one node, any set of workers may fail together.
 
 use ffi_tests::living::look;
 use ffi_tests::place;
@@ -19,16 +20,17 @@ fn renewed(case: &Case) -> Job {
     case.job().launched_by(Launcher::Ckptd)
 }
 
-/// Kills those that `choose` takes of the living, all at once, `times` times: after so many
-/// `lines`, and each time as many more. Who is started after a kill must have printed something:
-/// until then it has no part.
+/// Kills the processes that `choose` selects, all at once, `times` times.
+///
+/// The first kill follows after `lines` lines, and each further kill after as many more. A process
+/// that is started after a kill must have printed something, since it has no worker's role before.
 fn killed(
     job: Job,
     times: usize,
     lines: usize,
     choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static,
 ) -> Job {
-    /// Lines that may be on their way when their process dies.
+    /// Lines that may be in flight when their process fails.
     const LATE: usize = 2;
     let (mut done, mut least) = (0, 0);
     job.watch(move |first| {
@@ -47,7 +49,7 @@ fn killed(
     })
 }
 
-/// Of the first processes, those with these ranks, if all of them live.
+/// Selects the processes with these ranks, if all of them live.
 fn these(ranks: &'static [u32]) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
     move |living| {
         let found: Vec<u32> = ranks
@@ -62,7 +64,7 @@ fn these(ranks: &'static [u32]) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
     }
 }
 
-/// All, if there are so many.
+/// Selects all living processes, if there are `count`.
 fn all(count: usize) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
     move |living| match living.len() == count {
         true => living.values().copied().collect(),
@@ -72,7 +74,7 @@ fn all(count: usize) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
 
 #[test]
 fn a_worker_and_the_holder_of_its_copy_may_die_together() {
-    // Whoever is the holder: three of four, and one spare.
+    // Three of four workers fail, so that the buddy is among them; there is one spare.
     let outcome = heat2d().assert_undisturbed(killed(job(), 1, 15, these(&[1, 2, 3])));
     outcome.assert_replaced(&[1, 2, 3]);
 }
@@ -120,8 +122,8 @@ fn an_heir_may_die_before_it_has_its_part() {
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
     ) {
-        // The spare takes the part of worker 1, and a new process that of the spare; so it is with
-        // the last copy.
+        // The spare replaces worker 1 and fails; a new process replaces the spare. The last replica
+        // is taken over by each of them in turn.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 \
              delay=40ms; kill rank=4 at={stage}.end"
@@ -152,7 +154,7 @@ fn copies_without_static_data_are_fetched_as_ever() {
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
-/// A replica without static data is not inherited by a replacement.
+/// A replacement does not take over a replica without static data.
 #[test]
 fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
     let job = thin::job(&heat2d()).launched_by(Launcher::Ckptd);
@@ -163,7 +165,7 @@ fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
     outcome.assert_nothing_left();
 }
 
-/// A field that is soon printed.
+/// A field that is printed in a short time.
 const SMALL: [&str; 8] = [
     "100",
     "100",
@@ -174,12 +176,13 @@ const SMALL: [&str; 8] = [
     "--log",
     "heat.log",
 ];
-/// How many deaths, after how many of which nothing may grow any more.
+/// Number of failures; and number after which resource use may no longer grow.
 const DEATHS: [usize; 2] = [26, 6];
-/// So many deaths in a row are looked at for the number of descriptors.
+/// Number of successive failures over which the number of descriptors is sampled.
 const SAMPLES: usize = 6;
-/// By more than this: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is
-/// the manager's.)
+/// Permitted growth: KiB of memory, number of mappings.
+///
+/// The manager's memory includes reports of lost connections, which libpmix keeps for a while.
 const LIMITS: (u64, usize) = (2048, 6);
 
 #[test]
@@ -192,7 +195,7 @@ fn nothing_grows_from_death_to_death() {
     let seen: Arc<Mutex<Vec<[Use; 2]>>> = Arc::default();
     let seen_too = Arc::clone(&seen);
     let [deaths, early] = DEATHS;
-    // Worker 0 survives; of the others, the oldest dies.
+    // Worker 0 survives; the oldest of the others is killed.
     let job = renewed(&case)
         .workers(3)
         .spares(0)
@@ -225,8 +228,8 @@ fn nothing_grows_from_death_to_death() {
         );
         let all: Vec<usize> = seen.iter().map(|uses| uses[at].descriptors).collect();
         println!("{who}: descriptors {all:?}");
-        // A sample may be of a moment in which one more is open for a file, or most are closed for
-        // a recovery.
+        // A sample may be taken while one more descriptor is open for a file, or while most are
+        // closed for a recovery.
         let usual = |samples: &[usize]| {
             let mut samples = samples.to_vec();
             samples.sort_unstable();

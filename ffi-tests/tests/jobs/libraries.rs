@@ -1,5 +1,6 @@
-//! Programs of the distribution's parallel libraries, under its Open MPI 4.1 and under the one that
-//! the tests run with otherwise.
+//! Programs of the distribution's parallel libraries.
+//!
+//! They run under its Open MPI 4.1, and under the Open MPI of the other tests.
 
 use ffi_tests::older::older;
 use ffi_tests::programs::Case;
@@ -10,7 +11,7 @@ use std::time::Duration;
 /// Workers, and lines of output after which they are killed, in one run each.
 type Deaths = &'static [(u32, usize)];
 
-/// Whoever dies, and a little later or not, the program writes what it writes undisturbed.
+/// Fails unless the program writes what it writes undisturbed, in spite of each kill.
 fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>) {
     let Some(case) = case else { return };
     let Some(undisturbed) = older(case.job()).map(native) else {

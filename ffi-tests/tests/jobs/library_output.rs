@@ -1,13 +1,15 @@
 //! Lines that the MPI library prints on standard output.
 //!
-//! None of the program's is missing, and none comes twice.
+//! No line of the program is missing or printed twice.
 
 use ffi_tests::programs::HEAT2D;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, fault_at_commit, place};
 use std::path::Path;
 
-/// MPICH prints a summary in each MPI_Init: that of a replacement is the second one.
+/// Makes MPICH print a summary in each MPI_Init.
+///
+/// The summary of a replacement is the second one.
 fn with_summary(program: &Path) -> Job {
     let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
     job.of_mpich().env("MPIR_CVAR_DEBUG_SUMMARY", "1")

@@ -1,5 +1,6 @@
-//! More than one death, deaths of spares, and what cannot be recovered: a clear end instead of a
-//! hang or a wrong result.
+//! Several failures, failures of spares, and failures that cannot be recovered.
+//!
+//! The job ends with a clear message instead of a hang or a wrong result.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::heat2d;
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// An end that could not be averted: soon, not with status 0, with one line that says why.
+/// Fails unless the job ended soon, with a status other than 0 and the cause.
 #[track_caller]
 fn assert_ended(outcome: &Outcome, words: &[&str]) {
     outcome.assert_failed();
@@ -22,7 +23,7 @@ fn assert_ended(outcome: &Outcome, words: &[&str]) {
     outcome.assert_nothing_left();
 }
 
-/// It has written what it would have written, and these parts were taken over.
+/// Fails unless the output is undisturbed and these workers were replaced.
 #[track_caller]
 fn assert_survived(outcome: &Outcome, workers: &[u32]) {
     let case = heat2d();
@@ -36,7 +37,7 @@ fn job() -> Job {
 #[test]
 fn two_workers_that_die_at_once_are_both_replaced() {
     let (case, lines) = (heat2d(), Trigger::Lines(15));
-    // With two spares on one node a copy lies two ranks further, so neighbours may die together.
+    // With two spares on one node, the buddy of rank r is r + 2, so neighbours may fail together.
     let outcome = job()
         .spares(2)
         .kill(Kill::at(1, lines))
@@ -101,7 +102,7 @@ fn without_a_spare_left_a_new_process_takes_the_part() {
 
 #[test]
 fn a_worker_that_dies_with_its_copy_ends_the_job() {
-    // Offset 1: worker 2 holds the copy of worker 1.
+    // Offset 1: worker 2 stores the replica of worker 1.
     let (job, lines) = (
         job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"),
         Trigger::Lines(15),
@@ -118,7 +119,7 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
     );
 }
 
-/// Spares know nothing of the job.
+/// Spares have no data of the job.
 #[test]
 fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk() {
     let case = heat2d();
@@ -150,8 +151,7 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
     saved.assert_nothing_left();
 }
 
-/// The job ends, in one way or the other: recovered if the worker got through MPI_Init, else with a
-/// message.
+/// Kills a worker in MPI_Init; fails unless the job recovers or restarts.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
     for &delay in few(delays_ms, 2) {
@@ -165,7 +165,7 @@ fn die_in_init(at: Trigger, delays_ms: &[u64]) {
             outcome.own_lines()
         );
         verdicts.judge(&format!("{delay} ms after {at:?}"), || {
-            // If it died before the first checkpoint, the job has started again.
+            // After a failure before the first checkpoint, the job has restarted.
             let parts: &[u32] = if outcome.takeovers().is_empty() {
                 &[]
             } else {
@@ -199,7 +199,7 @@ fn a_process_may_die_before_mpi_init() {
     ];
     for fault in few(faults, 2) {
         let outcome = job().fault(fault).run();
-        // The job starts again by itself.
+        // The job restarts by itself.
         verdicts.judge(fault, || assert_survived(&outcome, &[]));
     }
     verdicts.assert_all_good();
@@ -223,7 +223,7 @@ fn checkpoints_may_be_counted_in_calls() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_exit_status_of_the_program_is_that_of_the_job() {
-    // The shape of the plate is refused by the program itself, after MPI_Finalize.
+    // The program itself refuses the shape of the plate, after MPI_Finalize.
     let refused = || Job::new(place::example("heat2d"), &["1", "1", "10"]);
     let (with, without) = (refused().run(), refused().native().run());
     let status = |outcome: &Outcome| outcome.status.and_then(|status| status.code());
@@ -249,7 +249,7 @@ fn the_exit_status_of_the_program_is_that_of_the_job() {
 #[test]
 fn six_failures_in_one_run_are_survived() {
     let case = heat2d();
-    // The first four are the program's own ranks, the others the understudies of the first two.
+    // The first four are the initial ranks, the others the replacements of the first two.
     let deaths: Vec<String> = (0..6)
         .map(|rank| format!("kill rank={rank} at=cut.begin epoch={}", 2 + 2 * rank))
         .collect();
@@ -270,7 +270,7 @@ fn data_of(pid: u32) -> Option<u64> {
     line.trim_end_matches("kB").trim().parse().ok()
 }
 
-/// Rank 1 may have as many KiB of data.
+/// Limits the data of rank 1 to this number of KiB.
 fn with_memory(limit: &str) -> Job {
     const LIMITED: &str =
         r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
@@ -290,13 +290,14 @@ fn with_memory(limit: &str) -> Job {
     let job = Job::new("/bin/sh", &arguments)
         .interval("20calls")
         .hosts(&[2, 3]);
-    // Copies in a file in memory are not counted as data.
+    // Replicas in a file in memory do not count as data.
     let job = job.fault("pretend no-memfd");
     job.env("UNDERSTUDY_COPIES", "xor:2")
 }
 
-/// Whoever ends the job is in the middle of a transfer then, and meets the processes of the other
-/// host for it.
+/// The worker that ends the job is then within a transfer.
+///
+/// The processes of the other host take part in that transfer.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
@@ -311,7 +312,7 @@ fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
         false
     });
     enough.run().assert_success();
-    // Room for copies grows by 64 MiB at a time: half of the last one is not there.
+    // Space for replicas grows in steps of 64 MiB: half of the last step is missing.
     let outcome = with_memory(&(most.get() - (32 << 10)).to_string()).run();
     assert_ended(&outcome, &["more bytes of the page store"]);
     outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");

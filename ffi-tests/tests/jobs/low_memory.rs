@@ -1,5 +1,6 @@
-//! Workers keep no copy of their own static data: what they change for the first time is made again
-//! when they go back.
+//! Workers elide their own static data from their images.
+//!
+//! Static data that they have changed for the first time are rebuilt when they are rolled back.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Trigger, place, processes};
@@ -13,9 +14,9 @@ const WORKERS: u32 = 4;
 const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };
 /// Exit status of a job that cannot be recovered.
 const LOST: i32 = 75;
-/// Pages that each of the ranks named changes, at least: see `programs/adapting.c`.
+/// Least number of pages that each of the named ranks changes; see `programs/adapting.c`.
 const CHANGED: u64 = 16;
-/// Numbers in the data that are set up, and in the part of them that is mapped anew.
+/// Numbers in the static data, and in the part that is mapped again.
 const CELLS: u64 = 1 << 21;
 const PART: u64 = 1 << 17;
 /// Pages of that part.
@@ -25,7 +26,7 @@ fn adapting(arguments: &[&str]) -> Job {
     Job::new(place::test_program("adapting"), arguments)
 }
 
-/// The same under the layer, with low memory.
+/// Protects the program, with its own images reduced.
 fn protected(arguments: &[&str]) -> Job {
     adapting(arguments)
         .interval("30calls")
@@ -33,19 +34,19 @@ fn protected(arguments: &[&str]) -> Job {
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
 }
 
-/// Where the program waits, and what for.
+/// Points at which the program waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// Not there yet: copies are thin.
+    /// Before the program waits: images are reduced.
     Thin,
     Changed,
-    /// Checkpoints have been taken since.
+    /// Checkpoints have been taken since the change.
     Half,
 }
 
 type Ranks = BTreeMap<u32, processes::Process>;
 
-/// At each stop, `then` is done, and once it is, the program may go on.
+/// Calls `then` at each stop; the program continues when it returns true.
 fn disturb(job: Job, then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
     disturb_from(THIN, job, then)
 }
@@ -85,7 +86,7 @@ fn work_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
-/// Kills ranks when data have changed.
+/// Kills ranks after they have changed data.
 fn disturb_by_deaths(job: Job, dead: &'static [u32]) -> Outcome {
     disturb(job, move |stop, ranks, _| {
         if stop == Stop::Changed {
@@ -102,7 +103,7 @@ fn kill(ranks: &Ranks, rank: u32) {
     );
 }
 
-/// Kills the process that replays for a rank.
+/// Kills the template process of a rank.
 fn kill_seed(ranks: &Ranks, rank: u32) {
     let seeds = processes::attached_to(ranks[&rank].pid, "understudy-seed");
     assert_eq!(seeds.len(), 1, "{seeds:?}");
@@ -124,8 +125,9 @@ fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
     })
 }
 
-/// Whether a rank has rebuilt what it has changed; there are a few pages more that the program's
-/// libc has changed.
+/// Fails unless a rank has rebuilt its changed pages, or had none to rebuild.
+///
+/// A few more pages are rebuilt because the program's libc has changed them.
 fn check_rebuilt(outcome: &Outcome, rank: u32, has_changed: bool) {
     let pages = rebuilt(outcome, rank);
     outcome.check(
@@ -206,7 +208,7 @@ fn with_two_copies_two_may_die() {
     check_rebuilt(&outcome, 0, true);
 }
 
-/// They are part of the copies from the next checkpoint on, here and at the holder.
+/// Changed pages are part of the replicas from the next checkpoint on, own and remote.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn changed_pages_are_dynamic_afterwards() {
@@ -227,7 +229,7 @@ fn a_second_failure_finds_the_copies_in_order() {
     let outcome = disturb(protected(&["0,1,2"]).spares(2), |stop, ranks, _| {
         match stop {
             Stop::Thin => {}
-            // The copy of 3 is at 0, and that of 2 at 3.
+            // Worker 0 stores the replica of 3, and worker 3 that of 2.
             Stop::Changed => kill(ranks, 3),
             Stop::Half => kill(ranks, 0),
         }
@@ -242,14 +244,15 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
     let job = protected(&["0,1"])
         .spares(2)
         .fault("kill rank=1 at=load.half");
-    // The copy of 1 is at 2, that of 3 at 0.
+    // Worker 2 stores the replica of 1, and worker 0 that of 3.
     let outcome = disturb_by_deaths(job, &[3]);
     like_undisturbed(&outcome, &["0,1"]);
     outcome.assert_taken_over(&[1, 3]);
 }
 
-/// A worker whose own copy is damaged gets that of its holder, which is without what the worker has
-/// changed.
+/// A worker whose own image is damaged gets the replica of its buddy.
+///
+/// That replica lacks the pages that the worker has changed.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_and_changed_pages() {
@@ -258,7 +261,7 @@ fn a_damaged_copy_and_changed_pages() {
     like_undisturbed(&outcome, &["0,1"]);
 }
 
-/// If the process that replays ends, its worker keeps copies again.
+/// After its template process has exited, a worker keeps complete images again.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_process_that_replays_may_end() {
@@ -282,7 +285,7 @@ fn the_process_that_replays_may_end() {
     check_rebuilt(&outcome, 1, false);
 }
 
-/// What a worker has changed just then is lost with it, and never wrong.
+/// Pages that a worker has changed at that time are lost, and never wrong.
 #[test]
 fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
     let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
@@ -303,7 +306,7 @@ fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
     );
 }
 
-/// Memory of a worker, and of what replays for it, in KiB.
+/// Memory of a worker and its template process, in KiB.
 fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
     let pid = ranks[&rank].pid;
     let seeds = processes::attached_to(pid, "understudy-seed");
@@ -311,7 +314,7 @@ fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
     all.filter_map(processes::proportional_memory).sum()
 }
 
-/// The memory of worker 1 when its data have been set up and changed.
+/// Memory of worker 1 after its data have been set up and changed.
 fn memory(mode: &'static str) -> u64 {
     let found = Rc::new(Cell::new(0));
     let told = found.clone();
@@ -331,8 +334,9 @@ fn memory(mode: &'static str) -> u64 {
     found.get()
 }
 
-/// Static data of 17 MiB are kept three times with whole copies, by the program, by the worker and
-/// for its partner.
+/// With complete images, 17 MiB of static data exist three times.
+///
+/// The program has them, the worker's own image, and the replica at the buddy.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn static_data_have_no_second_copy() {

@@ -1,5 +1,6 @@
-//! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long
-//! anything takes.
+//! Tests whose jobs may run beside each other.
+//!
+//! None of them depends on other jobs, or on the time that anything takes.
 
 mod accelerators;
 mod closing;

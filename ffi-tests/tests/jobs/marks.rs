@@ -1,11 +1,11 @@
-//! What a program may tell the layer (`understudy.h`), and what comes of that.
+//! Annotations of a program (`understudy.h`), and their effects.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
 use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
-    // Long enough for checkpoints in time on a quick machine.
+    // Long enough for checkpoints at intervals of time on a fast machine.
     let rounds = if way == "held" { "5000" } else { "1000" };
     Job::new(place::test_program("marks"), &[way, rounds])
 }
@@ -20,7 +20,7 @@ fn assert_undisturbed(outcome: &Outcome, way: &str) {
     outcome.assert_nothing_left();
 }
 
-/// What the program has been answered, by rank: the number behind a word.
+/// Number that the program has printed after a word, by rank.
 fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
     let line = outcome
         .stderr
@@ -38,7 +38,7 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
         .run();
     assert_undisturbed(&outcome, "points");
     outcome.assert_taken_over(&[2]);
-    // It has gone back by 50 rounds at most, and not to the start.
+    // The rollback went back by 50 rounds at most, and not to the start.
     outcome.check(outcome.last_epoch(1) >= 15, "there were fewer checkpoints");
     let told = |word| answered(&outcome, 2, word);
     outcome.check(
@@ -55,7 +55,7 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
     );
 }
 
-/// While workers agree on a cut at any call, some come to a point where they wait for all others.
+/// A few workers reach a point of all workers while a cut is agreed on.
 #[test]
 fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
     let job = || Job::new(place::test_program("marks"), &["slow", "2000"]);
@@ -90,7 +90,7 @@ fn no_checkpoint_is_taken_while_one_worker_holds() {
         let outcome = job("held").interval(interval).run();
         assert_undisturbed(&outcome, "held");
         let held = answered(&outcome, 3, "held");
-        // One that was under way at the beginning is committed meanwhile.
+        // A checkpoint that was in progress at the beginning is committed meanwhile.
         outcome.check(
             held.is_some_and(|held| held <= 1),
             &format!("{held:?} checkpoints meanwhile"),
@@ -110,7 +110,7 @@ fn without_the_layer_nothing_happens() {
     );
 }
 
-/// Bytes of the checkpoints of a worker behind the first two.
+/// Bytes of the checkpoints of a worker after the first two.
 fn captured(outcome: &Outcome, rank: u32) -> u64 {
     let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,

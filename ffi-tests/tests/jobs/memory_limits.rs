@@ -1,4 +1,4 @@
-//! Control groups with a limit of memory that copies do not fit into.
+//! Control groups with a memory limit that is too low for replicas.
 
 use ffi_tests::place;
 use std::fs;
@@ -19,7 +19,7 @@ const PEAK_MIB: u64 = 290;
 struct Group(PathBuf);
 
 impl Group {
-    /// Creates a group with a limit in MiB; `None` without the right to.
+    /// Creates a group with a limit in MiB; returns `None` without permission.
     fn new(limit_mib: u64) -> Option<Group> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +69,7 @@ fn growing() -> String {
     )
 }
 
-/// The command that runs a program with three workers and a spare.
+/// Command that runs a program with three workers and a spare.
 fn protected(options: &str, program: &str) -> String {
     let understudy = place::product("understudy").display().to_string();
     let run = "run -n 3 --spares 1 --interval 50ms --no-daemon --progress none";
@@ -101,7 +101,7 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
     let Some(group) = Group::new(LIMIT_MIB) else {
         return place::skip("no control group can be made here");
     };
-    // It does not fit without copies, either.
+    // The program exceeds the limit even without replicas.
     let program = place::example("heat2d").display().to_string();
     let lost = group.run(&protected("", &format!("{program} 3000 3000 200")));
     let errors = errors(&lost);

@@ -1,16 +1,16 @@
-//! The catalogue of messages and the code have the same messages.
+//! The catalogue and the code have equal messages.
 
 use ffi_tests::place;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The sources below a directory, with literals of several lines in one.
+/// Returns the sources below a directory, with literals of several lines joined.
 fn sources(directory: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(directory).expect("sources").flatten() {
         let path = entry.path();
-        // Tests have messages of their own.
+        // Tests have their own messages.
         if path.file_stem().is_some_and(|stem| stem == "tests") {
             continue;
         }
@@ -87,7 +87,7 @@ fn own_sentences(code: &str) -> Vec<String> {
 
 #[test]
 fn lines_for_the_user_are_those_of_the_catalogue() {
-    // All crates whose lines the user of a job sees; the daemon and the tools have their own.
+    // All crates whose lines the user of a job sees; the daemon and the tools have other lines.
     let code = code(&[
         "interpose",
         "ckptd/formats",
@@ -119,7 +119,7 @@ fn tests_of_messages_exist() {
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
 }
 
-/// Numbers of which the code has made sure that they are not 1.
+/// Texts with numbers that are never 1, as the code ensures.
 const PLURALS: [&str; 9] = [
     "for {} workers, of {} available here",
     "{} workers need more memory",
@@ -132,7 +132,7 @@ const PLURALS: [&str; 9] = [
     "measured in {count} checkpoints",
 ];
 
-/// `1 ranks` is no English; `understudy_report::count` takes both nouns.
+/// A number of 1 needs a singular noun; `understudy_report::count` takes both nouns.
 #[test]
 fn numbers_have_a_singular() {
     let nouns = "ranks|workers|spares|processes|records|checkpoints|hosts|nodes|failures|messages|\

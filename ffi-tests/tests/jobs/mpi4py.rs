@@ -1,5 +1,7 @@
-//! mpi4py's own tests come to the same verdicts with and without the layer, and with a worker
-//! killed; `make conformance` runs all of them.
+//! Mpi4py's own tests have equal verdicts in all runs.
+//!
+//! The runs are: without understudy, with understudy, and with a failed worker. `make conformance`
+//! runs all of the tests.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
@@ -14,8 +16,9 @@ const MODULES: [&str; 6] = [
     "test_session",
 ];
 
-/// These modules in one job of two workers; `None`, with the reason printed, if they are not
-/// installed.
+/// Makes a job of two workers that runs these modules.
+///
+/// Returns `None`, and prints the reason, if they are not installed.
 fn modules() -> Option<Job> {
     let python = place::workspace().join(".env/python/bin/python3");
     let tests = place::workspace().join(".env/python/mpi4py-tests");

@@ -1,5 +1,6 @@
-//! MPI's files: a program that writes them in every way prints and leaves what it would have
-//! without a failure.
+//! MPI files: output and files equal those of a run without a failure.
+//!
+//! The program writes files in every way that MPI has.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
@@ -10,13 +11,13 @@ use std::time::Duration;
 const WORKERS: u32 = 4;
 /// Rounds of every program, and the pause after each in milliseconds.
 ///
-/// A kill comes in the first third: the program runs for about another second. With more rounds,
-/// MPICH fills gaps of a file with bytes of its buffers.
+/// Failures occur in the first third, so that the program runs for about another second. With more
+/// rounds, MPICH fills gaps of a file with bytes of its buffers.
 const ROUNDS: u64 = 12;
 const ARGUMENTS: [&str; 2] = ["12", "120"];
 const SHARED: [&str; 4] = ["grid.dat", "record.dat", "memo.dat", "dealt.dat"];
 
-/// Cuts fall on all the meetings of a round in turn.
+/// Makes a job whose cuts occur at all collectives of a round in turn.
 fn job(program: &Path) -> Job {
     Job::new(program, &ARGUMENTS).interval("17calls")
 }
@@ -38,7 +39,7 @@ fn alone(job: Job) -> Arc<Outcome> {
     undisturbed
 }
 
-/// Kills in the middle of rounds, while files are open.
+/// Kills workers within rounds, while files are open.
 fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     let undisturbed = alone(make());
     let first_lines = undisturbed.first_round_lines();
@@ -47,7 +48,7 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     for _ in 0..times {
         let worker = random.below(u64::from(workers)) as u32;
         let after = first_lines + random.below(ROUNDS / 3) as usize;
-        // Behind the pause.
+        // After the pause.
         let delay = Duration::from_micros(120_000 + random.below(30_000));
         let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
         let outcome = make().kill(kill).run();
@@ -79,7 +80,7 @@ fn a_worker_dies_between_writes() {
     );
 }
 
-/// The second death finds the files that the first recovery has opened again.
+/// The second failure occurs when the first recovery has reopened the files.
 #[test]
 fn two_die_one_after_the_other() {
     let make = || job(&place::test_program("mpi_files"));
@@ -101,7 +102,7 @@ fn a_worker_of_mpich_dies() {
     two_of_mpich(place::mpich_program("mpi_files"), "mpi_files of MPICH");
 }
 
-/// Modes, and where offsets count from, are other numbers there than in Open MPI and MPICH.
+/// Modes and origins of offsets have other values than in Open MPI and MPICH.
 #[test]
 fn a_worker_of_the_standard_abi_dies() {
     two_of_mpich(
@@ -110,7 +111,7 @@ fn a_worker_of_the_standard_abi_dies() {
     );
 }
 
-/// A program whose checks of what it finds are all good.
+/// Runs a program; fails unless its own checks succeed.
 fn checked(job: Job) -> Outcome {
     let outcome = job.run();
     outcome.assert_success();
@@ -119,7 +120,7 @@ fn checked(job: Job) -> Outcome {
     outcome
 }
 
-/// The same output and the same files, whoever dies at these cuts.
+/// Fails unless output and files are undisturbed after failures at these cuts.
 fn assert_survived(
     make: impl Fn() -> Job,
     undisturbed: &Outcome,
@@ -137,9 +138,11 @@ fn assert_survived(
     verdicts.assert_all_good();
 }
 
-/// Views that repeat bytes, appending, errors of one process in a collective, and a shared pointer
-/// that cannot be beside its file. Open MPI and MPICH do not do all of it, so nothing is compared
-/// with them: the program knows what it is to find.
+/// Unusual uses of MPI files, which the program itself checks.
+///
+/// These are views that repeat bytes, appending, errors of one process in a collective, and a
+/// shared pointer that cannot be beside its file. Open MPI and MPICH do not support all of them, so
+/// nothing is compared with these libraries.
 #[test]
 fn views_that_repeat_bytes_and_errors_of_one_process() {
     let make = || Job::new(place::test_program("mpi_views"), &["4", "2"]).interval("23calls");
@@ -151,7 +154,7 @@ fn views_that_repeat_bytes_and_errors_of_one_process() {
     );
 }
 
-/// Written on under the other name, and under none.
+/// The program writes on under the other name, and without a name.
 #[test]
 fn files_are_renamed_or_removed_while_they_are_open() {
     let make = || Job::new(place::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
@@ -181,7 +184,7 @@ fn a_long_file_is_cut_off_in_pieces() {
     assert_survived(make, &undisturbed, few([(1, 3), (0, 4), (2, 5), (3, 6)], 2));
 }
 
-/// Too long for the library's procedures, whose positions are of 31 bits.
+/// Elements are too long for the MPI library's procedures, which have 31-bit positions.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn elements_may_have_2_gib() {

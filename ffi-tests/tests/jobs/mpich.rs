@@ -1,8 +1,7 @@
-//! Programs that are compiled with MPICH's mpicc: its handles are integers, its status and its
-//! constants are others.
+//! Programs that are compiled with MPICH's mpicc.
 //!
-//! MPICH spins while it waits, so its own launcher gets two ranks; the jobs here have as many
-//! workers, and a spare.
+//! Handles are integers; status and constants differ from those of Open MPI. MPICH spins while it
+//! waits, so its own launcher gets two ranks. The jobs here have two workers and a spare.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::HEAT2D;
@@ -20,13 +19,14 @@ fn job(program: &Path) -> Job {
     job.of_mpich()
 }
 
-/// With a worker killed after its first rounds.
+/// Runs a program in which a worker fails after its first rounds.
 fn killed(program: &Path, lines: usize) -> Outcome {
     job(program).kill(Kill::at(1, Trigger::Lines(lines))).run()
 }
 
-/// What the programs print is what they print with MPICH alone, with a worker killed and, if there
-/// is time, undisturbed.
+/// Fails unless programs print what they print without understudy, with a failed worker.
+///
+/// With `FFI_TESTS_ALL`, undisturbed runs under understudy are checked as well.
 #[track_caller]
 fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     let mut verdicts = Verdicts::default();
@@ -48,8 +48,9 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     verdicts.assert_all_good();
 }
 
-/// It adds up in another order from the fifth time on, on each communicator. A fault at a call:
-/// nobody is to run ahead.
+/// MPICH changes the order of a sum from its fifth use on, on each communicator.
+///
+/// The fault is at a call, so that no worker runs ahead.
 #[test]
 fn sums_are_added_up_in_the_same_order() {
     let Some(program) = place::mpich_program("orders") else {
@@ -107,7 +108,7 @@ fn arrays_of_large_counts() {
     conform(place::standard_program, &["large_arrays"]);
 }
 
-/// Each of the workers has memory of that size, which is in copies, too: the machine needs 20 GiB.
+/// Each worker has a buffer of that size, which replicas contain: 20 GiB in all.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn messages_of_more_elements_than_an_int_counts() {
@@ -129,7 +130,7 @@ fn messages_of_more_elements_than_an_int_counts() {
     }
 }
 
-/// Their counts, displacements and extents do not fit in 31 bits.
+/// Counts, displacements and extents do not fit in 31 bits.
 #[test]
 fn datatypes_of_large_counts() {
     conform(place::mpich_program, &["large_types"]);
@@ -151,22 +152,23 @@ fn communicators_groups_and_topologies() {
     );
 }
 
-/// It leaves error fields alone where Open MPI does not, and the other way round.
+/// MPICH keeps error fields that Open MPI changes, and vice versa.
 #[test]
 fn error_fields_of_statuses() {
     conform(place::mpich_program, &["statuses"]);
     conform(place::standard_program, &["statuses"]);
 }
 
-/// Each ABI has limits of its own for names, keys and texts.
+/// Each ABI has its own limits for names, keys and texts.
 #[test]
 fn texts_of_any_length() {
     conform(place::mpich_program, &["texts"]);
     conform(place::standard_program, &["texts"]);
 }
 
-/// Those of MPI_COMM_WORLD and of MPI_COMM_SELF, by the version of the library, and what is
-/// returned after them.
+/// The error handler is that of MPI_COMM_WORLD or of MPI_COMM_SELF.
+///
+/// Which one is called, and what is returned afterwards, depends on the version of the library.
 #[test]
 fn error_handlers_of_errors_without_an_object() {
     conform(place::mpich_program, &["handlers"]);
@@ -177,7 +179,7 @@ fn error_handlers_of_errors_without_an_object() {
     );
 }
 
-/// Requests that have ended, attached buffers and error codes come back from a cut.
+/// Completed requests, attached buffers and error codes are restored from a cut.
 #[test]
 fn states_of_requests_buffers_and_removed_errors() {
     conform(place::mpich_program, &["newer"]);
@@ -194,8 +196,9 @@ fn states_of_requests_buffers_and_removed_errors() {
     }
 }
 
-/// MPICH asks its own rank of MPI_COMM_WORLD for the side of an intercommunicator: a newcomer has
-/// that of the worker.
+/// MPICH derives the side of an intercommunicator from its own rank in MPI_COMM_WORLD.
+///
+/// A replacement has the worker's rank.
 #[test]
 fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
     let Some(program) = place::mpich_program("intercommunicators") else {
@@ -227,9 +230,11 @@ fn a_worker_of_a_program_of_the_standard_abi_dies() {
     );
 }
 
-/// MPICH itself does not tell the status of MPI_Isendrecv, says that it is no universe, and dies of
-/// MPI_Pack_external: so what the layer answers is compared with itself, and must please the
-/// program.
+/// Programs for which MPICH itself gives wrong answers.
+///
+/// MPICH does not return the status of MPI_Isendrecv, returns no universe size, and crashes in
+/// MPI_Pack_external. So two runs under understudy are compared, and the program's checks must
+/// succeed.
 #[test]
 fn what_mpich_answers_otherwise() {
     let mut verdicts = Verdicts::default();
@@ -267,8 +272,9 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
     }
 }
 
-/// The one library that a user names is that for Open MPI; it finds the one that fits, in a shell's
-/// child too.
+/// The user names the library for Open MPI, which finds the one that fits.
+///
+/// A child of a shell finds it as well.
 #[test]
 fn a_worker_dies_under_mpichs_own_launcher() {
     let Some(program) = place::mpich_example("heat2d") else {
@@ -313,7 +319,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
     }
 }
 
-/// The hosts' guardians find each other by mpiexec.
+/// The guardians of the hosts exchange their addresses by mpiexec.
 #[test]
 fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     let Some(program) = place::mpich_example("heat2d").filter(|_| Hosts::are_possible()) else {
@@ -330,7 +336,7 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     outcome.assert_recovered(&native(spread()), &["heat.field", "heat.log"], &[1, 0]);
 }
 
-/// Two workers go on on another host.
+/// Two workers resume on another host.
 #[test]
 fn sums_do_not_depend_on_hosts() {
     let Some(program) = place::mpich_program("orders").filter(|_| Hosts::are_possible()) else {
@@ -353,7 +359,7 @@ fn sums_do_not_depend_on_hosts() {
     outcome.assert_replaced(&[4, 5]);
 }
 
-/// The answer to what cannot be done is an error of MPI or a message, never silence.
+/// Unsupported calls return an MPI error or print a message, and are never silent.
 #[test]
 fn what_is_not_supported_says_so() {
     let Some(program) = place::mpich_program("of_mpich") else {
@@ -375,7 +381,7 @@ fn what_is_not_supported_says_so() {
     );
 }
 
-/// A C program that prints the names and values of rows.
+/// Returns a C program that prints the names and values of rows.
 fn printing(rows: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "#include <mpi.h>\n#ifdef OPEN_MPI\n#include <mpi-ext.h>\n#endif\n#include \
@@ -398,13 +404,13 @@ fn printing(rows: &[(&str, &str)]) -> String {
     text + "    return 0;\n}\n"
 }
 
-/// The rows of the table of ABIs whose values a compiler's header tells, which is in this column.
+/// Compares the rows of one column of the ABI table with a compiler's header.
 fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
     let rows = understudy_table::ABIS
         .lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty());
     let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-    // Where the bytes are counted is no header's affair; MPI_LB and MPI_UB are gone from most.
+    // A header has no byte counts, and most headers lack MPI_LB and MPI_UB.
     let is_told = |row: &Vec<&str>| {
         let is_object = column == 2
             && ["ompi_", "understudy_"]
@@ -446,7 +452,7 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
     assert_eq!(told.lines().count(), rows.len(), "{}", compiler.display());
     for (line, (name, value)) in told.lines().zip(&rows) {
         let (said, theirs) = line.split_once(' ').expect("a name and a value");
-        // MPICH's handles are integers with a sign.
+        // MPICH's handles are signed integers.
         let theirs = number(theirs);
         let is_equal = theirs == number(value) || theirs as u32 as i64 == number(value);
         assert!(

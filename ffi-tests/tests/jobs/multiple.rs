@@ -1,5 +1,6 @@
-//! Programs whose threads call MPI at the same time (MPI_THREAD_MULTIPLE): who waits gives way to
-//! the others, also over a cut.
+//! Programs whose threads call MPI concurrently (MPI_THREAD_MULTIPLE).
+//!
+//! A waiting thread yields the MPI lock to the others, also during a cut.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Random, Verdicts, few, place};
@@ -9,7 +10,7 @@ fn job(program: &Path, arguments: &[&str]) -> Job {
     Job::new(program, arguments).workers(3).interval("5calls")
 }
 
-/// The same bytes, whatever happens.
+/// Fails unless the output is undisturbed in spite of these faults.
 #[track_caller]
 fn assert_survives(job: impl Fn() -> Job, faults: &str) {
     let outcome = job().spares(2).fault(faults).run();
@@ -19,8 +20,10 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
     outcome.assert_nothing_left();
 }
 
-/// A thread waits for questions from other processes, another one reduces, a third one waits for
-/// any of its messages, and the main one has an answer to wait for between two checkpoints.
+/// Four threads call MPI.
+///
+/// One waits for requests from other processes, one reduces, and one waits for any of its messages.
+/// The main thread waits for an answer between two checkpoints.
 #[test]
 fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     let (multiple, hybrid) = (place::test_program("multiple"), place::example("hybrid"));
@@ -57,8 +60,9 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// With the bytes of a run under the layer in which nobody dies: Open MPI alone comes to a
-/// standstill in this program.
+/// Compares with a run under understudy without failures.
+///
+/// Open MPI alone deadlocks in this program.
 #[track_caller]
 fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
     let undisturbed = job().run();
@@ -76,8 +80,10 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
     verdicts.assert_all_good();
 }
 
-/// Threads that make communicators of processes which have none in common, and collectives of two
-/// groups; some wait inside for what others of their process send. And threads that connect.
+/// Threads that make communicators of disjoint processes, and threads that connect.
+///
+/// Collectives of two groups run concurrently. Some threads wait in MPI for messages of other
+/// threads of their process.
 #[test]
 fn threads_make_communicators_and_connect_at_the_same_time() {
     let program = place::test_program("constructors");
@@ -89,7 +95,7 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
     assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
 }
 
-/// As those of interpreters do.
+/// A callback of an interpreter waits in this way.
 #[test]
 fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
     let program = place::test_program("callbacks");
@@ -120,7 +126,7 @@ fn they_are_brought_back_with_mpich() {
         return;
     };
     let of_mpich = || job(&program, &["40"]).workers(2).of_mpich();
-    // Back to the end of MPI_Init, whose answer the program looks at again, and to a later cut.
+    // Back to the end of MPI_Init, whose result the program checks again, and to a later cut.
     for call in [10, 400] {
         assert_survives(of_mpich, &format!("kill rank=1 at=call:{call}"));
     }

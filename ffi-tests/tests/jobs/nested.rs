@@ -1,4 +1,4 @@
-//! Launchers in the place of the program, one in each rank.
+//! Launchers in place of the program, one in each rank.
 
 use ffi_tests::Job;
 use ffi_tests::place::{self, Launcher};
@@ -67,7 +67,7 @@ fn a_launcher_behind_a_wrapper_is_refused() {
     outcome.assert_refused(&["/mpirun is a launcher"]);
 }
 
-/// `understudy run` in a job of its own kind.
+/// `understudy run` within a job of `understudy run`.
 #[test]
 fn a_launcher_of_ours_behind_a_wrapper_is_refused() {
     let own = place::product("understudy").display().to_string();
@@ -76,7 +76,7 @@ fn a_launcher_of_ours_behind_a_wrapper_is_refused() {
     outcome.assert_refused(&["/understudy is a launcher"]);
 }
 
-/// A script may name a launcher, and ask for its version.
+/// A script may name a launcher and query its version.
 #[test]
 fn a_script_that_only_mentions_a_launcher_runs() {
     let directory = launchers();
@@ -100,7 +100,7 @@ fn a_script_that_only_mentions_a_launcher_runs() {
     }
 }
 
-/// The default is one spare, of which the user may not think.
+/// The default is one spare, which the user may not expect.
 #[test]
 fn the_default_number_of_spares_is_reported() {
     let _turn = place::turn();

@@ -1,11 +1,12 @@
-//! Static data that are set up anew: a program opens another phase with MPI_Pcontrol, whose journal
-//! replaces the first.
+//! Static data that are set up a second time.
+//!
+//! The program opens another set-up phase with MPI_Pcontrol, whose journal replaces the first.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::thin::{self, WORKERS, like_undisturbed, rebuilt};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 
-/// Pages of the table at first (100000 doubles), and with every setup twice as many.
+/// Pages of the table at first (100000 doubles); each set-up doubles the number.
 const FIRST_PAGES: u64 = 195;
 
 fn adapt() -> Case {
@@ -24,7 +25,7 @@ fn job(case: &Case) -> Job {
     thin::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
 }
 
-/// So many phases are proved, and all copies do without what they have set up.
+/// Triggers when this number of phases are verified and all replicas are reduced.
 fn proved(times: usize) -> Trigger {
     Trigger::Thinned {
         workers: WORKERS,

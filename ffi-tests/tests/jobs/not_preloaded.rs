@@ -1,4 +1,4 @@
-//! Programs into which the loader preloads nothing, behind a wrapper that has the layer.
+//! Programs into which the loader preloads nothing, behind a wrapper that preloads understudy.
 
 use ffi_tests::place::{self, Launcher};
 use ffi_tests::{Job, users};
@@ -16,7 +16,7 @@ fn a_program_that_executes_itself_past_libc_is_refused() {
     }
 }
 
-/// The user is not root, for whom files give no other rights.
+/// The user is not root, since files give root no other rights.
 #[test]
 fn a_program_that_runs_as_another_user_is_refused() {
     let script = r#"
@@ -74,7 +74,7 @@ fn compiled(name: &str, directory: &tempfile::TempDir, options: &[&str]) -> Stri
     program.display().to_string()
 }
 
-/// musl's loader, which musl-gcc names in its programs, need not be installed.
+/// The loader of musl, which musl-gcc names in its programs, need not be installed.
 #[test]
 fn a_program_of_musl_and_a_static_one_are_refused() {
     let directory = tempfile::tempdir().expect("there is room");

@@ -1,5 +1,6 @@
-//! The distribution's older Open MPI (4.1), with its launcher: protected like any other under a
-//! plain mpirun.
+//! The distribution's older Open MPI (4.1) with its launcher.
+//!
+//! Its programs are protected under a plain mpirun like any others.
 
 use ffi_tests::older::older;
 use ffi_tests::place;
@@ -7,8 +8,7 @@ use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger};
 
-/// Workers are killed at these lines, and a program with this version writes what it would have
-/// written.
+/// Kills workers at these lines; fails unless the output is undisturbed.
 fn survives(case: &Case, kills: &[(u32, usize)]) {
     let Some(job) = older(case.job()) else { return };
     let kill =

@@ -1,5 +1,6 @@
-//! What another user of the node can do to a job: plant names, read files, and have files removed
-//! by others.
+//! Attacks by another user of the node.
+//!
+//! The user plants names, reads files, and makes others remove files.
 
 use ffi_tests::command::Understudy;
 use ffi_tests::kill::fault_at_commit;
@@ -8,8 +9,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs
-/// can be guessed.
+/// A FIFO in place of a lock blocks the process that opens it.
+///
+/// A huge file blocks a process that reads it. Names of jobs can be guessed.
 #[test]
 fn names_that_others_plant_do_not_disturb_a_job() {
     let script = r#"
@@ -64,8 +66,9 @@ fn connections_of_others_are_closed() {
     users::assert_lines(&output, &["0", "1", "ports: 3, left open: 0", "equal"]);
 }
 
-/// In a directory for epochs that all may write to, names of newer epochs stop nobody and are
-/// loaded by nobody.
+/// Planted names of newer checkpoints in a directory that all users may write to.
+///
+/// The names stop no job, and no job loads the files.
 #[test]
 fn epochs_that_others_plant_are_left_alone() {
     let script = r#"
@@ -89,7 +92,7 @@ fn epochs_that_others_plant_are_left_alone() {
     users::assert_lines(&output, &["1", "1", "2"]);
 }
 
-/// Where the directory itself is somebody else's, nothing is kept there.
+/// Nothing is stored in a directory that belongs to another user.
 #[test]
 fn a_planted_directory_is_refused() {
     let script = r#"
@@ -122,7 +125,7 @@ fn a_planted_directory_is_refused() {
     users::assert_lines(&output, &lines);
 }
 
-/// The job is protected in another place, if there is one, and leaves nothing.
+/// The job is protected in another directory, if there is one, and leaves nothing.
 #[test]
 fn a_planted_directory_is_avoided() {
     let script = r#"
@@ -183,8 +186,9 @@ fn an_unprotected_program_has_all_processes_as_ranks() {
     users::assert_lines(&output, &lines);
 }
 
-/// Epochs, undo logs, event files and the record of the run are for their user alone, whatever the
-/// umask and the directory allow.
+/// Only the user can read the files of a job, whatever umask and directory allow.
+///
+/// These are checkpoints, undo logs, event files, and the record of the run.
 #[test]
 fn nobody_else_reads_what_a_job_writes() {
     let script = r#"
@@ -214,7 +218,9 @@ fn nobody_else_reads_what_a_job_writes() {
     );
 }
 
-/// Root cleans a node on which another user lets a directory and a link to root's change places.
+/// Root cleans a node while another user exchanges a directory and a link.
+///
+/// The link leads to root's directory.
 #[test]
 fn cleaning_follows_no_links_of_others() {
     let script = r#"
@@ -235,16 +241,16 @@ fn cleaning_follows_no_links_of_others() {
 
 const SECRET: &str = "UNDERSTUDY_SECRET";
 
-/// What could be seen of a job while it ran.
+/// Data of a running job that other users could see.
 #[derive(Default)]
 struct Seen {
-    /// By process of the program: what stack canary and pointer guard are.
+    /// Stack canary and pointer guard, by process of the program.
     guards: BTreeMap<u32, [u8; 16]>,
     secrets: BTreeSet<String>,
     command_lines: BTreeSet<String>,
 }
 
-/// Runs a job, whose launcher may be given a secret.
+/// Runs a job with or without a secret in the launcher's environment.
 fn watched(secret: Option<&str>) -> Seen {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let program = place::example("heat2d").to_string_lossy().into_owned();
@@ -278,7 +284,7 @@ fn watched(secret: Option<&str>) -> Seen {
                     Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned())
                 };
                 secrets.extend(environment.iter().filter_map(of));
-                // Before it has a ledger it still has the kernel's.
+                // Before the process has a ledger, it has the kernel's random bytes.
                 if line.first() == Some(&program)
                     && !processes::mapped_shared_memory(pid).is_empty()
                     && let Some(bytes) = processes::random_bytes(pid)
@@ -293,8 +299,9 @@ fn watched(secret: Option<&str>) -> Seen {
     seen.take()
 }
 
-/// Stack canary and pointer guard of all ranks are equal, and nobody can work them out from what
-/// everybody may read.
+/// Stack canary and pointer guard of all ranks are equal.
+///
+/// No other user can derive them from data that all users can read.
 #[test]
 fn guards_come_from_a_secret_that_is_on_no_command_line() {
     let runs = [Some("told"), Some("told"), None].map(watched);
@@ -326,7 +333,7 @@ fn guards_come_from_a_secret_that_is_on_no_command_line() {
     assert_eq!(runs[2].secrets.first().map(String::len), Some(32));
 }
 
-/// An ordinary user may not write to read-only files, though their owner.
+/// An ordinary user may not write to read-only files, not even as their owner.
 #[test]
 fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
     let script = r#"
@@ -349,7 +356,7 @@ fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
 
 /// The name of a rank's socket for reports of its children can be guessed.
 ///
-/// Another user who has taken the name gets no reports, and cannot keep a child waiting.
+/// Another user that has taken the name gets no reports, and cannot block a child.
 #[test]
 fn a_socket_in_the_place_of_a_ranks_is_not_used() {
     let script = r#"

@@ -1,4 +1,4 @@
-//! Files that others have moved, removed or made since the checkpoint.
+//! Files that other processes have moved, removed or created since the checkpoint.
 //!
 //! A rollback leaves them as they are and reports them.
 
@@ -31,7 +31,7 @@ fn run(script: &str) -> Option<Output> {
     users::run(&format!("{common}\n{script}"))
 }
 
-/// A script moves what a rank has made, and writes a file of its own.
+/// A script moves a file of a rank and writes another file with its name.
 #[test]
 fn a_file_in_the_place_of_the_jobs_stays() {
     let script = r#"
@@ -85,7 +85,7 @@ fn nothing_is_undone_through_the_link_of_another_user() {
     users::assert_lines(&output, &[lines, lines, lines].concat());
 }
 
-/// A script tidies up hidden files.
+/// A script removes hidden files.
 #[test]
 fn a_missing_backup_is_reported() {
     let script = r#"

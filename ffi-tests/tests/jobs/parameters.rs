@@ -12,7 +12,7 @@ fn job() -> Job {
 
 /// Runs the job with a failure, in which the survivor keeps its process.
 ///
-/// A survivor whose library cannot be reset ends, and with both workers the job is lost.
+/// A survivor whose library cannot be reset exits. The job is lost without both workers.
 fn assert_recovered(job: Job) {
     let outcome = job.fault(&fault_at_commit(1, 4)).run();
     outcome.assert_success();
@@ -55,7 +55,7 @@ fn a_driver_that_the_user_names_is_opened_in_advance() {
     assert_recovered(job);
 }
 
-/// libfabric watches the memory functions of the MPI side only.
+/// Libfabric monitors the memory functions of the MPI side only.
 #[test]
 fn libfabric_caches_no_registrations_unless_the_user_wants_it() {
     let job = || {

@@ -1,5 +1,6 @@
-//! Programs that open libraries while they run: plug-ins with thread-local data, and Python's
-//! extension modules.
+//! Programs that open libraries while they run.
+//!
+//! The libraries are plug-ins with thread-local data, and Python's extension modules.
 
 use ffi_tests::job::Scope;
 use ffi_tests::older::older;
@@ -40,7 +41,7 @@ fn build_libraries() -> PathBuf {
     let needs = ["-lhelper", "-Wl,-rpath,$ORIGIN"];
     compile("counter.c", "first.so", &needs);
     compile("counter.c", "second.so", &needs);
-    // As older linkers align segments.
+    // Older linkers align segments in this way.
     compile(
         "counter.c",
         "third.so",
@@ -50,7 +51,7 @@ fn build_libraries() -> PathBuf {
     directory
 }
 
-/// Where they are, once and for all.
+/// Directory of the libraries, which are built once.
 fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(build_libraries)
@@ -68,13 +69,14 @@ fn opens_plugins() -> Job {
     plugins(libraries(), ROUNDS, &[])
 }
 
-/// A Python program that imports modules while it runs; `None`, with the reason printed, if these
-/// are not installed.
+/// Makes a job of a Python program that imports modules while it runs.
+///
+/// Returns `None`, and prints the reason, if the modules are not installed.
 fn imports(modules: &str) -> Option<Job> {
     python("imports.py", &[modules, &ROUNDS.to_string(), "0.005"])
 }
 
-/// A Python program with these arguments.
+/// Makes a job of a Python program with these arguments.
 fn python(script: &str, arguments: &[&str]) -> Option<Job> {
     let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
     in_python(|python| {
@@ -85,7 +87,7 @@ fn python(script: &str, arguments: &[&str]) -> Option<Job> {
     })
 }
 
-/// A job that finds mpi4py and numpy, given where the interpreter is.
+/// Makes a job that finds mpi4py and numpy; `make` gets the directory of the interpreter.
 fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
     let python = place::workspace().join(".env/python/bin");
     if !python.join("python3").is_file() {
@@ -108,7 +110,7 @@ fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
     )
 }
 
-/// Kills a worker so many times, at random moments, in a run each.
+/// Kills a worker at random moments, in `times` runs.
 fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
     let Some(job) = make() else { return };
     let undisturbed = native(job);
@@ -117,7 +119,7 @@ fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
     let mut verdicts = Verdicts::default();
     for time in few(0..times, 2) {
         let worker = random.below(u64::from(WORKERS)) as u32;
-        // The last tenth is left out: a kill must hit.
+        // The last tenth is excluded, so that the process still exists.
         let part = ROUNDS * 9 / 10 / times;
         let line = 1 + time * part + random.below(part.max(1) as u64) as usize;
         let delay = Duration::from_micros(random.below(8000));
@@ -147,7 +149,7 @@ fn libraries_opened_in_mid_run_come_back_where_they_were() {
 #[ignore = "a variant: make test-all"]
 fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
     let undisturbed = native(opens_plugins());
-    // The second death leads back to the epoch that the first of the dead had saved.
+    // The second failure leads back to the checkpoint that the first victim had saved.
     let fault = "kill rank=1 at=commit.end epoch=4 delay=2ms; kill rank=0 at=resume delay=9ms";
     let outcome = opens_plugins().spares(2).fault(fault).run();
     outcome.assert_success();
@@ -155,16 +157,17 @@ fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
     outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
 }
 
-/// This library opens its components as libraries, for which ld.so has scopes to free at the next
-/// close of the program's.
+/// Open MPI 4 opens its components as libraries.
+///
+/// At the program's next dlclose, ld.so has scopes of these libraries to free.
 #[test]
 fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
     let Some(job) = older(opens_plugins()) else {
         return;
     };
     let undisturbed = native(older(opens_plugins()).expect("it is there"));
-    // In round 18, with all behind their first close, in round 17, and the last checkpoint before
-    // round 15.
+    // The failure is in round 18; all workers have closed a library in round 17, and the last
+    // checkpoint is before round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
     outcome.assert_all_recovered(&undisturbed, &[1]);
 }
@@ -173,7 +176,7 @@ fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
 #[ignore = "a variant: make test-all"]
 fn survivors_go_back_before_a_library_was_closed() {
     let undisturbed = native(opens_plugins());
-    // Right after this epoch the library that was opened in round 12 is closed and opened again.
+    // Right after this checkpoint, the library that was opened in round 12 is closed and reopened.
     let outcome = opens_plugins()
         .fault("kill rank=1 at=commit.end epoch=10 delay=14ms")
         .run();
@@ -205,7 +208,7 @@ fn a_job_started_again_opens_what_it_had_opened() {
 fn threads_use_the_thread_local_data_of_a_library_opened_late() {
     let job = || plugins(libraries(), 3, &["threads"]);
     let undisturbed = native(job());
-    // With checkpoints between the threads, and without any.
+    // With checkpoints between the threads' calls, and without any.
     for interval in few(["1calls", "100s"], 1) {
         let outcome = job().interval(interval).run();
         outcome.assert_success();
@@ -241,21 +244,21 @@ fn numpy_is_imported_while_the_program_runs() {
     kill_often("numpy", || imports("numpy"), 3);
 }
 
-/// mpi4py asks for MPI_THREAD_MULTIPLE, and gets what lets threads call one after the other.
+/// Mpi4py requests MPI_THREAD_MULTIPLE, and gets a level at which threads call in turn.
 #[test]
 fn threads_of_an_interpreter_call_mpi_and_change_files() {
     let steps = ROUNDS.to_string();
     kill_often("threaded", || python("threaded.py", &[&steps, "0.005"]), 3);
 }
 
-/// Pairs of sockets of the process's own, watched by epoll, with messages in them.
+/// Socket pairs within a process, monitored by epoll, with messages in them.
 #[test]
 fn tasks_of_an_event_loop_continue() {
     let steps = ROUNDS.to_string();
     kill_often("event_loop", || python("event_loop.py", &[&steps]), 3);
 }
 
-/// Listeners and connections of TCP over loopback, both ends in each process.
+/// TCP listeners and connections over loopback, with both ends in each process.
 #[test]
 fn servers_of_an_event_loop_continue() {
     let steps = ROUNDS.to_string();
@@ -266,7 +269,7 @@ fn servers_of_an_event_loop_continue() {
     );
 }
 
-/// Products and eigenvalues by a BLAS with two threads, which are there before MPI_Init.
+/// Products and eigenvalues by a BLAS with two threads, which exist before MPI_Init.
 fn solver(is_script: bool) -> Option<Job> {
     let arguments = ["20", "0.005"];
     let as_script = |python: &Path| {
@@ -281,7 +284,7 @@ fn solver(is_script: bool) -> Option<Job> {
     Some(job?.workers(2).env("OPENBLAS_NUM_THREADS", "2"))
 }
 
-/// As `mpirun solver.py`, and as `mpirun python3 solver.py`.
+/// Runs as `mpirun solver.py` and as `mpirun python3 solver.py`.
 #[test]
 fn numpy_computes_with_the_threads_of_its_blas() {
     let mut verdicts = Verdicts::default();

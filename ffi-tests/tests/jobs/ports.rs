@@ -1,8 +1,8 @@
 //! Ports, names, and connections between processes of a job.
 //!
-//! What MPI libraries answer for a port that is not there differs, and so do their name servers:
-//! the program says what it expects, and runs with deaths are compared with one without under the
-//! layer.
+//! MPI libraries differ in their answers for a port that does not exist, and in their name servers.
+//! So the program states what it expects. Runs with failures are compared with an undisturbed run
+//! under understudy.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
@@ -26,7 +26,7 @@ fn undisturbed(job: Job) -> Outcome {
     outcome
 }
 
-/// Both sides of a connection, between and in the calls that make it.
+/// Failures on both sides of a connection, in calls that make it and later.
 #[test]
 fn a_worker_dies_whose_program_connects() {
     let make = || job(&place::test_program("ports"));
@@ -50,7 +50,7 @@ fn a_worker_dies_whose_program_connects() {
     verdicts.assert_all_good();
 }
 
-/// There is nothing but calls that wait to connect, a probe and a receive where cuts could fall.
+/// Cuts can occur only in calls that wait to connect, a probe, and a receive.
 #[test]
 fn a_cut_falls_while_workers_wait_to_connect() {
     let arguments = ["3", "2", "120"];
@@ -65,8 +65,9 @@ fn a_cut_falls_while_workers_wait_to_connect() {
     verdicts.assert_all_good();
 }
 
-/// Ranks 0 and 2 on the first host, 1 and 3 on the second: everybody connects to others of its host
-/// and of the other one.
+/// Ranks 0 and 2 are on the first host, 1 and 3 on the second.
+///
+/// Each rank connects to ranks of its host and of the other one.
 fn spread(job: Job) -> Job {
     job.hosts(&[3, 3]).map_by("node")
 }
@@ -77,7 +78,7 @@ fn workers_on_several_hosts_die_whose_program_connects() {
         return;
     }
     let make = || job(&place::test_program("ports"));
-    // What is said does not tell where.
+    // The output does not depend on the hosts.
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
     verdicts.judge("undisturbed", || {

@@ -1,4 +1,4 @@
-//! Libraries that wrap MPI's procedures keep their place between the program and the layer.
+//! Libraries that wrap MPI procedures keep their place between the program and understudy.
 
 use ffi_tests::older::older;
 use ffi_tests::shared::native;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A profiling library and a program, which is linked with it or not.
+/// A profiling library and a program, which may be linked with the library.
 struct Profiled {
     library: PathBuf,
     program: PathBuf,
@@ -58,7 +58,7 @@ impl Profiled {
     }
 }
 
-/// The report is the same, and what the program has printed.
+/// Fails unless the profile and the program's output are undisturbed.
 fn has_same_report(outcome: &Outcome, undisturbed: &Outcome) {
     outcome.assert_success();
     outcome.assert_same_lines(undisturbed);
@@ -85,8 +85,9 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
     killed.assert_taken_over(&[1]);
 }
 
-/// Neither the guardians nor their manager are profiled: what a profiler writes when such a process
-/// ends is in no report.
+/// Neither guardians nor node managers are profiled.
+///
+/// So no report contains what a profiler writes when such a process exits.
 #[test]
 fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
     let profiled = Profiled::new(false);
@@ -115,7 +116,7 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
     }
 }
 
-/// What a trace of EZTrace has: how many records of each kind by which rank.
+/// Number of records of each kind and rank in a trace of EZTrace.
 fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
     let mut command = Command::new("otf2-print");
     command.arg(outcome.work().join("counted_trace/eztrace_log.otf2"));
@@ -134,8 +135,9 @@ fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Its functions for threads must not be called before its constructor has run, which is later than
-/// the layer's.
+/// Thread functions of EZTrace must not be called before its constructor has run.
+///
+/// That constructor runs later than understudy's.
 #[test]
 fn eztrace_has_the_trace_of_an_undisturbed_run() {
     const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";

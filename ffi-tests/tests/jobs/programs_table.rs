@@ -1,9 +1,9 @@
-//! Programs that use one unusual thing each, undisturbed and with failures: a line per program.
+//! Programs that use one unusual feature each, undisturbed and with failures.
 //!
 //! The programs are in `programs/table`. Each is run three times: undisturbed, with failures of
-//! workers 1 and 0 while there is one spare, and with the same failures and no spare; output and
-//! files are compared. An undisturbed run equals the run without understudy, whatever the line
-//! expects. A line may name other settings.
+//! workers 1 and 0 while there is one spare, and with these failures and no spare. Output and
+//! files are compared. An undisturbed run equals the run without understudy, whatever the line of
+//! the table expects. A line may change other settings.
 
 use Expected::{Recovered, Unprotected};
 use ffi_tests::shared::native;
@@ -13,14 +13,14 @@ use ffi_tests::{Job, Outcome, REFUSED, place};
 enum Expected {
     /// The output equals that of the run without understudy.
     Recovered,
-    /// The run goes on unprotected; one line has these words.
+    /// The job continues unprotected; one line has these words.
     ///
     /// With UNDERSTUDY_REQUIRE=1 the job stops.
     #[expect(dead_code, reason = "until a line of the table says so")]
     Unprotected(&'static [&'static str]),
 }
 
-/// Number of rounds that each program plays.
+/// Number of rounds of each program.
 const ROUNDS: &str = "16";
 
 /// A program of the table, and the settings of its runs.

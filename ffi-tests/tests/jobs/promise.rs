@@ -1,8 +1,8 @@
-//! docs/promise.md names a test for everything that it says; each of them exists.
+//! The tests that docs/promise.md names exist.
 
 use std::path::Path;
 
-/// The last cells of the rows of all tables, without their heads.
+/// The last cells of the rows of all tables, without the header rows.
 fn tests(page: &str) -> Vec<&str> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let cells = rows.map(|row| {
@@ -22,7 +22,7 @@ fn exists(name: &str) -> bool {
     is_ignored(name).is_some()
 }
 
-/// True for a test that `make test` leaves out; `None` if there is no such test.
+/// True for a test that `make test` omits; `None` if there is no such test.
 fn is_ignored(name: &str) -> Option<bool> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let name = name.strip_prefix('`')?.strip_suffix('`')?;
@@ -35,13 +35,13 @@ fn is_ignored(name: &str) -> Option<bool> {
         return Some(false);
     }
     let at = source.find(&format!("\nfn {function}()"))?;
-    // The attributes stand between the function and what is before it.
+    // The attributes are between the function and the preceding blank line.
     let attributes = source[..at].rsplit("\n\n").next().unwrap_or("");
     let has = |attribute: &str| attributes.lines().any(|line| line.starts_with(attribute));
     has("#[test]").then(|| has("#[ignore"))
 }
 
-/// A row that looks like the others is tested as often as the others.
+/// A row without a mark names a test that every run of the tests includes.
 #[test]
 fn rows_of_ignored_tests_are_marked() {
     const MARKS: [&str; 3] = ["*variant*", "*soak*", "*sweep*"];

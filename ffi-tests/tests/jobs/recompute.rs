@@ -1,4 +1,4 @@
-//! Memory that a function of the program makes again (`understudy_recompute`).
+//! Memory that a function of the program recomputes (`understudy_recompute`).
 
 use ffi_tests::command::understudy;
 use ffi_tests::shared::{native, survive};
@@ -11,7 +11,7 @@ fn job(way: &str) -> Job {
         .interval("5calls")
 }
 
-/// One table's words; there are two.
+/// Bytes of one of the two tables.
 const TABLE: u64 = 4 << 20;
 
 fn run(way: &str, fault: &str) -> Outcome {
@@ -26,7 +26,7 @@ fn assert_said(outcome: &Outcome, what: &str) {
     );
 }
 
-/// Bytes of the checkpoints of worker 1 behind the first two.
+/// Bytes of the checkpoints of worker 1 after the first two.
 fn captured(outcome: &Outcome) -> u64 {
     let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
@@ -38,8 +38,8 @@ fn captured(outcome: &Outcome) -> u64 {
 #[test]
 fn copies_are_without_what_is_recomputed() {
     let [kept, marked] = ["kept", "marked"].map(|way| captured(&run(way, "")));
-    // Computed anew eight times, in so many different intervals, of which at most one is before the
-    // third checkpoint.
+    // The tables are recomputed eight times, in eight different intervals, of which at most one is
+    // before the third checkpoint.
     assert!(
         marked + 7 * 2 * (TABLE - 8192) < kept,
         "{marked} bytes were saved instead of {kept}"
@@ -75,7 +75,7 @@ fn advice_tells_what_marks_have_saved() {
 fn what_is_recomputed_is_there_again() {
     let outcome = run("marked", "kill rank=1 at=call:40");
     outcome.assert_taken_over(&[1]);
-    // Survivors, too.
+    // Survivors recompute them as well.
     for rank in [0, 2] {
         let made = outcome
             .events(rank)
@@ -132,7 +132,7 @@ fn a_region_is_as_protected_as_it_was() {
     run("protected", "kill rank=1 at=call:30").assert_taken_over(&[1]);
 }
 
-/// What is said of memory after a checkpoint is undone by going back to it.
+/// An annotation after a checkpoint is undone by a rollback to the checkpoint.
 #[test]
 fn what_is_said_of_memory_goes_back_with_it() {
     for call in [33, 36, 39, 42, 45] {

@@ -1,7 +1,6 @@
-//! Copies are damaged, or die with the rank that they are of: another copy is used, or the loss is
-//! named.
+//! Replicas are damaged or lost: another replica is used, or the loss is reported.
 //!
-//! Four workers with an offset of 1: worker 1's copies are at worker 2 and, with
+//! Four workers with an offset of 1: worker 1's replicas are at worker 2 and, with
 //! UNDERSTUDY_COPIES=2, at worker 3. The groups of xor:2 are workers 0 and 2, and 1 and 3.
 
 use ffi_tests::programs::{self, Case};
@@ -20,14 +19,14 @@ fn assert_survived(outcome: &Outcome, case: &Case, workers: &[u32]) {
     outcome.assert_recovered_after(&native(case.job()), case.files, case.canonical, workers);
 }
 
-/// One line says all of this, and the job's status is that of a loss.
+/// Fails unless the job was lost, with a line that has all of `words`.
 fn assert_lost(outcome: &Outcome, words: &[&str]) {
     outcome.assert_status(75);
     outcome.assert_line(words);
     outcome.assert_nothing_left();
 }
 
-/// How often a copy was found damaged.
+/// Number of replicas that were found damaged.
 fn refusals(outcome: &Outcome) -> usize {
     outcome.stderr.matches("is not used: the ").count()
 }
@@ -72,8 +71,8 @@ fn a_damaged_copy_is_never_loaded() {
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_is_made_again() {
     let case = programs::heat2d();
-    // Worker 1 is played by rank 4 when it dies again, and worker 3, which has the second copy,
-    // dies with it.
+    // Rank 4 has replaced worker 1 when that fails a second time, together with worker 3, which has
+    // the second replica.
     let fault = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4; kill \
         rank=4 at=cut.begin epoch=6 delay=40ms; kill rank=3 at=cut.begin epoch=6 delay=40ms";
     let outcome = job(&case, "2", fault).interval("160calls").run();
@@ -103,7 +102,7 @@ fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
         let outcome = job(&case, "1", &fault).run();
         verdicts.judge(&format!("{}: {fault}", case.name), || {
             if rank == 0 {
-                // Its holder is the one that died.
+                // Its buddy is the failed worker.
                 let words = [
                     "worker 0 (rank 0 on ",
                     "keeps of itself has a wrong checksum",
@@ -119,8 +118,9 @@ fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
     verdicts.assert_all_good();
 }
 
-/// These ranks die at this point of the third checkpoint, all of them: none is woken by another
-/// one's death before its own.
+/// Faults that kill these ranks at a fault point of the third checkpoint.
+///
+/// The delay lets all of them reach the point before a failure is detected.
 fn deaths(ranks: &[u32], point: &str) -> String {
     let death = |rank: &u32| format!("kill rank={rank} at={point} epoch=3 delay=40ms");
     ranks.iter().map(death).collect::<Vec<_>>().join("; ")
@@ -135,8 +135,8 @@ fn two_die(case: &Case, [first, second]: [u32; 2], point: &str, verdicts: &mut V
         outcome.wall,
         outcome.faults()
     );
-    // Where a point is passed after a message, the second may get there only when the first one's
-    // part is taken, or not at all if the epoch is committed in that recovery.
+    // If a fault point follows a message, the second worker may reach it only after the first was
+    // replaced, or not at all if the checkpoint is committed in that recovery.
     let both = [first.min(second), first.max(second)];
     let died = outcome.faults();
     let is_certain = point == "cut.begin";
@@ -164,7 +164,7 @@ fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
     ];
     for (index, point) in few(points, 2).enumerate() {
         let worker = index as u32 % 4;
-        // With the first holder, or with the second.
+        // Together with the first buddy, or with the second.
         let (case, further) = match index % 2 {
             0 => (programs::heat2d(), 1 + index as u32 / 2 % 2),
             _ => (programs::cg(), 2 - index as u32 / 2 % 2),
@@ -207,8 +207,8 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
 fn both_copies_are_made_again_after_a_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    // After the first recovery rank 4 plays worker 1, which holds copies of workers 0 (the first)
-    // and 3 (the second). One of them dies together with its other holder.
+    // After the first recovery, rank 4 is worker 1, which stores replicas of workers 0 (the first)
+    // and 3 (the second). One of them fails together with its other buddy.
     for (dead, holder) in [(0, 2), (3, 0)] {
         let fault = format!(
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
@@ -224,7 +224,7 @@ fn both_copies_are_made_again_after_a_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Memory that comes and goes, otherwise in each rank.
+/// Makes jobs whose ranks map and unmap different memory.
 fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
     let job = || Job::new(place::test_program("mappings"), &["240", "1000"]).interval("20calls");
     let disturbed = job()
@@ -292,12 +292,12 @@ fn with_parity_any_worker_may_die_at_any_point_of_a_checkpoint() {
 fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    // Worker 0's part is played by rank 4 then, whose parity brings worker 2 back.
+    // Rank 4 has replaced worker 0 then; its parity restores worker 2.
     let later = "; kill rank=2 at=cut.end epoch=5";
     let fault = deaths(&[0, 1], "cut.begin") + later;
     let outcome = job(&case, "xor:2", &fault).interval("160calls").run();
     verdicts.judge(&fault, || assert_survived(&outcome, &case, &[0, 1, 2]));
-    // An uneven number of workers, with groups of 3 and 2.
+    // An odd number of workers, with groups of 3 and 2.
     let fault = format!("{}{later}", deaths(&[1, 4], "cut.begin"));
     let five = |job: Job| job.workers(5).interval("160calls");
     let outcome = five(job(&case, "xor:3", &fault)).run();
@@ -312,7 +312,7 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
 fn with_parity_a_second_process_may_die_during_the_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::cg();
-    // The understudy, and, when the lost parity is there again, another member.
+    // The replacement fails, or another member when the lost parity has been rebuilt.
     for (rank, point) in [(4, "fetch"), (4, "load"), (4, "reprotect"), (3, "resume")] {
         let fault = format!("kill rank=1 at=cut.end epoch=3; kill rank={rank} at={point}");
         let outcome = job(&case, "xor:4", &fault).run();
@@ -333,7 +333,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
     let group = "of its parity group, which can bring back only one of its workers (epoch 2)";
     let damage = "what its parity group makes of it (epoch 3) has a wrong checksum";
     let damaged = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4".to_owned();
-    // The next in the group has what is not in pages.
+    // The next worker in the group has the data that are not in pages.
     let description =
         "corrupt rank=3 at=commit.end epoch=3 copy=state; kill rank=1 at=cut.end epoch=4"
             .to_owned();
@@ -381,7 +381,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
 #[ignore = "a variant: make test-all"]
 fn with_parity_a_damaged_own_copy_is_made_again_from_the_group() {
     let case = programs::heat2d();
-    // Groups of 0 and 2, 1 and 3: the damage is in the one in which nobody dies.
+    // Groups of 0 and 2, 1 and 3: the damage is in the group without a failure.
     let fault = "corrupt rank=2 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4";
     let outcome = job(&case, "xor:2", fault).run();
     assert_survived(&outcome, &case, &[1]);

@@ -1,5 +1,6 @@
-//! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that
-//! was asked for.
+//! Programs that cannot be protected: one clear line states the reason.
+//!
+//! The program then runs unprotected, or stops if the user has requested that.
 
 use ffi_tests::living::look;
 use ffi_tests::programs::heat2d;
@@ -12,7 +13,7 @@ fn chatter() -> Job {
 }
 
 fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {
-    // Without the layer nobody is a spare.
+    // Without understudy there are no spares.
     let seen = ranks.0 + ranks.1;
     let undisturbed = native(chatter().workers(seen));
     let outcomes = Job::run_each(&["0", "1"], |require| {
@@ -24,7 +25,7 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     unprotected.assert_told(words);
     unprotected.assert_told(&["unprotected"]);
     if place::launcher() == Launcher::Ckptd {
-        // Without the layer the processes would be jobs of their own.
+        // Without understudy, each process would be a job of its own.
         return assert_stopped(unprotected);
     }
     unprotected.assert_success();
@@ -57,7 +58,7 @@ fn more_spares_than_ranks_are_refused() {
     );
 }
 
-/// The job runs, and one of its processes says it.
+/// The job runs, and one of its processes prints the line.
 #[test]
 fn a_variable_that_is_no_setting_is_named_once() {
     let outcome = heat2d().job().env("UNDERSTUDY_SPARE", "2").run();
@@ -85,7 +86,7 @@ fn a_setting_that_makes_no_sense_is_refused() {
 
 /// Limits under which nothing can be protected.
 ///
-/// Each has a command of the shell, and words of the refusal.
+/// Each has a shell command, and words of the refusal.
 const LIMITS: [(&str, &[&str]); 3] = [
     (
         "ulimit -n 600",
@@ -103,7 +104,7 @@ const LIMITS: [(&str, &[&str]); 3] = [
 
 /// Mounts with which nothing can be protected.
 ///
-/// The commands need a shell with a mount namespace of its own.
+/// The commands need a shell with its own mount namespace.
 const MOUNTS: [(&str, &[&str]); 2] = [
     (
         "mount -t tmpfs -o ro tmpfs /dev/shm",
@@ -177,7 +178,7 @@ fn a_missing_directory_in_memory_is_named_with_its_remedy() {
     }
 }
 
-/// A wrapper that hides the job's directory from the program.
+/// A wrapper hides the job's directory from the program.
 #[test]
 fn a_directory_in_memory_of_each_rank_is_refused() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
@@ -198,7 +199,7 @@ fn a_container_that_forbids_personality_is_refused() {
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
-/// Debian's MPICH, say, or Cray's, of which a library with its name is enough here.
+/// Programs of other MPI libraries, such as Cray's; a library with the name is sufficient.
 #[test]
 fn a_program_of_another_mpi_library_is_not_protected() {
     for soname in [
@@ -281,7 +282,7 @@ fn ranks_that_share_memory_are_not_protected() {
     own.assert_recovered(&native(sharing("own")), &files, &[1]);
 }
 
-/// Nobody could be signalled in another process.
+/// A replacement would not have the thread that the timer signals.
 #[test]
 fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     let job = || Job::new(place::test_program("alarm"), &["10", "5", "orphan"]).interval("5calls");
@@ -291,7 +292,7 @@ fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     unprotected.assert_same_lines(&native(job()));
 }
 
-/// Each is named when it is found, and the program goes on.
+/// Each object is named when it is found, and the program continues.
 #[test]
 fn what_is_open_and_cannot_be_saved_is_named() {
     let kinds = [
@@ -352,7 +353,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
             if printed < 8 {
                 return false;
             }
-            // As an installation does: by another file of that name.
+            // By renaming another file to that name, as an installation does.
             let new = runtime.with_extension("new");
             let library = std::fs::read(&runtime).expect("a library");
             std::fs::write(&new, rebuilt(&library)).expect("room");

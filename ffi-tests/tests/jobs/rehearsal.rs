@@ -1,5 +1,4 @@
-//! The initialisation phase of every worker is replayed beside another one, and the pages that come
-//! out are compared.
+//! Trial replays: the set-up phase of every worker is replayed, and its pages are compared.
 
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
@@ -8,7 +7,7 @@ use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
 
-/// What came of a rehearsal.
+/// Result of a trial replay.
 #[derive(Debug)]
 struct Rehearsed {
     worker: u32,
@@ -40,8 +39,9 @@ fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
     found
 }
 
-/// Runs a job with rehearsals; its output must be as ever, and each worker must have been
-/// rehearsed.
+/// Runs a job with trial replays; fails unless its output is undisturbed.
+///
+/// Each worker must have had a trial replay.
 fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
     let outcome = case
         .job()
@@ -60,7 +60,7 @@ fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
     rehearsed
 }
 
-/// Everything comes out equal.
+/// Fails unless all pages of all trial replays are equal.
 fn all_equal(case: &Case) {
     for one in rehearse(case, "30calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
@@ -113,7 +113,7 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
                 _ => None,
             })
             .collect();
-        // A failure may have it done again.
+        // After a failure it may be repeated.
         let is_sample = !rehearsed.is_empty() && rehearsed.iter().all(|&worker| worker == 0);
         outcome.check(is_sample, &format!("rehearsed: {rehearsed:?}"));
         let is_other = |kind: Kind| matches!(kind, Kind::Thinned { worker, .. } if worker.0 != 0);
@@ -124,13 +124,13 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
     }
 }
 
-/// No interval is over in these runs: the end of the phase is what the cuts are taken for.
+/// No interval ends in these runs: cuts are taken because the phase ends.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_end_of_the_phase_may_be_named() {
     let heat2d =
         ["auto", "MPI_Allreduce#5", "function:relax"].map(|rule| (programs::longer_heat2d(), rule));
-    // In C++, in a namespace without a name.
+    // In C++, in an unnamed namespace.
     let cg = (programs::cg(), "function:run");
     for (case, rule) in heat2d.into_iter().chain([cg]) {
         let outcome = case
@@ -175,8 +175,8 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
     let case = setup(|| Job::new(place::test_program("setup"), &["20000"]));
     for one in rehearse(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
-        // The structure takes four pages, three of them random; numbers of files may be on some
-        // others.
+        // The structure takes four pages, three of which are random; a few others may contain
+        // descriptor numbers.
         assert!(
             (4..12).contains(&one.different),
             "{} pages differ",

@@ -1,5 +1,4 @@
-//! Files that the program has mapped or open lose their names, or somebody replaces them, while the
-//! job runs.
+//! Files that are removed or replaced while the program has them mapped or open.
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
@@ -13,12 +12,12 @@ fn removed(mode: &str) -> Job {
     Job::new(place::test_program("removed"), &[mode, STEPS]).interval("5calls")
 }
 
-/// A worker dies in the step of this number, before its collective.
+/// Kills a worker in the step of this number, before its collective.
 fn killed(job: Job, worker: u32, step: u32) -> Job {
     job.fault(&format!("kill rank={worker} at=call:{step}"))
 }
 
-/// The job is as if nobody had died, whoever does at which step.
+/// Fails unless the job is undisturbed by each of these failures.
 fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
     let undisturbed = native(removed(mode));
     for (worker, step) in few(deaths.iter().copied(), 2) {
@@ -27,7 +26,7 @@ fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
     }
 }
 
-/// Protection is given up, in a line with these words, and the job goes on.
+/// Fails unless protection ends with a line that has these words, and the job completes.
 fn assert_refused(mode: &str, words: &[&str]) {
     let outcome = removed(mode).run();
     outcome.assert_told(words);
@@ -36,15 +35,16 @@ fn assert_refused(mode: &str, words: &[&str]) {
     outcome.assert_same_lines(&native(removed(mode)));
 }
 
-/// A copy of the program, which a run replaces by another file.
+/// Copies the program; a run replaces the copy by another file.
 fn own_program(directory: &Path) -> Job {
     let copy = directory.join("program");
     std::fs::copy(place::test_program("removed"), &copy).expect("there is room");
     Job::new(copy, &["program", STEPS]).interval("5calls")
 }
 
-/// Before the next checkpoint all others still have the old file mapped; after it the text is in
-/// the copies.
+/// Until the next checkpoint, all other workers have the old file mapped.
+///
+/// After that checkpoint, the replicas contain the text.
 #[test]
 fn a_program_that_is_replaced_while_it_runs_goes_on() {
     let directory = tempfile::tempdir().expect("there is room");
@@ -60,18 +60,18 @@ fn private_mappings_of_removed_files_come_back() {
     assert_survived("private", &[(1, 23), (2, 14), (0, 31)]);
 }
 
-/// After the next checkpoint it does not matter any more.
+/// After the next checkpoint, the replacement of the file has no effect.
 #[test]
 fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     let outcome = killed(removed("late"), 1, 19).run();
-    // Another line names the program that has replaced it.
+    // Another line names the program that has replaced the file.
     outcome.assert_line(&["removed.1\" has been replaced while the job ran"]);
     outcome.assert_status(74);
     outcome.assert_nothing_left();
     assert_survived("late", &[(1, 28), (2, 33)]);
 }
 
-/// The file that was replaced comes back.
+/// The replaced file is restored.
 #[test]
 fn a_mapped_file_that_a_child_process_replaces_is_restored() {
     assert_survived("child", &[(1, 19), (2, 18), (1, 28)]);
@@ -82,7 +82,7 @@ fn mappings_for_reading_of_removed_files_come_back() {
     assert_survived("read", &[(1, 23), (2, 14), (0, 31)]);
 }
 
-/// In survivors, too, which have unmapped one since the checkpoint.
+/// Survivors are tested as well, which have unmapped one of the mappings since the checkpoint.
 #[test]
 fn two_mappings_of_one_file_in_memory_stay_one() {
     assert_survived("twice", &[(1, 19), (2, 28), (0, 24), (1, 9)]);
@@ -108,18 +108,18 @@ fn protection_keys_are_refused() {
         return place::skip("this processor has no protection keys");
     }
     assert_refused("keys", &["protection keys", "pkey_alloc"]);
-    // Who lives goes back while it may not touch some of its memory.
+    // A survivor is rolled back while it may not access some of its memory.
     let outcome = killed(removed("keys16"), 1, 19).run();
     outcome.assert_all_recovered(&native(removed("keys16")), &[1]);
 }
 
-/// Every operation of the layer would be, too.
+/// Otherwise every floating-point operation of understudy would raise such a signal.
 #[test]
 fn a_program_that_wants_signals_for_inexact_results_is_protected() {
     assert_survived("inexact", &[(1, 23), (2, 14)]);
 }
 
-/// Others have the file open, under its new name.
+/// Other workers have the file open, under its new name.
 #[test]
 fn an_open_file_that_somebody_renames_is_still_the_same() {
     let undisturbed = native(removed("renamed"));
@@ -136,8 +136,9 @@ fn an_open_file_that_somebody_renames_is_still_the_same() {
     }
 }
 
-/// Where libraries lie, under a launcher that shows its processes a loader's cache with so many
-/// more bytes, in a mount namespace of its own.
+/// Prints the addresses of libraries, with a loader's cache that has `more` additional bytes.
+///
+/// The launcher runs in its own mount namespace, which contains that cache.
 fn places_with_cache(directory: &Path, more: usize) -> Outcome {
     let (cache, launcher) = (directory.join("cache"), directory.join("mpirun"));
     let mut content = fs::read("/etc/ld.so.cache").expect("ldconfig has made it");
@@ -158,8 +159,9 @@ fn places_with_cache(directory: &Path, more: usize) -> Outcome {
     outcome
 }
 
-/// ld.so maps its cache before libraries. It has another size when a package has been installed
-/// since the job was started.
+/// The dynamic loader maps its cache before the libraries.
+///
+/// Its size changes when a package is installed after the start of the job.
 #[test]
 fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();

@@ -1,5 +1,6 @@
-//! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can
-//! do by itself.
+//! Jobs under ckptd's own launcher: a reinit follows each failure.
+//!
+//! The MPI library needs no fault-tolerance functions.
 
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Trigger, few};
@@ -48,7 +49,7 @@ fn a_worker_may_die_before_and_in_mpi_init() {
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_renewal() {
     for stage in few(RecoveryStage::ALL.into_iter().rev(), 3) {
-        // Worker 3 keeps no copy of worker 1's, nor the other way round.
+        // Worker 3 stores no replica of worker 1, nor vice versa.
         let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=3 at={stage}.end");
         heat2d().assert_undisturbed(job().fault(&fault));
     }

@@ -1,5 +1,4 @@
-//! Copies without static data: what a program sets up once is rebuilt by replaying its
-//! initialisation phase.
+//! Replicas without static data: a replay of the set-up phase rebuilds these data.
 
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
@@ -73,7 +72,7 @@ fn an_understudy_may_die_in_its_turn() {
 fn another_process_may_die_while_static_data_are_rebuilt() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
-    // The understudy, the holder of the copy, and another worker.
+    // The replacement, the buddy of the failed worker, and another worker.
     let [understudy, holder, other] = [WORKERS, 3, 0];
     let deaths = [
         (understudy, "fetch"),
@@ -123,8 +122,7 @@ fn what_cannot_be_replayed_stays_in_the_copies() {
     outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
 }
 
-/// Runs a job in whose directory files change, and whose worker 1 is killed, when all copies are
-/// thin.
+/// Changes files of a running job and kills worker 1, when all replicas are reduced.
 fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
     let mut is_done = false;
     job.watch(move |ranks| {
@@ -138,8 +136,7 @@ fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result
     .run()
 }
 
-/// What the set-up has found out about files is answered from the record, wherever a replay asks
-/// again.
+/// Properties of files that the set-up phase has queried are answered from the record.
 #[test]
 fn files_that_were_looked_at_may_come_change_and_go() {
     let case = prints("files", || {
@@ -179,7 +176,7 @@ fn input_may_change_that_was_read() {
     );
 }
 
-/// A program whose input is longer than what may be recorded.
+/// Makes a program whose input exceeds the size that may be recorded.
 fn reader_of_much() -> Case {
     prints("large", || {
         let numbers: String = (0..20000).map(|number| format!("{number:.6} ")).collect();
@@ -189,7 +186,7 @@ fn reader_of_much() -> Case {
     })
 }
 
-/// The epoch that worker 1 has committed last.
+/// The last checkpoint that worker 1 has committed.
 fn committed(events: &Path) -> u64 {
     let records = EventReader::open(&events.join(file_name(ProcessNumber(1))));
     let epochs = records.into_iter().flatten().flatten();
@@ -220,7 +217,7 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
             {
                 noticed = Some(committed(&events));
             }
-            // All workers have committed the checkpoint with which they keep everything again.
+            // All workers have committed the checkpoint that contains all pages again.
             noticed.is_some_and(|before| committed(&events) > before + 2)
                 && ffi_tests::processes::kill(ranks[&1].pid)
         });
@@ -242,7 +239,7 @@ fn long_input_that_has_just_changed_is_noticed() {
             fs::write(work.join("large"), "1 2 3")
         })
     };
-    // What the dead worker has left would do without its input.
+    // The persistent replica store of the failed worker would not need its input.
     let lost = change(job(&case).fault("pretend no-memfd"));
     lost.assert_line(&["static data cannot be rebuilt", "has changed"]);
     lost.assert_status(LOST);

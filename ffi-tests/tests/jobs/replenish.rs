@@ -1,4 +1,4 @@
-//! New spares join the running job in place of those that are used up.
+//! New spares join the running job in place of those that have become replacements.
 
 use ffi_tests::daemon::Daemon;
 use ffi_tests::programs::{Case, cg, heat2d, heat2d_of};
@@ -7,8 +7,9 @@ use ffi_tests::thin::{self, THIN, WORKERS};
 use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
 
-/// Long enough for 30 epochs: five newcomers come in the first half. Checkpoints are due by calls,
-/// so that a quick machine takes as many as a slow one.
+/// Makes a job of 30 checkpoints, whose first half has five new spares.
+///
+/// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
 fn enough_of_heat2d() -> Case {
     Case {
         name: "heat2d, 60000",
@@ -40,11 +41,11 @@ fn joined(outcome: &Outcome) -> Vec<u32> {
 #[test]
 fn with_one_spare_five_failures_are_survived() {
     let case = enough_of_heat2d();
-    // The second is the death of the first newcomer in its part; the third, of another worker; the
-    // last, of rank 0.
+    // The second failure is that of the first new process, which is a replacement by then; the
+    // third is that of another worker; the last is that of rank 0.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=cut.end epoch=8; kill rank=2 \
         at=ship.half epoch=12; kill rank=0 at=cut.end epoch=16";
-    // Rank 4 plays worker 1; rank 5 is the first newcomer. It gets a part when rank 4 dies.
+    // Rank 4 replaces worker 1. Rank 5 is the first new spare; it replaces rank 4.
     let outcome = job(&case)
         .fault(&format!("{fault}; kill rank=4 at=cut.end epoch=6"))
         .run();
@@ -78,7 +79,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     outcome.assert_nothing_left();
 }
 
-/// The job waits for one that is needed.
+/// The job waits for a new spare that is needed.
 #[test]
 fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     let case = enough_of_heat2d();
@@ -94,8 +95,9 @@ fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     outcome.assert_nothing_left();
 }
 
-/// The daemon says how many spares may be started: of two jobs on a node, the second has none when
-/// the first has them all.
+/// The daemon limits the number of new spares.
+///
+/// With two jobs on a node, the second gets none if the first has all of them.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_grants_new_spares() {
@@ -126,8 +128,9 @@ fn a_daemon_grants_new_spares() {
     }
 }
 
-/// Both spares are used up at once: two newcomers join, the first of them helps the second in, and
-/// both take parts later.
+/// Both spares become replacements at once, and two new spares join.
+///
+/// The first of them helps the second to join. Both become replacements later.
 #[test]
 fn two_may_join_at_once() {
     let case = enough_of_heat2d();
@@ -141,20 +144,19 @@ fn two_may_join_at_once() {
         .run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_replaced(&[0, 1, 2, 3]);
-    // Which of two comes first does not matter where they come by themselves.
+    // The order of two spares that join independently is not defined.
     let mut found = joined(&outcome);
     found.chunks_mut(2).for_each(<[u32]>::sort_unstable);
     assert_eq!(found, [6, 7, 8, 9]);
     outcome.assert_nothing_left();
 }
 
-/// With a disk level: newcomers know of it, and everybody goes back to what is there when copies
-/// are lost.
+/// New spares use the disk level, to which all roll back when replicas are lost.
 #[test]
 fn newcomers_know_of_the_disk_level() {
     let case = enough_of_heat2d();
-    // Rank 4 plays worker 1 and rank 5, a newcomer, worker 2; then worker 1 dies together with the
-    // holder of its only copy.
+    // Rank 4 replaces worker 1, and rank 5, a new spare, replaces worker 2. Then worker 1 fails
+    // together with the buddy of its only replica.
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=2 at=cut.end epoch=6; kill rank=4 \
         at=cut.end epoch=9 delay=40ms; kill rank=5 at=cut.end epoch=9 delay=40ms; pretend \
         no-memfd";
@@ -170,10 +172,10 @@ fn newcomers_know_of_the_disk_level() {
     outcome.assert_nothing_left();
 }
 
-/// Newcomers rebuild static data as the first spares do.
+/// New spares rebuild static data like the first spares.
 #[test]
 fn newcomers_replay_the_initialisation_phase() {
-    // Copies are thin again some time after the first death.
+    // Replicas are reduced again some time after the first failure.
     let case = enough_of_heat2d();
     let outcome = thin::job(&case)
         .env("UNDERSTUDY_REPLENISH", "1")

@@ -1,5 +1,4 @@
-//! `understudy report`: the page of real jobs with no failure, one and five, and how a browser
-//! shows it.
+//! `understudy report`: pages of real jobs with zero, one and five failures, and their display.
 
 use ffi_tests::command::Understudy;
 use ffi_tests::place;
@@ -7,7 +6,7 @@ use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a job whose workers die at the given epochs, one after the other, and makes its page.
+/// Runs a job whose workers fail at the given checkpoints, and makes its page.
 fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
     let heat = place::example("heat2d").to_string_lossy().into_owned();
     let faults: Vec<_> = deaths
@@ -50,8 +49,7 @@ fn count(text: &str, pattern: &str) -> usize {
         .count()
 }
 
-/// Whatever happened: one file, nothing from elsewhere, every drawing with words for who cannot see
-/// it.
+/// Fails unless the page is one self-contained file with a text for each drawing.
 fn assert_sound(text: &str, failures: usize) {
     assert_eq!(
         count(text, "(?:src|href)=|https?://|<script|@import|url\\("),
@@ -109,8 +107,10 @@ fn pages_of_jobs_tell_what_happened() {
     }
 }
 
-/// Tells the frame around the page how wide it has come out and how wide it may be, its colour, and
-/// how much it has loaded.
+/// Script of a page that reports its layout to the frame around it.
+///
+/// It posts the width of the content, the available width, the colour, and the number of loaded
+/// resources.
 const MEASURE: &str = "<script>onload = () => \
     parent.postMessage([document.documentElement.scrollWidth, \
     document.documentElement.clientWidth, getComputedStyle(document.body).backgroundColor, \
@@ -118,7 +118,7 @@ const MEASURE: &str = "<script>onload = () => \
 const LIGHT: &str = "rgb(255, 255, 255)";
 const DARK: &str = "rgb(13, 17, 23)";
 
-/// The browser with a page; what it prints.
+/// Output of the browser for a page.
 fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
     let output = Command::new(program)
         .args([
@@ -135,8 +135,11 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// How a browser shows it on a phone, on a desk, in the dark and on paper. The pictures stay if
-/// FFI_TESTS_PICTURES names a directory.
+/// Checks the display of a page on several devices.
+///
+/// These are a phone, a desktop, dark colours, and paper.
+///
+/// The pictures are kept if FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {
     let Some(program) = place::on_path("chromium") else {
         return place::skip(
@@ -157,7 +160,7 @@ fn browse(path: &Path, failures: usize) {
         ("desk", 1280, 1, LIGHT),
         ("dark", 1280, 0, DARK),
     ] {
-        // A frame has the width that it is given; a window has a least one.
+        // A frame has exactly the given width, while a window has a minimum.
         let frame = format!(
             "<!DOCTYPE html><body style='margin:0'><p id=said></p><iframe src=inner.html \
              style='border:0;width:{width}px;height:3000px'></iframe><script>onmessage = event => \
@@ -173,7 +176,7 @@ fn browse(path: &Path, failures: usize) {
             &found[1], &found[2],
             "on a {name} it must be scrolled sideways ({failures} failures)"
         );
-        // A bar for scrolling downwards takes a little.
+        // A vertical scroll bar takes a few pixels.
         let room: u32 = found[2].parse().expect("a number");
         assert!(
             (width - 20..=width).contains(&room),
@@ -212,7 +215,7 @@ fn browse(path: &Path, failures: usize) {
     );
     let printed = std::fs::read(&paper).expect("it is printed");
     let sheets = count(&String::from_utf8_lossy(&printed), "/Type /Page[^s]");
-    // One for what is told first and last each, and one for each recovery at most.
+    // One sheet each for the first and the last part, and at most one for each recovery.
     assert!((1..=3 + failures).contains(&sheets), "{sheets} sheets");
 }
 
@@ -259,7 +262,7 @@ fn a_lost_job_tells_what_was_lost() {
     assert!(text.contains("The job was lost (status 75)."));
 }
 
-/// Times of a recovery count from the death of the process, and are equal everywhere.
+/// Times of a recovery count from the failure of the process, and are equal everywhere.
 #[test]
 fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
     let work = tempfile::tempdir().expect("there is room for temporary files");

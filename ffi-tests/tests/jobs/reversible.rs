@@ -1,13 +1,13 @@
-//! Memory that survivors bring back by undoing the program's steps (`understudy_reversible`).
+//! Memory that survivors restore by undoing the program's steps (`understudy_reversible`).
 
 use ffi_tests::command::understudy;
 use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, place};
 use understudy_formats::events::Kind;
 
-/// Of each rank; a position and a velocity take 16 bytes.
+/// Cells of each rank; a position and a velocity take 16 bytes.
 const CELLS: u64 = 1 << 18;
-/// The whole pages of a rank's region, whose last one is not full.
+/// Complete pages of a rank's region, whose last page is partial.
 const PAGES: u64 = CELLS * 16 / 4096;
 
 fn job_of(program: &str, way: &str) -> Job {
@@ -21,7 +21,7 @@ fn job(way: &str) -> Job {
     job_of("reversible", way)
 }
 
-/// What a process's functions have undone: pages that are as they were, others, steps.
+/// Results of a process's reverse functions: equal pages, different pages, steps.
 fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
     let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Reversed {
@@ -35,8 +35,10 @@ fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
     outcome.events(rank).into_iter().filter_map(of).collect()
 }
 
-/// So often each of these has undone steps, which has brought back all of its region, of which at
-/// least so many pages had changed.
+/// Fails unless each rank has undone steps `times` times with the right result.
+///
+/// The result is right if all pages of the region are equal, of which at least `changed` had
+/// changed.
 #[track_caller]
 fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
     for &rank in ranks {
@@ -49,7 +51,7 @@ fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
     }
 }
 
-/// Each of these has tried once, in vain.
+/// Fails unless each rank has undone steps once, with a wrong result.
 #[track_caller]
 fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
     for &rank in ranks {
@@ -63,7 +65,7 @@ fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
     );
 }
 
-/// In the middle of a step: positions have moved, the ends of the chain are not exchanged.
+/// Within a step: positions have moved, the ends of the chain have not been exchanged.
 #[test]
 fn survivors_undo_their_steps() {
     for call in [213, 226] {
@@ -109,7 +111,7 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
     let job = || job_of("reversible-float", "undo");
     let outcome = survive(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
-    // The first time only: then it has copies of its own.
+    // Only the first time: afterwards the rank has a complete image.
     assert_fetched(
         &outcome,
         &[0, 2],
@@ -117,7 +119,9 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
     );
 }
 
-/// Who dies before all copies are whole leaves those of the epoch before, which survivors may need.
+/// A failure before all images are complete leaves replicas of the previous checkpoint.
+///
+/// Survivors may need that checkpoint.
 #[test]
 fn holders_of_rounded_steps_die_while_a_checkpoint_is_under_way() {
     for place in ["capture.end", "ship.half", "whole.begin", "commit.begin"] {
@@ -150,7 +154,7 @@ fn workers_die_in_turn_in_reversible_steps() {
     outcome.assert_taken_over(&[1, 2, 0]);
 }
 
-/// Nobody's own copy is whole, but each has left that of another.
+/// No worker's own image is complete, but each has stored the replica of another worker.
 #[test]
 fn a_worker_and_its_holder_die_together() {
     for ranks in [&[1, 2][..], &[0, 1, 2]] {
@@ -163,7 +167,7 @@ fn a_worker_and_its_holder_die_together() {
     }
 }
 
-/// Around a checkpoint both epochs lack the region.
+/// Around a checkpoint, neither the old nor the new one contains the region.
 #[test]
 fn workers_die_while_a_checkpoint_is_under_way() {
     for place in [
@@ -188,8 +192,9 @@ fn a_worker_dies_while_it_undoes_steps() {
     outcome.assert_taken_over(&[1, 2]);
 }
 
-/// Others have undone theirs, and wait for one that does not come to an end: they begin again when
-/// it dies.
+/// Other workers have undone their steps, and wait for one whose function does not return.
+///
+/// They start again when that worker fails.
 #[test]
 fn a_worker_dies_while_others_undo_steps() {
     let outcome = survive(
@@ -201,8 +206,10 @@ fn a_worker_dies_while_others_undo_steps() {
     outcome.check(!is_late, "they have waited for it");
 }
 
-/// Copies die with their process: those who live on have none of what they have just brought back,
-/// and send it to a new holder.
+/// Replicas are lost with their process.
+///
+/// Survivors have no replica of the memory that they have just restored, so they send it to a new
+/// buddy.
 #[test]
 fn a_holder_dies_with_its_copies() {
     let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";

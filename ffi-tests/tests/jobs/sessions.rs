@@ -8,14 +8,16 @@ use std::time::Duration;
 
 const ROUNDS: usize = 24;
 
-/// A checkpoint in every third round or so.
+/// Makes a job with a checkpoint in about every third round.
 fn job(program: &Path, how: &str) -> Job {
     let arguments = [&ROUNDS.to_string(), "20", how];
     Job::new(program, &arguments).interval("7calls")
 }
 
-/// What the program writes. Open MPI 5.0.11 dies where a session is opened after the last one, so
-/// the layer is asked there.
+/// Returns the output of an undisturbed run.
+///
+/// Open MPI 5.0.11 crashes if a session is opened after the last one was closed; these programs run
+/// under understudy.
 fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome> {
     let outcome = match ["again", "after"].contains(&how) && !is_mpich {
         true => Arc::new(make().run()),
@@ -62,8 +64,9 @@ fn a_worker_dies_in_a_program_without_mpi_init() {
     );
 }
 
-/// MPI_Finalize was not the end (11.3): the program names MPI_Session_init. Worker 1 dies in the
-/// World Model, between the two, and in a session.
+/// MPI_Finalize is not the end, since the program names MPI_Session_init (11.3).
+///
+/// Worker 1 fails in the World Model, between the two models, and in a session.
 #[test]
 fn a_worker_dies_in_a_session_after_mpi_finalize() {
     let mut verdicts = Verdicts::default();
@@ -92,7 +95,7 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
     verdicts.assert_all_good();
 }
 
-/// One that does not is told so, by the error handler that it gives.
+/// A program that does not name it gets an error by its error handler.
 #[test]
 fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
     let outcome = Job::new(place::test_program("unnamed"), &[]).run();
@@ -108,8 +111,7 @@ fn a_worker_of_mpich_dies() {
     }
 }
 
-/// At the first checkpoint, which MPI_Session_init takes, and at the end, which comes when the
-/// program leaves.
+/// Failures at the first checkpoint, in MPI_Session_init, and at the program's exit.
 #[test]
 fn a_worker_dies_at_the_begin_or_the_end() {
     let program = place::test_program("instances");
@@ -134,13 +136,13 @@ fn a_worker_dies_at_the_begin_or_the_end() {
     verdicts.assert_all_good();
 }
 
-/// They are in exit(3), and have written all.
+/// The other workers are in exit(3), and have written all output.
 #[test]
 fn a_worker_dies_when_others_have_ended() {
     let program = place::test_program("instances");
     let make = || Job::new(&program, &["4", "500", "once"]).interval("3calls");
     let undisturbed = undisturbed(make, "once", false);
-    // Worker 0 ends half a second after the last round's pause, worker 3 two seconds after it.
+    // Worker 0 exits 0.5 s after the last round's pause, worker 3 2 s after it.
     let kill = Kill::at(3, Trigger::Lines(4)).after(Duration::from_millis(1800));
     let outcome = make().kill(kill).run();
     outcome.assert_all_recovered(&undisturbed, &[3]);

@@ -1,5 +1,6 @@
-//! Pages that the holder of a copy has itself (UNDERSTUDY_SHARED_PAGES): they are neither sent nor
-//! kept twice, whoever dies.
+//! Deduplication: pages that the buddy has itself (UNDERSTUDY_SHARED_PAGES).
+//!
+//! Such pages are neither sent nor stored twice, whichever worker fails.
 
 use ffi_tests::command::understudy;
 use ffi_tests::hosts::Hosts;
@@ -11,14 +12,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use understudy_formats::events::Kind;
 
-/// KiB of the table, and of what each worker has for itself: part of it is what it gives to the
-/// vector.
+/// KiB of the table, of each worker's data, and of its part of the vector.
 const TABLE: u64 = 16 << 10;
 const OWN: u64 = 2 << 10;
 const PART: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// Worker r's copy is at worker r + 1.
+/// Makes a job in which worker r + 1 stores the replica of worker r.
 fn replicated(arguments: &[&str], shared: &str) -> Job {
     let sizes = [TABLE.to_string(), OWN.to_string()];
     let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
@@ -42,7 +42,7 @@ fn assert_same(outcome: &Outcome) {
     outcome.assert_nothing_left();
 }
 
-/// Bytes that a worker has sent, and pages that it has not, by epoch.
+/// Bytes sent and pages not sent by a worker, per checkpoint.
 fn shipped(outcome: &Outcome, rank: u32) -> Vec<(u64, u64)> {
     let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Ship { bytes, alike, .. } => Some((bytes, alike)),
@@ -59,7 +59,7 @@ fn what_all_have_is_not_sent() {
         for rank in 0..4 {
             let epochs = shipped(&outcome, rank);
             outcome.check(epochs.len() >= 4, "there were too few checkpoints");
-            // The first is before the table.
+            // The first checkpoint precedes the table.
             outcome.check(epochs[1].1 >= TABLE * 1024 / PAGE, "the table was sent");
             for &(bytes, _) in &epochs[1..] {
                 let single = (OWN + PART) * 1024;
@@ -88,8 +88,8 @@ fn what_all_have_is_not_sent() {
 #[test]
 fn nothing_is_left_out_where_all_is_different() {
     let outcome = programs::heat2d().assert_undisturbed(programs::heat2d().job());
-    // What libraries and the program have written while they began is nearly all that workers have
-    // alike.
+    // Workers have few equal pages: mostly those that libraries and the program wrote at their
+    // start.
     for rank in 0..4 {
         let alike: Vec<u64> = shipped(&outcome, rank)
             .into_iter()
@@ -129,7 +129,7 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
 
 #[test]
 fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
-    // A new process takes the place of the dead one, and copies are made again.
+    // A new process replaces the failed one, and replicas are made again.
     for fault in ["", "kill rank=1 at=commit.begin epoch=3; pretend no-memfd"] {
         let [apart, together] = ["0", "auto"].map(|shared| memory(shared, fault));
         println!("{} KiB, shared {} KiB", apart.0, together.0);
@@ -143,7 +143,7 @@ fn what_all_have_is_kept_once_by_each_also_after_a_recovery() {
     }
 }
 
-/// Workers die, one or several in turn: the worker, its holder, both.
+/// Failures of one or several workers: a worker, its buddy, both.
 const DEATHS: &[(&str, &[u32])] = &[
     (
         "kill rank=1 at=cut.end epoch=4; kill rank=2 at=commit.end epoch=5",
@@ -175,7 +175,7 @@ const DEATHS: &[(&str, &[u32])] = &[
 #[test]
 fn workers_and_holders_may_die() {
     let mut verdicts = Verdicts::default();
-    // With the copies that the dead have left, and with those of others.
+    // With the persistent replica store of the failed worker, and with replicas of others.
     for &(deaths, workers) in few(DEATHS, 3) {
         for (shared, way) in [("1", ""), ("auto", "; pretend no-memfd")] {
             let fault = format!("{deaths}{way}");
@@ -202,7 +202,7 @@ fn with_two_copies_both_refer_to_what_is_there() {
     outcome.assert_replaced(&[1, 2]);
 }
 
-/// Worker 2, which holds the copy of worker 1, damages its own pages, and so the copy.
+/// Damages pages of worker 2, to which the replica of worker 1 refers.
 const DAMAGE: &str = "corrupt rank=2 at=commit.end epoch=3 copy=own; pretend no-memfd";
 
 #[test]
@@ -216,7 +216,7 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
         "the loss is not told",
     );
     outcome.assert_nothing_left();
-    // Worker 3 has another one.
+    // Worker 3 has another replica.
     let outcome = job("1")
         .env("UNDERSTUDY_COPIES", "2")
         .spares(2)
@@ -228,8 +228,8 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
 
 #[test]
 fn a_copy_that_refers_to_damaged_pages_is_made_again_with_them() {
-    // Worker 2 goes back, finds its pages damaged and gets them from worker 3; then its copy of
-    // worker 1 is needed.
+    // Worker 2 is rolled back, finds its pages damaged and gets them from worker 3; then its
+    // replica of worker 1 is needed.
     let fault =
         format!("{DAMAGE}; kill rank=0 at=cut.end epoch=4; kill rank=1 at=commit.end epoch=4");
     let outcome = job("1").spares(2).fault(&fault).run();

@@ -1,5 +1,4 @@
-//! Signals for all ranks, as a batch system sends them before it ends a job, and a worker that
-//! dies.
+//! Signals for all ranks, as from a batch system, together with a failure.
 
 use ffi_tests::living::Ranks;
 use ffi_tests::{Job, place, processes};
@@ -7,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 const WORKERS: u32 = 3;
-/// The worker that dies.
+/// The worker that fails.
 const VICTIM: u32 = 1;
-/// Between the signal and the death, in whichever order.
+/// Time between the signal and the failure, in either order.
 const BETWEEN: Duration = Duration::from_millis(300);
 
 fn job_of(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
@@ -22,7 +21,7 @@ fn job(arguments: &[&str]) -> Job {
     job_of(place::test_program("warned"), arguments)
 }
 
-/// Whether the program is ready for the signal.
+/// True if the program is ready for the signal.
 fn is_ready(ranks: &Ranks) -> bool {
     let work = std::fs::read(format!("/proc/{}/cwd/../stdout", ranks[&0].pid));
     work.is_ok_and(|text| text.ends_with(b"ready\n"))
@@ -45,7 +44,7 @@ fn assert_all_told(job: Job) {
     outcome.assert_nothing_left();
 }
 
-/// What a handler has noted is undone with all else.
+/// The note of a signal handler is rolled back with all other memory.
 #[test]
 fn a_worker_dies_when_all_were_told() {
     let of_mpich = place::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
@@ -62,7 +61,7 @@ fn a_worker_dies_when_all_were_told() {
     }
 }
 
-/// At different times of a recovery.
+/// The signal arrives at different times of a recovery.
 #[test]
 fn all_are_told_while_a_worker_is_replaced() {
     for after in [0, 3, 10, 20, 40].map(Duration::from_millis) {

@@ -1,5 +1,6 @@
-//! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned
-//! again after a failure.
+//! Programs that spawn processes (MPI 4.1, 11.8).
+//!
+//! Spawned processes run without understudy, and are spawned again after a failure.
 
 use ffi_tests::hosts::Hosts;
 use ffi_tests::processes::{self, Process};
@@ -19,16 +20,16 @@ fn rounds(rounds: &str, program: &Path, steps: &str, way: Option<&str>) -> Job {
     Job::new(program, &arguments).workers(3).interval("10calls")
 }
 
-/// With Open MPI, and with MPICH if that is there: tests the job of so many steps in this way.
+/// Tests a job with Open MPI, and with MPICH if installed.
 fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
-    // Two processes of another job do not share memory: Open MPI connects them by TCP.
+    // Two processes of different jobs do not share memory: Open MPI connects them by TCP.
     test(&|steps, way| job(&place::test_program("spawning"), steps, way).tcp());
     if let Some(program) = place::mpich_program("spawning") {
         test(&|steps, way| job(&program, steps, way).of_mpich());
     }
 }
 
-/// The same, of a program with windows of workers and spawned processes.
+/// Tests programs with windows of workers and spawned processes, like [`with_each`].
 fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
     let job = |program: &Path| {
         Job::new(program, &["2", "1"])
@@ -51,12 +52,12 @@ fn guardian_of(rank: u32, ranks: &BTreeMap<u32, Process>) -> Option<u32> {
     parent(ranks.get(&rank)?.pid)
 }
 
-/// The guardian of rank 0, which starts what the program spawns.
+/// The guardian of rank 0, which starts the spawned processes.
 fn guardian(ranks: &BTreeMap<u32, Process>) -> Option<u32> {
     guardian_of(0, ranks)
 }
 
-/// A process that the program has spawned.
+/// Finds a process that the program has spawned.
 fn spawned(guardian: u32) -> Option<u32> {
     let pids = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -66,7 +67,7 @@ fn spawned(guardian: u32) -> Option<u32> {
     })
 }
 
-/// Connected to the last ones to the end, or to none.
+/// Connected to the last spawned processes until the end, or to none.
 const WAYS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
@@ -81,7 +82,7 @@ fn spawned_processes_do_as_without_the_layer() {
     });
 }
 
-/// The second program's are not taken for the first one's.
+/// Spawned processes of the second program are not confused with those of the first.
 ///
 /// A native run has one program: Open MPI 5 sometimes hangs in the second.
 #[test]
@@ -96,7 +97,7 @@ fn each_program_of_a_script_spawns_processes() {
     outcome.assert_nothing_left();
 }
 
-/// Its handles are pointers, those of MPICH integers.
+/// Handles of the standard ABI are pointers, those of MPICH integers.
 #[test]
 fn programs_of_the_standard_abi_spawn_processes() {
     let Some(program) = place::standard_program("spawning") else {
@@ -110,7 +111,7 @@ fn programs_of_the_standard_abi_spawn_processes() {
     outcome.assert_nothing_left();
 }
 
-/// Those of rank 0 are on the first host, and those of rank 1 on the second.
+/// Rank 0 spawns processes on the first host, rank 1 on the second.
 #[test]
 fn workers_of_mpich_on_several_hosts_die() {
     let Some(program) = place::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
@@ -121,7 +122,7 @@ fn workers_of_mpich_on_several_hosts_die() {
         "rank=1 at=call:700",
         "rank=2 at=call:52",
     ] {
-        // Without the layer, what UCX says of requests that are left is on standard output.
+        // Without understudy, standard output has UCX's messages about incomplete requests.
         let make = || {
             let job = job(&program, "200", None).of_mpich().hosts(&[1, 4]);
             job.ucx_by_tcp().env("UCX_LOG_LEVEL", "fatal")
@@ -134,8 +135,9 @@ fn workers_of_mpich_on_several_hosts_die() {
     }
 }
 
-/// Rank 0 on the first of two hosts, the others on the second. Without the layer, Open MPI's
-/// launcher does not bear that; what is printed is that of one host.
+/// Rank 0 is on the first of two hosts, the others on the second.
+///
+/// Open MPI's launcher does not support that, so the output is compared with that of one host.
 fn assert_like_one_host(
     way: Option<&str>,
     steps: &str,
@@ -153,7 +155,7 @@ fn assert_like_one_host(
     outcome.assert_nothing_left();
 }
 
-/// The root is on the first host in one round, and on the second in the next.
+/// The root is on another host in each round.
 #[test]
 fn workers_on_several_hosts_die() {
     if !Hosts::are_possible() {
@@ -173,7 +175,7 @@ fn workers_on_several_hosts_die() {
     }
 }
 
-/// Of the first and of the second host.
+/// A spawned process on the first or on the second host fails.
 #[test]
 fn a_spawned_process_on_one_of_several_hosts_dies() {
     if !Hosts::are_possible() {
@@ -189,7 +191,7 @@ fn a_spawned_process_on_one_of_several_hosts_dies() {
     }
 }
 
-/// It has a worker, but no spawned process, and no output.
+/// The lost host has a worker, but no spawned process, and no output.
 #[test]
 fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     if !Hosts::are_possible() {
@@ -206,8 +208,9 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
     }
 }
 
-/// In the first and the second round, and between two, when a group of those that have gone is
-/// left.
+/// Failures in the first and the second round, and between two.
+///
+/// Between two rounds, a group of the exited processes still exists.
 #[test]
 fn workers_die_while_spawned_processes_are_connected() {
     with_each(|job| {
@@ -230,8 +233,11 @@ fn workers_die_while_spawned_processes_are_connected() {
     });
 }
 
-/// In the first case nobody spawns them again, though the worker that would have said so has died,
-/// on several hosts with all that its host has had of the program; in the other one they are.
+/// Failures just before and after the commit of the only checkpoint.
+///
+/// After the commit, the processes are not spawned again, although the worker that would report so
+/// has failed; on several hosts, its host has lost all of the program with it. Before the commit,
+/// they are.
 const BEHIND_A_CUT: [&str; 2] = [
     "rank=0 at=commit.end epoch=2",
     "rank=0 at=capture.end epoch=2",
@@ -264,7 +270,7 @@ fn a_worker_dies_whose_spawned_processes_are_disconnected_on_several_hosts() {
     }
 }
 
-/// While the main thread waits for it.
+/// The main thread waits for the thread that spawns.
 #[test]
 fn workers_die_of_which_a_thread_has_spawned_processes() {
     with_each(|job| {
@@ -281,7 +287,7 @@ fn workers_die_of_which_a_thread_has_spawned_processes() {
     });
 }
 
-/// MPICH attaches a segment of memory for each of them.
+/// MPICH attaches a shared-memory segment for each spawned process.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_spawns_more_than_a_hundred_processes_one_after_the_other() {
@@ -330,8 +336,10 @@ fn windows_of_workers_and_spawned_processes() {
     });
 }
 
-/// In windows of each kind, also when they are all that leads to spawned processes (call 145): no
-/// cut is taken as long as there is one.
+/// Windows of each kind have members among workers and spawned processes.
+///
+/// At call 145, windows are the only connection to spawned processes. No cut is taken as long as
+/// there is one.
 #[test]
 fn workers_die_while_they_have_windows_with_spawned_processes() {
     with_windows_of_each(|job| {
@@ -358,7 +366,7 @@ fn a_spawned_process_may_end_the_job() {
     with_each(|job| assert_ends_the_job(job("200", Some("aborts"))));
 }
 
-/// The last round is that of rank 0 on the first host, or of rank 1 on the second.
+/// The last round is that of rank 0 (host 1) or 1 (host 2).
 #[test]
 fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     if !Hosts::are_possible() {
@@ -375,15 +383,18 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     }
 }
 
-/// Who is killed: one of the spawned processes, or the guardian that has started them.
+/// The process to kill: a spawned one, or the guardian that has started it.
 #[derive(Clone, Copy)]
 enum Victim {
     Spawned,
     Guardian,
 }
 
-/// The spawned processes of `root`, at whose end the others wait for them; rank 0 tells of that
-/// end.
+/// Kills a process when other processes wait for the spawned processes of `root`.
+///
+/// The program is at its end then.
+///
+/// Rank 0 records the end in its event file.
 fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
     let mut seen = None;
     let outcome = job
@@ -415,7 +426,7 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
     outcome.assert_nothing_left();
 }
 
-/// The workers have ended, and nobody goes back from there.
+/// The workers have finalized, so that no rollback is possible.
 #[test]
 fn a_spawned_process_that_dies_at_the_end_ends_the_job() {
     with_each(|job| assert_a_death_at_the_end_ends(job("20", Some("lingers")), 0, Victim::Spawned));

@@ -1,4 +1,4 @@
-//! `UNDERSTUDY_STATIC=disk` and `auto`: other ways to bring back what a program has set up once.
+//! `UNDERSTUDY_STATIC=disk` and `auto`: other ways to restore data that are set up once.
 
 use ffi_tests::programs::{self, Case, setup};
 use ffi_tests::shared::native;
@@ -12,7 +12,7 @@ fn on_disk(case: &Case) -> Job {
     thin::job(case).env("UNDERSTUDY_STATIC", "disk").disk()
 }
 
-/// So that there is nothing to go back to but copies in memory.
+/// Prevents checkpoints on disk, so that only replicas in memory can be restored.
 fn without_epochs(job: Job) -> Job {
     job.env("UNDERSTUDY_DISK_EVERY", "1000000")
 }
@@ -54,7 +54,7 @@ fn static_data_on_disk_are_recovered_from() {
     verdicts.assert_all_good();
 }
 
-/// What a replay cannot do is no matter for a file.
+/// A file does not depend on the abilities of a replay.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
@@ -65,7 +65,7 @@ fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
     outcome.check(rebuilt(&outcome, WORKERS) > 100, "the pages were not read");
 }
 
-/// Epochs that were written when memory had no copies of static data.
+/// Checkpoints that were written while replicas had no static data.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn epochs_on_disk_are_complete() {
@@ -153,7 +153,7 @@ fn decisions(outcome: &Outcome) -> Vec<String> {
 fn auto_takes_the_way_that_works() {
     let auto = |case: &Case| thin::job(case).env("UNDERSTUDY_STATIC", "auto");
     let late = |job: Job| job.kill(Kill::at(1, Trigger::Decided { workers: WORKERS }));
-    // Decided at once; a failure in the phase would begin it again.
+    // The mode is chosen at once; a failure in the phase would restart it.
     let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
     let heat2d = programs::heat2d();
     let impossible = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
@@ -188,7 +188,7 @@ fn auto_takes_the_way_that_works() {
     }
 }
 
-/// Rehearsals need no spare, and what they prove is good for a new process.
+/// Trial replays need no spare, and their results are valid for a new process.
 #[test]
 fn without_a_spare_data_are_rebuilt_as_well() {
     let case = programs::heat2d();
@@ -201,7 +201,7 @@ fn without_a_spare_data_are_rebuilt_as_well() {
     );
 }
 
-/// What was being rehearsed when a worker died is rehearsed again.
+/// The trial replay during which a worker failed is repeated.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_may_die_before_anything_is_rehearsed() {

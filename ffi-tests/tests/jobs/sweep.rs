@@ -1,6 +1,10 @@
-//! A rank dies at every place that an undisturbed run passes: at each fault point, and at each of
-//! its MPI calls (every k-th in the ordinary run, every single one in `make sweep`). Each run ends
-//! with the bytes of an undisturbed one, or names what was lost; a table says how many did what.
+//! A rank fails at every place of an undisturbed run.
+//!
+//! The places are all fault points and MPI calls.
+//!
+//! The ordinary run takes every k-th call, `make sweep` every single one. Each run ends with the
+//! bytes of an undisturbed one, or reports what was lost. A table has the number of runs for each
+//! result.
 
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -11,24 +15,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use understudy_formats::events::Kind;
 
-/// Of MPI libraries whose calls wait in the kernel.
+/// Number of workers for MPI libraries whose calls wait in the kernel.
 const WORKERS: u32 = 4;
-/// MPICH's calls spin: more workers than processors take seconds for each run.
+/// Number of workers for MPICH, whose calls spin.
+///
+/// More workers than processors would take seconds for each run.
 const WORKERS_OF_MPICH: u32 = 2;
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fate {
-    /// The same bytes, and the fault was met.
+    /// Equal bytes, and the fault point was reached.
     Survived,
-    /// Another status than 0, and a line that says what was lost, before the end of MPI_Init.
+    /// A status other than 0, and a line that reports the loss.
     Named,
-    /// The fault lay behind the run's end.
+    /// The run ended before the fault point.
     NotMet,
     Wrong,
 }
 
-/// Lines that name a loss.
+/// Parts of lines that report a loss.
 const LOSSES: &[&str] = &[
     "cannot be recovered",
     "during MPI_Init",
@@ -49,7 +55,7 @@ fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
     };
     match () {
         () if succeeded && is_equal() && outcome.left_behind.is_empty() => {
-            // A job that starts again begins its event files anew.
+            // A job that restarts begins new event files.
             let starts_again = outcome
                 .own_lines()
                 .iter()
@@ -65,22 +71,25 @@ fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
     }
 }
 
-/// How many MPI calls a rank makes, and how often it passes which points.
+/// Number of MPI calls of a rank, and number of passes of each fault point.
 type Counts = (u64, Vec<(String, u64)>);
 
-/// A program as it is run in a sweep.
+/// A program with the settings of its sweep.
 struct Swept {
     case: Case,
     workers: u32,
     spares: u32,
-    /// Static data are rebuilt, and faults that are always there see to it that copies are thin at
+    /// True if static data are rebuilt.
+    ///
+    /// The faults [`WAITING`], which every run has, ensure that replicas are reduced at
     /// [`THIN_EPOCH`].
     replays: bool,
 }
 
-/// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before
-/// this epoch. What they have found is looked at once in an epoch, and goes from the worker to the
-/// holders of its copies.
+/// Checkpoint at which replicas are reduced, in runs whose static data are rebuilt.
+///
+/// Spares make trial replays while the workers wait at earlier cuts. Their results are polled once
+/// per checkpoint, and sent from the worker to its buddies.
 const THIN_EPOCH: u64 = 9;
 const WAITING: [&str; 2] = [
     "at=cut.begin epoch=4 delay=200ms",
@@ -97,7 +106,7 @@ impl Swept {
         }
     }
 
-    /// Of a program of MPICH's, by [`WORKERS_OF_MPICH`].
+    /// Settings for a program of MPICH, with [`WORKERS_OF_MPICH`].
     fn of_mpich(case: Case, make: fn() -> Job) -> Swept {
         Swept {
             workers: WORKERS_OF_MPICH,
@@ -127,7 +136,7 @@ impl Swept {
             .fault(&faults.join("; "))
     }
 
-    /// What the workers pass in an undisturbed run.
+    /// Counts the calls and fault points of the workers in an undisturbed run.
     fn counts(&self) -> Vec<Counts> {
         let outcome = self.job("count").run();
         outcome.assert_success();
@@ -145,23 +154,26 @@ impl Swept {
     }
 }
 
-/// One run of a sweep.
+/// Run of a sweep.
 struct Fault {
     /// Row of the table.
     place: String,
     worker: u32,
     text: String,
-    /// Before the first checkpoint is committed, a job under mpirun can only end.
+    /// True if the job may end with a loss: the fault is at [`AT_THE_END`].
     may_end: bool,
 }
 
-/// Behind it nobody takes a dead rank's part any more, and what lies in its buffers is lost.
+/// Fault point after which failed ranks are not replaced and buffered output is lost.
 const BEHIND_THE_END: &str = "finalize.end";
-/// All workers have met in `MPI_Finalize`. mpirun does not tell of a process that dies from there
-/// on, `ckptd launch` does.
+/// Fault point at which all workers have reached `MPI_Finalize`.
+///
+/// From there on, mpirun does not report the failure of a process; `ckptd launch` does.
 const AT_THE_END: &str = "finalize.agreed";
-/// The faults of a sweep: each point for each worker, at its first arrival and, if it is passed
-/// again, in a late epoch; and `calls_per_worker` calls, or every single one.
+/// Returns the faults of a sweep.
+///
+/// They are: each point for each worker, at its first pass and, if it is passed again, at a late
+/// checkpoint; and `calls_per_worker` calls, or every single one.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
     let workers = counts.len() as u64;
@@ -188,7 +200,7 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
             }
         }
         let stride = calls_per_worker.map_or(1, |wanted| (calls / wanted).max(1));
-        // Another phase for each worker, so that together they see more kinds of calls.
+        // Each worker starts at another call, so that all together reach more kinds of calls.
         let mut call = 1 + u64::from(worker) * stride / workers;
         while call <= *calls {
             found.push(Fault {
@@ -203,8 +215,9 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
     found
 }
 
-/// A rehearsal or a replay is under way, or has just ended: the spare dies in it, or another
-/// process.
+/// Faults of the spare or another process during a replay, or just after one.
+///
+/// Trial replays are included.
 fn faults_of_replays() -> Vec<Fault> {
     let fault = |place: &str, worker: u32, text: String| Fault {
         place: place.to_owned(),
@@ -215,7 +228,7 @@ fn faults_of_replays() -> Vec<Fault> {
     let mut found = Vec::new();
     for place in ["rehearse.begin", "rehearse.end"] {
         found.push(fault(place, 0, format!("kill spare=0 at={place}")));
-        // The spare sleeps in the middle of it, and a worker dies meanwhile.
+        // The spare sleeps during the replay, and a worker fails meanwhile.
         for worker in 0..WORKERS {
             let text = format!(
                 "wait spare=0 at={place} delay=60ms; kill rank={worker} at=cut.begin epoch=4"
@@ -238,7 +251,7 @@ fn faults_of_replays() -> Vec<Fault> {
     found
 }
 
-/// The faults of a sweep of a program; not all of them in the ordinary run.
+/// Faults of a program's sweep; the ordinary run has a part of them.
 fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     let counts = swept.counts();
     let late = if swept.replays { THIN_EPOCH } else { 2 };
@@ -251,7 +264,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
         return faults;
     }
     if swept.replays {
-        // What the other sweep has.
+        // Faults that the other sweep covers.
         let is_known = |place: &str| {
             !place.contains(',') && !place.contains("phase.") && !place.contains("thin.")
         };
@@ -274,7 +287,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     faults
 }
 
-/// Runs them all and prints the table; the sweep in full if `FFI_TESTS_SWEEP` is set.
+/// Runs a sweep and prints the table; in full if `FFI_TESTS_SWEEP` is set.
 fn sweep(swept: &Swept) {
     let in_full = std::env::var_os("FFI_TESTS_SWEEP").is_some();
     let case = &swept.case;
@@ -392,7 +405,9 @@ fn lammps_survives_a_death_at_any_call() {
     }
 }
 
-/// Compiled by MPICH's compiler: another ABI, another library, another process manager's protocol.
+/// Sweeps a program that MPICH's compiler has built.
+///
+/// Its ABI, library and process-manager protocol differ from those of Open MPI.
 fn of_mpich(name: &'static str, program: Option<PathBuf>, case: Case, make: fn() -> Job) {
     if program.is_some() {
         sweep(&Swept::of_mpich(Case { name, ..case }, make));
@@ -434,7 +449,7 @@ fn heat2d_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn cg_survives_a_death_at_any_call_when_its_static_data_are_rebuilt() {
-    // Earlier than after four calls: so that the phase ends before the waits.
+    // The phase ends before the fourth call, so that it is over before the waits at cuts.
     let make = || {
         short_cg()
             .interval("4calls")

@@ -1,17 +1,22 @@
-//! libunderstudy.so exports what libmpi exports, no more and no less; the faces of MPICH all of MPI
-//! that MPICH exports.
+//! libunderstudy.so exports exactly what libmpi exports.
+//!
+//! The preload libraries for MPICH export all MPI names of MPICH.
 
 use ffi_tests::{place, plain};
 use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
-/// Names besides libmpi's. pthread_create, timer_create: the program's threads are noticed. dlopen
-/// and dlclose: an understudy does the same; libmpi is not opened a second time. mmap, shmat:
-/// memory that ranks share is noticed. _exit: the end of a rank is noticed. execve and its
-/// relatives: what the rank's process executes is the rank. sigaction and its relatives: they hide
-/// the handler of fatal signals. Clocks and the like: their answers are recorded in the
-/// initialisation phase. The others change names, sizes or contents of files, which a rollback
-/// undoes.
+/// Names besides libmpi's, and the reasons to export them.
+///
+/// - pthread_create, timer_create: detect the program's threads.
+/// - dlopen, dlclose: a replacement opens and closes these libraries, too; libmpi is not opened
+///   twice.
+/// - mmap, shmat: detect memory that ranks share.
+/// - _exit: detects the end of a rank.
+/// - execve and its relatives: the program that the rank's process executes becomes the rank.
+/// - sigaction and its relatives: hide the handler of fatal signals.
+/// - Clocks and the like: their results are recorded in the set-up phase.
+/// - The others change names, sizes or contents of files, which a rollback undoes.
 const EXTRA: &[&str] = &[
     "_Exit",
     "__open64_2",
@@ -207,11 +212,11 @@ fn exported(library: &std::path::Path) -> BTreeMap<String, (char, usize)> {
     found
 }
 
-/// Every exported name of the table with the size of data.
+/// All exported names of the table, with the sizes of data symbols.
 fn expected() -> BTreeMap<String, Option<usize>> {
     let table = table();
     let mut names = BTreeMap::new();
-    // Open MPI 5.0 has no newer ones, and a program that looks for them must not find them.
+    // Open MPI 5.0 lacks the newer ones, and a program that looks them up must not find them.
     for procedure in table.procedures.iter().filter(|it| !it.has(Flag::Newer)) {
         names.insert(procedure.name.clone(), None);
         if !procedure.has(Flag::NoProfile) {
@@ -267,7 +272,7 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
     }
 }
 
-/// Nobody would find what is missing: the real library is not where the program looks.
+/// A missing name could not be resolved: the program does not find the real library.
 #[test]
 fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
     let Some(library) = place::mpich_program("newer").map(|_| place::mpich().join("../lib")) else {

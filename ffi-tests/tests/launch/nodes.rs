@@ -1,4 +1,4 @@
-//! Two nodes, each a process of its own with a process manager, and a connection between them.
+//! Two nodes: processes with a process manager each, and a connection between them.
 
 use super::bench::{Bench, LIMIT};
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub fn two(program: &Path, of_rank: &[usize]) {
     assert!(nodes.iter_mut().all(|node| node.wait().unwrap().success()));
 }
 
-/// One of two nodes; nothing if it has not been started as such.
+/// Runs one of two nodes; does nothing unless started as a node.
 pub fn one() {
     let Some(program) = std::env::var_os(PROGRAM) else {
         return;
@@ -64,8 +64,8 @@ pub fn one() {
     for _ in 0..3 {
         bench.undisturbed();
     }
+    // Then fences exchange no data, and ranks request what they need when they need it.
     if bench.kind() == MpiKind::OpenMpi {
-        // Then fences bring nothing, and ranks ask for what they need when they need it.
         bench
             .variables
             .push(("OMPI_MCA_pmix_base_async_modex", "1".to_owned()));
@@ -77,7 +77,7 @@ pub fn one() {
         assert!(asked > 0);
     }
     if here == 1 {
-        // Lost, with all of its ranks, while those of the other node wait for them.
+        // This node exits with all of its ranks, while those of the other node wait for them.
         return;
     }
     let mut run = bench.run(&["apart"]);
@@ -101,9 +101,9 @@ struct Other {
 #[derive(Default)]
 struct State {
     is_lost: bool,
-    /// Fences in which this node waits for the other one, with what is brought from here.
+    /// Fences in which this node waits for the other one, with this node's data.
     waiting: HashMap<String, (Answer, Vec<u8>)>,
-    /// Fences in which the other one waits, with what it brings.
+    /// Fences in which the other node waits, with its data.
     come: HashMap<String, Vec<u8>>,
     questions: HashMap<String, Answer>,
     asked: usize,
@@ -118,7 +118,7 @@ enum Message {
 }
 
 impl Other {
-    /// Node 0 listens, node 1 connects.
+    /// Connects the nodes: node 0 listens, node 1 connects.
     fn meet(here: usize, socket: &Path) -> (Arc<Other>, UnixStream) {
         let stream = match here {
             0 => UnixListener::bind(socket).unwrap().accept().unwrap().0,
@@ -143,7 +143,7 @@ impl Other {
             message.extend((part.len() as u32).to_le_bytes());
             message.extend(part);
         }
-        // If it is lost, the listening thread says so.
+        // If the other node is lost, the receiving thread reports it.
         let _ = self.out.lock().unwrap().write_all(&message);
     }
 
@@ -156,7 +156,7 @@ impl Other {
             }
             let mut state = other.state.lock().unwrap();
             state.is_lost = true;
-            // Answers that are dropped say that nothing will come.
+            // Dropping an answer reports that no data will arrive.
             let lost = (
                 std::mem::take(&mut state.waiting),
                 std::mem::take(&mut state.questions),

@@ -11,7 +11,7 @@
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
 //! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
 //!
-//! The crates below have the state of the job: docs/ARCHITECTURE.md, "Crates of the runtime".
+//! The crates below have the state of the job: docs/design/state.md.
 
 pub mod boot;
 pub mod calls;

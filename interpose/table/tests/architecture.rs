@@ -1,6 +1,6 @@
 //! Rules about the sources of the whole workspace that the compiler does not check.
 //!
-//! docs/ARCHITECTURE.md describes them.
+//! CONTRIBUTING.md describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `understudy advise`: the interval that suits a job.
+//! `understudy advise`: the best checkpoint interval for a job.
 
 mod marks;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use understudy_formats::advice;
 use understudy_report::{Costs, Job, MarkSavings, Report};
 
-/// Advise on the time between checkpoints: what a checkpoint costs against what a failure costs.
+/// Recommend the time between checkpoints, from the costs of checkpoints and of failures.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit status:\n  0  advice was given\n  1  advice was given, but an event \
@@ -19,7 +19,7 @@ use understudy_report::{Costs, Job, MarkSavings, Report};
     counted.\n\nExample: understudy advise events --node-mtbf 5y --nodes 100 --time 48h"
 )]
 pub struct Arguments {
-    /// The event files of a run of the job (UNDERSTUDY_LOG_DIR); costs are taken from there.
+    /// Event files of a run of the job (UNDERSTUDY_LOG_DIR), from which costs are taken.
     #[arg(required_unless_present = "cost")]
     dir: Option<PathBuf>,
     /// Mean time between failures of the whole job.
@@ -28,16 +28,16 @@ pub struct Arguments {
     /// Mean time between failures of one node.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "nodes", conflicts_with = "mtbf")]
     node_mtbf: Option<Duration>,
-    /// Nodes of the job.
+    /// Number of nodes of the job.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     nodes: Option<u32>,
-    /// How long the job computes without failures.
+    /// Computing time of the job without failures.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "24h")]
     time: Duration,
-    /// What a checkpoint costs, instead of what was measured.
+    /// Cost of a checkpoint, instead of the measured one.
     #[arg(long, value_name = "TIME", value_parser = time)]
     cost: Option<Duration>,
-    /// How long a recovery takes, instead of what was measured.
+    /// Time of a recovery, instead of the measured one.
     #[arg(long, value_name = "TIME", value_parser = time)]
     recovery: Option<Duration>,
     /// Print one JSON object; times are in seconds.
@@ -45,43 +45,44 @@ pub struct Arguments {
     json: bool,
 }
 
-/// A time on the command line.
+/// Parses a time on the command line.
 pub fn time(text: &str) -> Result<Duration, String> {
     advice::parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
 }
 
-/// All in seconds.
+/// Recommendation for a job; all times are in seconds.
 #[derive(Debug, Serialize)]
 struct Advice {
     mtbf: f64,
     cost: f64,
     recovery: f64,
-    /// Checkpoints that the cost was measured in.
+    /// Number of checkpoints in which the cost was measured.
     measured: u64,
     work: f64,
     young: f64,
     daly: f64,
-    /// With the checkpoint itself.
+    /// Best interval including the checkpoint itself.
     liu: f64,
     /// Number of checkpoints with which the job ends soonest.
     count: f64,
-    /// Probability that no failure falls into the job.
+    /// Probability that the job has no failure.
     undisturbed: f64,
     expected_without: f64,
     expected_with: f64,
-    /// With localised rollback, at best.
+    /// Lower bound with localised rollback.
     expected_local: f64,
-    /// Parts of that by which it takes longer with rollback: of the two expected times, for the
-    /// best count, and for short checkpoints.
+    /// Relative extra time of a global rollback, of the two expected times.
+    ///
+    /// The next two fields are the values for the best count, and for short checkpoints.
     penalty: f64,
     penalty_of_cost: f64,
     penalty_of_short_cost: f64,
-    /// What the program has left out of its checkpoints, if it has said that it may be.
+    /// Data that annotations of the program have elided from checkpoints, if there are any.
     marks: Option<MarkSavings>,
 }
 
-/// What event files tell.
+/// Data of the event files.
 #[derive(Default)]
 struct Found {
     costs: Option<Costs>,
@@ -238,7 +239,7 @@ fn percent(part: f64) -> String {
     format!("{:.3}%", part * 100.0)
 }
 
-/// As a setting is written.
+/// Writes a time in the syntax of a setting.
 fn setting(time: f64) -> String {
     if time < 10.0 {
         format!("{:.0}ms", time * 1e3)

@@ -1,5 +1,6 @@
-//! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job,
-//! nothing of another user.
+//! `understudy clean`: removes the leftovers of killed jobs on this node.
+//!
+//! Files of living jobs and of other users are kept.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 
@@ -12,14 +13,14 @@ use understudy_formats::private_directories::PrivateDirectory;
 use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
 use understudy_report::{bytes, count};
 
-/// An epoch file that nobody has written to for this long is not being written.
+/// Time without a change after which no process writes an incomplete checkpoint file.
 const QUIET: Duration = Duration::from_secs(600);
 
 /// Remove what killed jobs have left behind on this node.
 ///
-/// That is: files of the layer and of Open MPI in /dev/shm whose processes are gone, and
-/// directories for event files of `understudy run`. In the directories that are named, also epochs
-/// whose writing was never completed. Do not name the directory of a job that runs.
+/// These are: files of understudy and of Open MPI in /dev/shm whose processes have exited, and
+/// directories for event files of `understudy run`. In the directories that are named, incomplete
+/// checkpoints are removed as well. Do not name the directory of a running job.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  nothing is left\n  \
@@ -29,7 +30,7 @@ const QUIET: Duration = Duration::from_secs(600);
 pub struct Arguments {
     /// Directories of the disk level (UNDERSTUDY_DISK).
     dirs: Vec<PathBuf>,
-    /// Say what would be removed, and remove nothing.
+    /// Print what would be removed, and remove nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -70,7 +71,7 @@ impl Arguments {
     }
 }
 
-/// Epochs, and files of static data, that were being written when their worker died.
+/// Checkpoints, and files of static data, whose worker failed while writing them.
 fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
     let directory = PrivateDirectory::open_any(directory)?;
     let mut torn = Vec::new();

@@ -1,4 +1,4 @@
-//! `understudy completions`: what shells need to complete command lines.
+//! `understudy completions`: scripts with which shells complete command lines.
 
 use crate::outcome::{Outcome, print};
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ const STATUSES: &str = "Exit status:\n  \
 #[derive(clap::Args)]
 #[command(after_help = STATUSES)]
 pub struct Arguments {
-    /// The shell.
+    /// Name of the shell.
     shell: Shell,
 }
 

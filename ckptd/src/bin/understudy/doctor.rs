@@ -1,4 +1,4 @@
-//! `understudy doctor`: what works on this machine, and what to change.
+//! `understudy doctor`: checks of this machine, and remedies.
 
 mod accelerators;
 mod checks;
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Check whether protected jobs can run here, and say what to change.
+/// Check whether protected jobs can run here, and print what to change.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  a protected job can run here (there may be warnings)\n  \
@@ -27,21 +27,21 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Check this launcher, as `understudy run --mpirun` would use it, and give it these options.
+    /// Check this launcher, as `understudy run --mpirun` would use it, and pass it these options.
     #[arg(long, value_name = "COMMAND")]
     mpirun: Option<String>,
-    /// The command that starts others on a host, as for `understudy run`.
+    /// Command that starts processes on a host, as for `understudy run`.
     #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
     agent: String,
-    /// Check these hosts too, by a job of one process on each; they must find this program under
-    /// the same path.
+    /// Check these hosts as well, by a job of one process on each. This program must have the same
+    /// path on all of them.
     #[arg(long, value_name = "HOSTS")]
     host: Vec<String>,
-    /// Workers of the job that is tried.
+    /// Number of workers of the trial job.
     #[arg(short = 'n', long, value_name = "WORKERS", default_value_t = 2, requires = "program",
           value_parser = clap::value_parser!(u32).range(2..))]
     workers: u32,
-    /// How long it is tried.
+    /// Duration of the trial job.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -49,38 +49,38 @@ pub struct Arguments {
         requires = "program"
     )]
     seconds: u64,
-    /// The library, if it is not beside this program.
+    /// Preload library, if it is not beside this program.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Check this node only, and print a line of JSON (how the doctor asks other hosts).
+    /// Check this node only, and print a line of JSON (for the doctor itself).
     #[arg(long, hide = true)]
     local: bool,
     /// Initialise and finalise this MPI library (the program of the job that the doctor starts).
     #[arg(long, hide = true, value_name = "FILE")]
     initialise_mpi: Option<PathBuf>,
-    /// Run this program under protection for a while, and estimate the memory that it needs.
+    /// Program to run under protection for a while, to estimate the memory that it needs.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
-/// What a check has come to.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     Ok,
-    /// It works, but not as well as it could, or not everything does.
+    /// Protection works, but not as well as possible, or not completely.
     Warning,
     /// No protected job can run.
     Failure,
 }
 
-/// One thing that was looked at.
+/// A check with its result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Check {
     pub name: String,
     pub grade: Grade,
     pub finding: String,
-    /// What to do about it.
+    /// Action that solves the problem.
     pub remedy: Option<String>,
 }
 
@@ -112,10 +112,10 @@ impl Check {
     }
 }
 
-/// All that was found.
+/// Results of all checks.
 #[derive(Debug, Serialize)]
 struct Diagnosis {
-    /// Whether a protected job can run.
+    /// True if a protected job can run.
     can_run: bool,
     checks: Vec<Check>,
     hosts: Vec<hosts::Node>,

@@ -13,12 +13,12 @@ use understudy_report::{Job, Report};
     them usable"
 )]
 pub struct Arguments {
-    /// The directory with the rank-N.events files.
+    /// Directory with the rank-N.events files.
     dir: PathBuf,
     /// Print one JSON object; times are in nanoseconds.
     #[arg(long)]
     json: bool,
-    /// Leave the timeline out.
+    /// Omit the timeline.
     #[arg(long, conflicts_with = "json")]
     summary: bool,
 }
@@ -33,7 +33,7 @@ impl Arguments {
         }
         let known = report.problems.len();
         report.check_unchanged();
-        // The text has the others already.
+        // The text contains the other problems.
         let first = if self.json { 0 } else { known };
         report.problems[first..].iter().for_each(tell);
         Ok(verdict(report.problems.is_empty()))

@@ -1,4 +1,4 @@
-//! `understudy inspect`: what is in files that a job has written, and whether it is whole.
+//! `understudy inspect`: content and integrity of files that a job has written.
 
 mod epochs;
 mod event_files;
@@ -15,7 +15,7 @@ use understudy_formats::epochs::epoch_files::PARTIAL_SUFFIX;
 use understudy_formats::events::rank_of_file_name;
 use understudy_formats::private_directories::open_regular;
 
-/// Show what event files and epochs on disk hold, and verify their checksums.
+/// Show the content of event files and of checkpoints on disk, and verify their checksums.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  all is whole\n  \
@@ -31,14 +31,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What was found.
+/// Content of all files, and their problems.
 #[derive(Debug, Serialize)]
 struct Findings {
     epochs: Vec<Epochs>,
-    /// Epochs whose writing was never completed.
+    /// Checkpoints whose writing was never completed.
     torn: Vec<PathBuf>,
     events: Vec<EventFiles>,
-    /// What is wrong.
+    /// Texts about damage.
     problems: Vec<String>,
 }
 
@@ -96,7 +96,9 @@ enum FileKind {
     Other,
 }
 
-/// By its name in a directory, and by its first bytes if it was named.
+/// Kind of a file by its name in a directory, or by its content.
+///
+/// The first bytes are read if the file was named.
 fn kind(path: &Path, by_content: bool) -> io::Result<FileKind> {
     let name = path
         .file_name()

@@ -1,4 +1,4 @@
-//! The layer's files, which belong together in one directory.
+//! Understudy's files, which belong together in one directory.
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
@@ -12,11 +12,12 @@ use understudy_formats::private_directories::PrivateDirectory;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub const LIBRARY: &str = "libunderstudy.so";
-/// What must lie beside it.
+/// Files that must be beside the library.
 const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.so", "ckptd"];
 
-/// The library: the one that was named, or the one that was built or installed with this program.
-/// The error says what is missing.
+/// Path of the named library, or of the one that belongs to this program.
+///
+/// The error names the missing file.
 pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     let path = match named {
         Some(path) => {
@@ -42,8 +43,9 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Whether ld.so would preload it: LD_PRELOAD is split at blanks and colons, and nothing can be
-/// quoted there (ld.so(8)).
+/// True if ld.so would preload the library.
+///
+/// LD_PRELOAD is split at blanks and colons, and has no quoting (ld.so(8)).
 pub fn can_be_preloaded(library: &Path) -> bool {
     !library
         .as_os_str()
@@ -52,14 +54,15 @@ pub fn can_be_preloaded(library: &Path) -> bool {
         .any(|byte| b" :".contains(byte))
 }
 
-/// What to do about a library that cannot be preloaded.
+/// Remedy for a library that cannot be preloaded.
 pub const UNPRELOADABLE: &str = "Install understudy in a directory without blanks and colons in \
     its path, or make a symbolic link to it, on every host, and name the library through that \
     with --library.";
 
-/// The library by a path that ld.so preloads: its own, or through a symbolic link on this host. The
-/// link is the same for every job, since one that goes on from disk finds its libraries by their
-/// paths.
+/// Path by which ld.so preloads the library: its own, or a symbolic link.
+///
+/// The link is equal for every job, since a job that restarts from disk finds its libraries by
+/// their paths.
 pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
     if can_be_preloaded(library) {
         return Ok(library.to_owned());
@@ -80,7 +83,7 @@ pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// A symbolic link in a directory of this user that nobody else can enter.
+/// Makes a symbolic link in a directory that only this user can enter.
 fn link_to(directory: &Path) -> io::Result<PathBuf> {
     let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
     PrivateDirectory::make(&private)?;
@@ -96,7 +99,7 @@ fn link_to(directory: &Path) -> io::Result<PathBuf> {
     Ok(link)
 }
 
-/// Whether the library stands in for a procedure of this name.
+/// True if the library exports a procedure of this name.
 pub fn exports(library: &Path, name: &str) -> bool {
     let bytes = std::fs::read(library).unwrap_or_default();
     let file = ElfFile64::<Endianness>::parse(&*bytes);
@@ -106,12 +109,14 @@ pub fn exports(library: &Path, name: &str) -> bool {
     })
 }
 
-/// A program that belongs to the library.
+/// Path of a program that belongs to the library.
 pub fn companion(library: &Path, name: &str) -> PathBuf {
     library.with_file_name(name)
 }
 
-/// PREFIX/bin and PREFIX/lib/understudy belong together, and so does what was built together.
+/// Finds the library that was built with this program, or installed in PREFIX/lib/understudy.
+///
+/// The program is then in PREFIX/bin.
 fn beside_this_program() -> Result<PathBuf, String> {
     let program = std::env::current_exe()
         .map_err(|error| format!("this program cannot find itself: {error}"))?;

@@ -1,4 +1,4 @@
-//! `understudy`: the user's program around understudy jobs. One module for each command.
+//! `understudy`: the user's program for understudy jobs, with one module for each command.
 
 mod advise;
 mod clean;
@@ -23,7 +23,7 @@ use outcome::Outcome;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Run MPI programs that survive the death of ranks, and look into such jobs.
+/// Run MPI programs that survive the failure of ranks, and inspect such jobs.
 #[derive(Parser)]
 #[command(name = "understudy", version, arg_required_else_help = true)]
 #[command(after_help = outcome::STATUSES)]
@@ -32,8 +32,9 @@ struct Arguments {
     command: Command,
 }
 
-/// Makes the enum of all commands out of their modules, each of which has its `Arguments`, and the
-/// way from one to the other.
+/// Makes the enum of all commands from their modules, and the dispatch to `run`.
+///
+/// Each module has its `Arguments`.
 macro_rules! commands {
     ($($name:ident => $module:ident,)*) => {
         #[derive(Subcommand)]
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line, with `-n` for mpirun's `-np`.
+/// Returns the command line, with `-n` for mpirun's `-np`.
 fn words() -> Vec<OsString> {
     let mut is_programs = false;
     let own = |word: OsString| {
@@ -90,12 +91,12 @@ fn words() -> Vec<OsString> {
     std::env::args_os().map(own).collect()
 }
 
-/// The command line as clap describes it, for completions and man pages.
+/// The command line as described by clap, for completions and man pages.
 fn grammar() -> clap::Command {
     Arguments::command()
 }
 
-/// Log lines on standard error; the same variable as in the ranks decides which.
+/// Starts logging on standard error, filtered by the variable that the ranks use.
 fn start_log() {
     use std::io::Write;
     let filter = env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn");

@@ -14,7 +14,7 @@ const STATUSES: &str = "Exit status:\n  \
 #[derive(clap::Args)]
 #[command(after_help = STATUSES)]
 pub struct Arguments {
-    /// Where to; the directory is made.
+    /// Target directory; created if missing.
     dir: PathBuf,
 }
 

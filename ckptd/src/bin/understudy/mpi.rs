@@ -1,4 +1,4 @@
-//! Open MPI as it is installed here.
+//! Open MPI as installed on this machine.
 
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The oldest version that is supported.
+/// The oldest supported version.
 pub const OLDEST: [u32; 3] = [4, 1, 0];
 
-/// Returns the file of a launcher: a path, or found on the PATH.
+/// Returns the file of a launcher, given by a path or found on the PATH.
 pub fn launcher(name: &OsStr) -> Option<PathBuf> {
     match name.as_encoded_bytes().contains(&b'/') {
         true => Some(PathBuf::from(name)),
@@ -17,13 +17,13 @@ pub fn launcher(name: &OsStr) -> Option<PathBuf> {
     }
 }
 
-/// What a launcher and its companions say of themselves.
+/// Information that a launcher prints about itself.
 #[derive(Debug, Serialize)]
 pub struct Installation {
     pub launcher: PathBuf,
-    /// First line of what the launcher says about itself.
+    /// First line of the launcher's version information.
     pub description: String,
-    /// Its version, if it is Open MPI.
+    /// Version, if the launcher is Open MPI's.
     pub version: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Installation {
         })
     }
 
-    /// Why no protected job can be started with it, and what to do.
+    /// Reason and remedy if no protected job can be started with this launcher.
     pub fn problem(&self) -> Option<String> {
         let oldest = OLDEST.map(|part| part.to_string()).join(".");
         let Some(version) = &self.version else {

@@ -1,11 +1,12 @@
-//! This node.
+//! Properties of this node.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use understudy_settings::Config;
 
-/// Cores that this process may use, counted as the launcher counts slots: processors that share a
-/// core are one.
+/// Number of cores that this process may use.
+///
+/// Counted as the launcher counts slots: processors that share a core count once.
 pub fn cores() -> u32 {
     let allowed = allowed_processors();
     let place = |processor: &u32| {
@@ -29,15 +30,16 @@ pub fn cores() -> u32 {
         .max(1) as u32
 }
 
-/// How many processes there can be at a time (proc(5), `pid_max`).
+/// Largest number of simultaneous processes (proc(5), `pid_max`).
 pub fn most_processes() -> u64 {
     let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
     most.and_then(|text| text.trim().parse().ok())
         .unwrap_or(u64::MAX)
 }
 
-/// Whether files can be made where epochs are to go, or directories above that. Leaves nothing
-/// there.
+/// Checks that files can be created in the checkpoint directory, or in its nearest parent.
+///
+/// Leaves no file there.
 pub fn check_disk(config: &Config) -> Result<(), String> {
     let Some(disk) = &config.disk else {
         return Ok(());
@@ -50,7 +52,7 @@ pub fn check_disk(config: &Config) -> Result<(), String> {
         .map_err(|error| format!("UNDERSTUDY_DISK: {}: {error}", there.display()))
 }
 
-/// proc(5), `Cpus_allowed_list`: `0-3,7`.
+/// Parses `Cpus_allowed_list` (proc(5)): `0-3,7`.
 fn allowed_processors() -> Vec<u32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status

@@ -1,18 +1,19 @@
-//! How commands end: exit statuses, messages, and what is printed.
+//! Exit statuses, messages and output of commands.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
-/// Something was found that is not as it should be: a damaged file, a job that cannot be protected
-/// here.
+/// A defect was found: a damaged file, or a job that cannot be protected.
 pub const FOUND: u8 = 1;
-/// Wrong usage: words, values or settings that make no sense.
+/// Wrong usage: invalid words, values or settings.
 pub const USAGE: u8 = 2;
-/// Nothing can be said: no such directory, nothing in it.
+/// No result is possible, for example because a directory does not exist or is empty.
 pub const IMPOSSIBLE: u8 = 3;
 
-/// The statuses of all commands, for the help text; a command with others says so in its own.
+/// The statuses of all commands, for the help text.
+///
+/// A command with other statuses lists them in its own help.
 pub const STATUSES: &str = "Exit status:\n  \
     0  done, and nothing is wrong\n  \
     1  done, but something is wrong with what was looked at; the output says what\n  \
@@ -20,10 +21,10 @@ pub const STATUSES: &str = "Exit status:\n  \
     3  not done, and a message says why\n\n\
     `understudy run` has the program's status; see `understudy run --help`.";
 
-/// What a command comes to.
+/// Result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
-/// Why a command did not do what was asked.
+/// Reason for which a command did not do what was requested.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -31,7 +32,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with a status of its own.
+    /// A failure with a specific status.
     pub fn with_status(status: u8, message: impl Display) -> Self {
         Self {
             message: message.to_string(),
@@ -39,12 +40,12 @@ impl Failure {
         }
     }
 
-    /// What the user would be told.
+    /// The message for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Tells the user, on standard error.
+    /// Prints the message on standard error.
     pub fn report(self) -> ExitCode {
         tell(&self.message);
         ExitCode::from(self.status)
@@ -58,9 +59,9 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// A line for the user, on standard error.
+/// Prints a line for the user on standard error.
 pub fn tell(message: impl Display) {
-    // Nobody may be listening.
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "understudy: {message}");
 }
 
@@ -75,7 +76,7 @@ pub fn print_by(
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        // The reader (a pager, head) has seen enough.
+        // The reader (a pager, head) has exited.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             drop(out.into_parts());
             Ok(())
@@ -96,7 +97,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     })
 }
 
-/// 0, or 1 if something was found to be wrong.
+/// Returns 0, or 1 if a defect was found.
 pub fn verdict(is_well: bool) -> ExitCode {
     if is_well {
         ExitCode::SUCCESS

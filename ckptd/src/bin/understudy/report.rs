@@ -1,4 +1,4 @@
-//! `understudy report`: what happened in a job, as one page for a browser.
+//! `understudy report`: the events of a job as one page for a browser.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use std::io::IsTerminal;
@@ -9,7 +9,7 @@ use understudy_report::{Job, Report};
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
 ///
-/// The page is one file that needs nothing else. It follows the reader's choice of light or dark,
+/// The page is one self-contained file. It follows the reader's choice of light or dark colours,
 /// fits a phone, and can be printed.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
@@ -18,13 +18,13 @@ use understudy_report::{Job, Report};
     2  wrong usage\n  \
     3  no page: no event files, none of them usable, or the page cannot be written")]
 pub struct Arguments {
-    /// The directory with the rank-N.events files.
+    /// Directory with the rank-N.events files.
     dir: PathBuf,
-    /// The page. Without a name it goes to standard output, or to DIR/report.html if that is a
-    /// terminal.
+    /// File of the page. By default it is written to standard output, or to DIR/report.html if that
+    /// is a terminal.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Mean time between failures that the advice on the interval is for.
+    /// Mean time between failures for the advice on the interval.
     #[arg(long, value_name = "TIME", value_parser = crate::advise::time, default_value = "24h")]
     mtbf: Duration,
 }
@@ -48,7 +48,7 @@ impl Arguments {
         Ok(verdict(report.problems.is_empty()))
     }
 
-    /// Where the page goes, if not to standard output: a terminal shows no pages.
+    /// File of the page; `None` for standard output, unless that is a terminal.
     fn file(&self, is_terminal: bool) -> Option<PathBuf> {
         let beside = || is_terminal.then(|| self.dir.join("report.html"));
         self.output.clone().or_else(beside)

@@ -31,14 +31,15 @@ use understudy_launch::starter::{Plan, RankOrder};
 use understudy_launch::{Environment, ProcessContext, Streams};
 use understudy_pmi::{MpiKind, MpiLibrary};
 
-/// What directories for event files are called that nobody has asked for; the process id of
-/// `understudy run` follows.
+/// Prefix of the directories for event files that the user has not requested.
+///
+/// The PID of `understudy run` follows.
 pub use understudy_node::EVENTS_PREFIX;
-/// Run an MPI program so that it survives the death of ranks.
+/// Run an MPI program so that it survives the failure of ranks.
 ///
 /// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the
 /// spares sleep until one of them is needed. Settings may also be given as environment variables of
-/// the same meaning; an option wins.
+/// equal meaning; an option takes precedence.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     that of the program, as far as it came to its end; else\n  \
@@ -54,43 +55,44 @@ pub use understudy_node::EVENTS_PREFIX;
     128+N  understudy or mpirun was ended by signal N\n\n\
     Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt")]
 pub struct Arguments {
-    /// How many ranks the program has.
+    /// Number of ranks that the program sees.
     #[arg(short = 'n', long, value_name = "WORKERS", value_parser = clap::value_parser!(u32).range(1..))]
     workers: u32,
     #[command(flatten)]
     settings: Settings,
     /// Start more ranks than there are slots, on any host.
     ///
-    /// Without a list of hosts and outside of a batch system this is done by itself if the machine
-    /// has fewer cores than ranks are asked for: spares need none.
+    /// Without a list of hosts and outside of a batch system, this is the default if the machine
+    /// has fewer cores than ranks are requested: spares need none.
     #[arg(long)]
     oversubscribe: bool,
     #[command(flatten)]
     hosts: HostOptions,
-    /// What starts the processes: mpirun; ckptd itself; or what fits.
+    /// Starter of the processes: mpirun; ckptd itself; or the one that fits.
     ///
-    /// That is ckptd, except in a batch system that has granted hosts, with --mpirun, and with
-    /// --allow-unprotected.
+    /// By default this is ckptd, except in a batch system that has granted hosts, with --mpirun,
+    /// and with --allow-unprotected.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
-    /// The launcher, and options for it: "/opt/mpi/bin/mpirun --bind-to core".
+    /// Launcher, with options for it: "/opt/mpi/bin/mpirun --bind-to core".
     #[arg(long, value_name = "COMMAND")]
     mpirun: Option<String>,
-    /// Let the program run without protection if it cannot be protected.
+    /// Run the program without protection if it cannot be protected.
     ///
-    /// Spares may become ranks of the program then. Without this the job stops with status 78.
+    /// Spares may become ranks of the program then. Without this option, the job stops with status
+    /// 78.
     #[arg(long)]
     allow_unprotected: bool,
-    /// The library that is preloaded, if it is not beside this program.
+    /// Preload library, if it is not beside this program.
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Start no daemon for the job.
     ///
-    /// By itself the job is served by the daemon of this user, `ckptd serve`, if one runs here, or
-    /// else by one that ends with it.
+    /// By default, the job is served by the daemon of this user, `ckptd serve`, if one runs here,
+    /// or else by one that ends with the job.
     #[arg(long)]
     no_daemon: bool,
-    /// How to tell of progress: on one line of the terminal, in plain lines, or not at all.
+    /// Display of progress: on one line of the terminal, in plain lines, or none.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     progress: Progress,
     /// Print the command, for a shell, and run nothing.
@@ -101,14 +103,14 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
-/// What starts the processes.
+/// Starter of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Launcher {
-    /// ckptd, unless a batch system knows the hosts.
+    /// ckptd, unless a batch system has granted hosts.
     Auto,
-    /// Open MPI's own.
+    /// Open MPI's launcher.
     Mpirun,
-    /// The layer's own, which needs nothing of the MPI library.
+    /// Understudy's own launcher, which needs no functions of the MPI library.
     Ckptd,
 }
 
@@ -164,7 +166,7 @@ impl Arguments {
     fn is_for_ckptd(&self, program: &OsStr) -> bool {
         let has_hosts = !self.hosts.is_empty();
         match self.launcher {
-            // Without protection a program needs a launcher that serves its MPI library.
+            // Without protection, a program needs a launcher that serves its MPI library.
             Launcher::Auto => {
                 !self.allow_unprotected
                     && starts_by_ckptd(self.mpirun.is_some(), has_hosts, Some(program))
@@ -194,7 +196,7 @@ impl Arguments {
 
     /// Returns the plan of this job for understudy's own launcher.
     fn plan(&self, library: &Path, spares: u32) -> Result<Plan, Failure> {
-        // Without hosts there is room.
+        // Without hosts there are always enough slots.
         slots::must_oversubscribe(&self.slot_request(self.workers + spares), &[])?;
         Ok(Plan {
             workers: self.workers,
@@ -213,7 +215,7 @@ impl Arguments {
         })
     }
 
-    /// What mpirun would take for something else, or would not find.
+    /// Checks for words that mpirun would misinterpret or not find.
     fn check_words(&self, arguments: &[OsString]) -> Result<(), Failure> {
         if arguments.iter().any(|word| word == ":") {
             return Err(usage(
@@ -229,7 +231,7 @@ impl Arguments {
         }
     }
 
-    /// The library by the path that is preloaded, on all hosts.
+    /// Path by which the library is preloaded on all hosts.
     fn preloaded(&self, library: &Path) -> Result<PathBuf, Failure> {
         if self.spans_hosts() && !layer::can_be_preloaded(library) {
             let path = library.display();
@@ -276,8 +278,9 @@ impl Arguments {
     }
 }
 
-/// True if `--launcher auto` is ckptd: except with `--mpirun`, and where a batch system grants
-/// hosts.
+/// True if `--launcher auto` selects ckptd.
+///
+/// It does except with `--mpirun`, and where a batch system grants hosts.
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);

@@ -1,4 +1,4 @@
-//! `understudy simulate`: what ways of rolling back cost on a machine that fails.
+//! `understudy simulate`: costs of three ways to roll back on a machine that fails.
 
 mod savings;
 
@@ -10,7 +10,7 @@ use understudy_html::simulation_figure;
 use understudy_simulator::model::Machine;
 use understudy_simulator::{Grid, Setting, series, simulate};
 
-/// Partitions that are simulated; more take too much memory.
+/// Largest number of partitions; more would take too much memory.
 const MOST_NODES: usize = 100_000_000;
 
 /// Simulate a stencil program on a machine that fails, with three ways of rolling back.
@@ -27,13 +27,13 @@ const MOST_NODES: usize = 100_000_000;
     100000 --node-mtbf 50y --every 10 --task 4s"
 )]
 pub struct Arguments {
-    /// Nodes, one partition each: a chain (`1000`) or a grid (`32x32`).
+    /// Nodes with one partition each: a chain (`1000`) or a grid (`32x32`).
     #[arg(long, value_name = "N|NxM", value_parser = grid, required_unless_present = "nodes")]
     grid: Option<Grid>,
-    /// Iterations of the program.
+    /// Number of iterations of the program.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// Iterations from one checkpoint to the next.
+    /// Number of iterations between two checkpoints.
     #[arg(long, value_name = "C", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
     /// Time of one iteration of one partition.
@@ -45,28 +45,28 @@ pub struct Arguments {
     /// Energy of a task.
     #[arg(long, value_name = "J", default_value_t = 500.0, value_parser = amount)]
     joules: f64,
-    /// Runs that means are taken over.
+    /// Number of runs over which means are taken.
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Time until neighbours have what they need of each other.
+    /// Time of the exchange between neighbours.
     #[arg(long, value_name = "TIME", value_parser = time)]
     exchange: Option<Duration>,
-    /// Time until the copy of a partition is where it is kept.
+    /// Time to send the replica of a partition.
     #[arg(long, value_name = "TIME", value_parser = time)]
     copy: Option<Duration>,
-    /// Nobody waits for others at a checkpoint (`log` and `dataflow`).
+    /// Let no node wait for others at a checkpoint (`log` and `dataflow`).
     #[arg(long)]
     no_barrier: bool,
     /// Draw recomputed tasks, energy saved and run time for ten machines up to this size.
     #[arg(short, long, value_name = "FILE.svg", conflicts_with = "model")]
     output: Option<PathBuf>,
-    /// Simulate nothing: print what idle nodes save by the equations, for a chain and for a grid.
+    /// Simulate nothing. Print what idle nodes save by the equations, for a chain and for a grid.
     #[arg(long)]
     model: bool,
-    /// Nodes of the model.
+    /// Number of nodes of the model.
     #[arg(long, value_name = "N", requires = "model", conflicts_with = "grid", value_parser = clap::value_parser!(u64).range(1..))]
     nodes: Option<u64>,
-    /// What a node that waits takes less than one that computes.
+    /// Power that a waiting node saves compared to a computing one.
     #[arg(long, value_name = "W", requires = "model", default_value_t = 10.0, value_parser = amount)]
     watts_saved: f64,
     /// Print one JSON object; times are in seconds.
@@ -93,7 +93,7 @@ fn grid(text: &str) -> Result<Grid, String> {
         })
 }
 
-/// Joules or watts.
+/// Parses joules or watts.
 fn amount(text: &str) -> Result<f64, String> {
     let found = text
         .parse()

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use understudy_report::count;
 
-/// Show the protected jobs of this user on this node: workers, spares, epochs, failures.
+/// Show the protected jobs of this user on this node: workers, spares, checkpoints, failures.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  the jobs, if there are any, were listed\n  \
@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Print one JSON array; times are in nanoseconds.
     #[arg(long)]
     json: bool,
-    /// Keep showing it, until `q` is pressed.
+    /// Update the display until `q` is pressed.
     #[arg(long, conflicts_with = "json")]
     watch: bool,
 }

@@ -7,12 +7,11 @@ use understudy_formats::private_directories;
 use understudy_formats::warning::{self, FailureWarning};
 use understudy_relay::name_of_directory;
 
-/// Tell running jobs of this user on this node that failures are to come, or have a checkpoint
-/// taken.
+/// Announce failures to running jobs of this user on this node, or request a checkpoint.
 ///
-/// A job of several nodes need be told on one of them. It looks once a second, when its program
-/// calls MPI; what it was told last holds until it learns otherwise. The time between failures
-/// matters with UNDERSTUDY_INTERVAL=auto.
+/// For a job of several nodes, one node is sufficient. The job polls once per second, when its
+/// program calls MPI; a warning is valid until the next one. The time between failures is used with
+/// UNDERSTUDY_INTERVAL=auto.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  the jobs were told\n  \
@@ -22,15 +21,15 @@ use understudy_relay::name_of_directory;
     Examples: understudy warn --checkpoint\n          \
     understudy warn --mtbf 10m prterun-node7-4711@1")]
 pub struct Arguments {
-    /// Jobs, as `understudy status` names them; need not be named if only one job runs here.
+    /// Jobs, named as by `understudy status`; optional if only one job runs here.
     jobs: Vec<String>,
     /// Warn all jobs of this user on this node.
     #[arg(long, conflicts_with = "jobs")]
     all: bool,
-    /// A failure is expected this often from now on.
+    /// Mean time between failures from now on.
     #[arg(long, value_name = "TIME", value_parser = super::advise::time, required_unless_present = "checkpoint")]
     mtbf: Option<Duration>,
-    /// A checkpoint is wanted now.
+    /// Request a checkpoint now.
     #[arg(long)]
     checkpoint: bool,
 }
@@ -61,9 +60,10 @@ impl Arguments {
     }
 }
 
-/// The jobs that the warning is for, or why there are none.
+/// Returns the jobs to warn, or an error.
 ///
-/// A user may have several jobs on a node: without a name the only one is meant, never some other.
+/// A user may have several jobs on a node. Without a name, the warning is for the only job; with
+/// several jobs, a name is required.
 fn addressed(named: Vec<String>, all: bool, running: Vec<String>) -> Result<Vec<String>, String> {
     if let Some(job) = named.iter().find(|&job| !running.contains(job)) {
         return Err(format!(

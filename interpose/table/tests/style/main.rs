@@ -1,7 +1,7 @@
 //! Rules about the language of sources, messages and documents.
 //!
 //! Counts of offences are stored in `counts.txt`, by crate or document, and may only fall.
-//! docs/ARCHITECTURE.md describes the rules.
+//! CONTRIBUTING.md describes the rules.
 
 mod changes;
 mod counts;

@@ -94,11 +94,14 @@ pub fn rust_sources() -> Vec<Source> {
     sources
 }
 
-/// Reads the README, the pages in `docs`, and the catalogue of messages.
+/// Reads the README, the pages in `docs` and `docs/design`, and the catalogue of messages.
 pub fn documents() -> Vec<Source> {
-    let entries = fs::read_dir(root().join("docs")).expect("docs is a directory");
-    let pages = entries.map(|entry| entry.expect("docs is readable").path());
-    let mut paths: Vec<PathBuf> = pages.filter(|path| has_extension(path, "md")).collect();
+    let mut paths = Vec::new();
+    for folder in ["docs", "docs/design"] {
+        let entries = fs::read_dir(root().join(folder)).expect("a folder of pages");
+        let pages = entries.map(|entry| entry.expect("a readable folder").path());
+        paths.extend(pages.filter(|path| has_extension(path, "md")));
+    }
     paths.push(root().join("README.md"));
     paths.push(root().join("ckptd/catalogue/data/messages.toml"));
     paths

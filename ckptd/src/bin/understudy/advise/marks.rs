@@ -1,4 +1,4 @@
-//! What the program's marks have saved, for people.
+//! Text about the savings of the program's annotations.
 
 use super::percent;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use understudy_formats::events::AnnotationKind;
 use understudy_formats::pages::PAGE_SIZE;
 use understudy_report::{MarkRow, MarkSavings, bytes, count, time};
 
-/// The paragraph, with a line for each mark.
+/// Returns the paragraph, with a line for each annotation.
 pub fn text(it: &MarkSavings) -> String {
     let mut out = match it.saved_pages {
         0 => "What understudy.h was told has left nothing out of checkpoints.\n".into(),

@@ -1,4 +1,4 @@
-//! Accelerators: which are here, and whether NVIDIA's driver can save their memory.
+//! Accelerators of this node, and the ability of NVIDIA's driver to save their memory.
 #![allow(unsafe_code)]
 
 use super::Check;
@@ -8,21 +8,21 @@ use understudy_formats::cuda_driver::{CHECKPOINT_STEPS, version_name};
 
 const NAME: &str = "accelerators";
 
-/// What is known of NVIDIA's driver.
+/// Properties of NVIDIA's driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Driver {
-    /// As [`version_name`] takes it.
+    /// Version number in the encoding of [`version_name`].
     version: c_int,
-    /// It has all entry points that are needed.
+    /// True if the driver has all required entry points.
     can_save: bool,
 }
 
-/// Looks at devices and driver of this node.
+/// Checks devices and driver of this node.
 pub fn check() -> Check {
     judge(&devices(Path::new("/dev")), driver())
 }
 
-/// Devices of which a program's use counts, by name.
+/// Names of the devices that matter if a program uses them.
 fn devices(directory: &Path) -> Vec<String> {
     let list = |directory: &Path, is_one: fn(&str) -> bool| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -45,10 +45,10 @@ fn devices(directory: &Path) -> Vec<String> {
     all
 }
 
-/// The library that programs would find.
+/// Opens the driver's library that programs would find.
 fn driver() -> Option<Driver> {
-    // SAFETY: dlopen(3) and dlsym(3) with strings; the library stays. cuDriverGetVersion writes one
-    // number, and needs nothing before it.
+    // SAFETY: dlopen(3) and dlsym(3) get valid strings, and the library stays open.
+    // cuDriverGetVersion writes one number, and needs no other call before it.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() {

@@ -1,4 +1,4 @@
-//! What is looked at, on one node.
+//! Checks of one node.
 
 use super::{Check, accelerators, kernel};
 use crate::{layer, node};
@@ -13,12 +13,12 @@ use understudy_formats::private_directories::{
 use understudy_report::{bytes, count};
 use understudy_settings::{Config, unknown};
 
-/// The runtime's descriptors begin at 600.
+/// Limit of descriptors that a rank needs; those of the runtime begin at 600.
 const DESCRIPTORS: u64 = 1024;
-/// Where the layer has a page (`understudy_abi`).
+/// Address of a page that understudy maps (`understudy_abi`).
 const STUB_PAGE: u64 = 0x20000;
 
-/// Settings of the layer in the environment.
+/// Checks the settings of understudy in the environment.
 pub fn settings() -> Vec<Check> {
     const NAME: &str = "settings";
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -94,7 +94,7 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// A check whose failure is the kernel's answer.
+/// Makes a check whose failure is an error of the kernel.
 fn tried(
     name: &str,
     result: io::Result<()>,
@@ -131,7 +131,7 @@ fn layer_files(library: Option<&Path>) -> Check {
     }
 }
 
-/// The layer needs a page there for each rank, and room for the logs of files.
+/// Checks shared memory for a page of each rank and for undo logs.
 fn shared_memory() -> Check {
     let place = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
@@ -186,7 +186,7 @@ fn budget() -> Option<MemoryBudget> {
     MemoryBudget::within(ControlGroups::own().as_ref(), u64::MAX)
 }
 
-/// Bytes that processes here can still have.
+/// Bytes of memory that processes on this node can still allocate.
 pub fn available_memory() -> u64 {
     budget().map_or(0, |budget| budget.free)
 }

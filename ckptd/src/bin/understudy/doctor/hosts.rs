@@ -1,4 +1,4 @@
-//! Several nodes: each is asked by a process there.
+//! Checks of several nodes, each made by a process on the node.
 
 use super::checks::{kernel_release, node};
 use super::process_starter::Starter;
@@ -10,17 +10,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use understudy_report::count;
 
-/// One node, as it sees itself.
+/// Results of the checks that a node has made of itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Node {
     pub host: String,
-    /// Kernel, C library and processor, which must be the same for all.
+    /// Kernel, C library and processor, which must be equal on all nodes.
     pub kind: String,
     pub checks: Vec<Check>,
 }
 
 impl Node {
-    /// The node that this process runs on.
+    /// Checks the node on which this process runs.
     pub fn this(library: Option<&Path>) -> Self {
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpu
@@ -38,7 +38,7 @@ impl Node {
     }
 }
 
-/// Asks all hosts by a job.
+/// Starts a job on all hosts and returns the results of their checks.
 pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     const NAME: &str = "hosts";
     let names: BTreeSet<&str> = hosts
@@ -118,7 +118,7 @@ fn by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     Ok(nodes)
 }
 
-/// One process on each host prints a line.
+/// Runs a job of one process on each host, each of which prints a line.
 fn job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     let words = shell_words::split(mpirun).map_err(|error| error.to_string())?;
     let (launcher, options) = words.split_first().ok_or("no launcher")?;

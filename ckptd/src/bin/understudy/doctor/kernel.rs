@@ -1,4 +1,4 @@
-//! Asking the kernel, by trying.
+//! Checks of kernel functions, made by calling them.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -13,11 +13,11 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     }
 }
 
-/// personality(2): whether address randomisation can be switched off. It is put back.
+/// Checks if address randomisation can be switched off (personality(2)), and restores it.
 pub fn personality() -> io::Result<()> {
     const QUERY: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: personality(2) takes flags only; what it changes counts for later executions, and is
-    // put back.
+    // SAFETY: personality(2) takes flags only; the change affects later executions only, and is
+    // undone.
     unsafe {
         let before = check(libc::personality(QUERY).into())? as libc::c_ulong;
         check(libc::personality(before | libc::ADDR_NO_RANDOMIZE as libc::c_ulong).into())?;
@@ -25,13 +25,14 @@ pub fn personality() -> io::Result<()> {
     }
 }
 
-/// userfaultfd(2) with asynchronous write protection (Linux 6.7).
+/// Checks userfaultfd(2) with asynchronous write protection (Linux 6.7).
 pub fn write_protection() -> io::Result<()> {
     const USER_MODE_ONLY: i32 = 1;
     const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
     const FEATURES: u64 = 1 << 13 | 1 << 15;
     let mut api: [u64; 3] = [0xaa, FEATURES, 0];
-    // SAFETY: a new descriptor, and a request with the structure of three words that it takes.
+    // SAFETY: the descriptor is new, and the request gets the structure of three words that it
+    // expects.
     unsafe {
         let fd = check(libc::syscall(
             libc::SYS_userfaultfd,
@@ -42,33 +43,33 @@ pub fn write_protection() -> io::Result<()> {
     }
 }
 
-/// `PAGEMAP_SCAN` (Linux 6.7), of no pages at all.
+/// Checks `PAGEMAP_SCAN` (Linux 6.7) with an empty range.
 pub fn pagemap_scan() -> io::Result<()> {
     const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
     let file = std::fs::File::open("/proc/self/pagemap")?;
-    // `struct pm_scan_arg`: its size first, an empty range, one category to return.
+    // `struct pm_scan_arg`: its size, then an empty range; one category to return.
     let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
-    // SAFETY: the structure that the request takes; no vector, so nothing is written but its fourth
-    // field.
+    // SAFETY: the request gets the structure that it expects; it has no vector, so the kernel
+    // writes only its fourth field.
     check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into())
         .map(drop)
 }
 
-/// Syscall user dispatch (Linux 5.11): switching off what is off.
+/// Checks syscall user dispatch (Linux 5.11) by switching it off, which has no effect.
 pub fn system_call_dispatch() -> io::Result<()> {
     const SET_SYSCALL_USER_DISPATCH: i32 = 59;
-    // SAFETY: prctl(2) with numbers only.
+    // SAFETY: prctl(2) gets numbers only.
     check(unsafe { libc::prctl(SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) }.into()).map(drop)
 }
 
-/// A breakpoint that counts (perf_event_open(2)), on a function of this program.
+/// Checks a counting breakpoint (perf_event_open(2)) on a function of this program.
 pub fn breakpoint() -> io::Result<()> {
     const BREAKPOINT: u64 = 5;
     const EXECUTE: u64 = 4;
     const USER_ONLY: u64 = 1 << 5 | 1 << 6;
     let address = breakpoint as fn() -> io::Result<()> as usize as u64;
-    // The first 72 bytes of `struct perf_event_attr`: type and size share a word, as do wakeup and
-    // the breakpoint's type.
+    // The first 72 bytes of `struct perf_event_attr`: type and size share a word, and so do wakeup
+    // and the breakpoint's type.
     let attributes: [u64; 9] = [
         BREAKPOINT | 72 << 32,
         0,
@@ -80,7 +81,7 @@ pub fn breakpoint() -> io::Result<()> {
         address,
         8,
     ];
-    // SAFETY: a structure of the size that it names; the descriptor is new.
+    // SAFETY: the structure has the size that it states; the descriptor is new.
     unsafe {
         let fd = check(libc::syscall(
             libc::SYS_perf_event_open,
@@ -95,9 +96,9 @@ pub fn breakpoint() -> io::Result<()> {
     Ok(())
 }
 
-/// The C library's version.
+/// Version of the C library.
 pub fn glibc() -> String {
-    // SAFETY: a string that lives as long as the process.
+    // SAFETY: the string lives as long as the process.
     unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }
         .to_string_lossy()
         .into_owned()

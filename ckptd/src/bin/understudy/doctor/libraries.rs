@@ -1,4 +1,4 @@
-//! The program's own libraries: some cannot be protected.
+//! Checks of the program's own libraries, some of which cannot be protected.
 
 use super::Check;
 use crate::run::program;
@@ -9,7 +9,7 @@ use understudy_pmi::MpiKind;
 
 const NAME: &str = "the program's libraries";
 
-/// Looks at the program's file and at what the dynamic loader finds for it.
+/// Checks the program's file and the libraries that the dynamic loader finds for it.
 pub fn check(name: &OsStr) -> Vec<Check> {
     if let Err(why) = program::check(name) {
         return vec![Check::failure(
@@ -27,7 +27,9 @@ pub fn check(name: &OsStr) -> Vec<Check> {
     }
 }
 
-/// The libraries of a program, a line each (ld.so(8), LD_TRACE_LOADED_OBJECTS); `None` of a script.
+/// Lists the libraries of a program (ld.so(8), LD_TRACE_LOADED_OBJECTS).
+///
+/// Returns one library per line, or `None` if the program is a script.
 fn loaded(path: &Path) -> Option<String> {
     if program::head(path).ok()?.starts_with(b"#!") {
         return None;
@@ -89,7 +91,7 @@ fn judge(listing: &str) -> Vec<Check> {
     checks
 }
 
-/// The file of an MPI library in a line of the loader.
+/// File of an MPI library in a line of the loader.
 fn mpi_library(line: &str) -> Option<&str> {
     let (name, rest) = line.trim().split_once(" => ")?;
     MpiKind::of(name)?;

@@ -1,4 +1,4 @@
-//! A short run of the user's program, for the memory that it needs under protection.
+//! A short run of the user's program, to estimate its memory under protection.
 
 use super::checks::available_memory;
 use super::{Arguments, Check};
@@ -14,26 +14,25 @@ use tempfile::TempDir;
 use understudy_formats::events::{Epoch, Kind, Role};
 use understudy_report::{Event, Job, JobState, Live, bytes};
 
-/// What is tried.
+/// Name of the check.
 const NAME: &str = "the program";
-/// How often memory is looked at.
+/// Poll interval of the memory.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long a job may take to end after it was told to.
+/// Time that a job may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The memory that a worker was seen to need, and is estimated to need with other settings. In
-/// bytes.
+/// Measured memory of a worker, and estimates for other settings, in bytes.
 #[derive(Debug, Serialize)]
 pub struct Memory {
-    /// Largest resident memory of a worker, copies included, without files.
+    /// Largest resident memory of a worker, with replicas and without files.
     pub worker: u64,
-    /// The same of an idle spare: MPI and the layer without any data.
+    /// Largest resident memory of an idle spare: MPI and understudy without any data.
     pub spare: u64,
-    /// The program's own part of it.
+    /// Part of the worker's memory that belongs to the program.
     pub program: u64,
-    /// What changes between checkpoints at most, after the first.
+    /// Largest change between two checkpoints, except for the first ones.
     pub changes: u64,
-    /// With `UNDERSTUDY_COPIES` at 1, 2, and a parity group of 4.
+    /// Estimates for `UNDERSTUDY_COPIES` of 1, of 2, and a parity group of 4.
     pub estimates: BTreeMap<&'static str, u64>,
     pub available: u64,
     pub workers: u32,
@@ -48,11 +47,11 @@ impl Memory {
                 .map(|(_, bytes)| *bytes)
                 .max()
         };
-        // What a program sets up before MPI_Init is in the first capture, what it sets up then in
-        // the second.
+        // The first capture has the data that a program sets up before MPI_Init, the second one
+        // those after MPI_Init.
         let (program, changes) = (most(0).unwrap_or(0), most(3).unwrap_or(0));
-        // A worker has its own memory, its own copy, its partners', and the changes of all while
-        // they are under way.
+        // A worker has its own memory, its own image, the replicas that it stores, and the changes
+        // of all of them during a checkpoint.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
         let estimate = |with: f64| spare + (seen * with / share(3.0, 2.0).max(1.0)) as u64;
@@ -99,7 +98,7 @@ impl Memory {
 
 /// Makes a directory for the event files of a job.
 ///
-/// Its name tells `understudy clean` that it may be removed if it was left.
+/// By its name, `understudy clean` recognises that it may be removed if it is left over.
 ///
 /// # Errors
 /// Those of mkdir(2).
@@ -166,7 +165,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     Ok((check, Some(memory)))
 }
 
-/// What a trial says that was not protected, or not to a good end.
+/// Returns the check of a trial that was not protected, or that failed.
 fn trial(
     is_protected: bool,
     has_begun: bool,
@@ -232,12 +231,12 @@ fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
         command.arg("--library").arg(library);
     }
     command.arg("--").args(&arguments.program);
-    // What the program prints is not the doctor's.
+    // The output of the program is not part of the doctor's.
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)
 }
 
-/// Ends a job: by SIGTERM, later by SIGKILL.
+/// Ends a job by SIGTERM, later by SIGKILL.
 ///
 /// # Errors
 /// Those of waitpid(2) and kill(2).
@@ -256,8 +255,7 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
     child.wait().map(drop)
 }
 
-/// Memory of the process that has most, among those with such a role, as far as they are on this
-/// node.
+/// Largest resident memory among the processes of this node that have such a role.
 fn resident_most(standing: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
     let processes = standing
         .processes
@@ -271,7 +269,7 @@ fn resident_most(standing: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
 
 /// The MPI library that a process has mapped (proc_pid_maps(5)).
 ///
-/// An interpreter's own file does not say which one its modules load.
+/// An interpreter's own file does not name the library that its modules load.
 fn mpi_library(pid: u32) -> Option<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     maps.lines().find_map(file_of_mpi).map(str::to_owned)
@@ -287,7 +285,7 @@ fn file_of_mpi(line: &str) -> Option<&str> {
         .then_some(path)
 }
 
-/// proc(5), `RssAnon` and `RssShmem` of `/proc/PID/status`.
+/// Resident memory: `RssAnon` and `RssShmem` of `/proc/PID/status` (proc(5)).
 fn resident(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -302,7 +300,7 @@ fn resident(pid: u32) -> u64 {
     (field("RssAnon:").unwrap_or(0) + field("RssShmem:").unwrap_or(0)) * 1024
 }
 
-/// What was captured, by epoch.
+/// Number of captured bytes by checkpoint.
 fn captures(events: &Path) -> Vec<(Epoch, u64)> {
     let timeline = Job::load(events).map(|job| job.timeline);
     let capture = |event: Event| match event.kind {

@@ -1,4 +1,4 @@
-//! Launcher of the processes: chosen as by `understudy run`, and checked.
+//! The starter of the processes, chosen as by `understudy run`, and its checks.
 
 use super::{Arguments, Check};
 use crate::mpi;
@@ -6,7 +6,7 @@ use crate::run::starts_by_ckptd;
 
 /// The starter of a job's processes.
 pub enum Starter {
-    /// ckptd itself: on other hosts by this command.
+    /// Ckptd itself, with the command that starts processes on other hosts.
     Ckptd { agent: String },
     /// Open MPI's launcher, with its options.
     Mpirun(String),
@@ -38,10 +38,10 @@ impl Starter {
     }
 }
 
-/// A setting of Open MPI, when a value of it does harm, and which.
+/// A setting of Open MPI, a test for harmful values, and the harm.
 type Setting = (&'static str, fn(&str) -> bool, &'static str);
 
-/// Settings of Open MPI in the environment that do harm.
+/// Checks for harmful settings of Open MPI in the environment.
 fn settings_of_open_mpi() -> Vec<Check> {
     let mut checks = Vec::new();
     let settings: [Setting; 3] = [

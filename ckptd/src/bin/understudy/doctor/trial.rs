@@ -1,6 +1,6 @@
-//! A protected job of one process, which initialises and finalises MPI and does nothing else.
+//! A protected job of one process, which only initialises and finalises MPI.
 //!
-//! No other check shows that the runtime can be loaded beside this C library, and the MPI library
+//! Only this check shows that the runtime can be loaded beside this C library, and the MPI library
 //! into its namespace.
 #![allow(unsafe_code)]
 
@@ -18,11 +18,11 @@ use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_report::Live;
 
 const NAME: &str = "protected job";
-/// Time after which the job is taken to hang.
+/// Time after which the job counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Interval in which the job is polled.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Directories in which the dynamic loader looks by itself.
+/// Directories that the dynamic loader searches by default.
 const SYSTEM: [&str; 4] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
     Ok(Check { finding, ..check })
 }
 
-/// Judges a job by its end and its messages.
+/// Judges a job by its exit status and its messages.
 ///
 /// `status` is `None` if the job did not end.
 fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> Check {
@@ -91,7 +91,7 @@ fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> C
 fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::Result<Command> {
     let own = std::env::current_exe()?;
     let mut command = Command::new(&own);
-    // Settings have a check of their own.
+    // Settings have their own check.
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"UNDERSTUDY_") {
             command.env_remove(name);
@@ -101,7 +101,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
         .args(["run", "-n", "1", "--spares", "0", "--progress", "none"])
         .arg("--log-dir")
         .arg(events);
-    // The program opens its MPI library late, so the layer's library for it must be named.
+    // The program opens its MPI library late, so the preload library for it must be named.
     let layer = layer::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
     command
         .arg("--library")
@@ -123,7 +123,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
     Ok(command)
 }
 
-/// The MPI library of the launcher, or the one that the dynamic loader would find.
+/// Finds the MPI library of the launcher, or that of the dynamic loader.
 fn installed(launcher: Option<&str>) -> Option<MpiLibrary> {
     let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
     let launcher = words.first().and_then(|name| mpi::launcher(name.as_ref()));

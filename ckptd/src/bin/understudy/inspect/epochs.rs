@@ -1,4 +1,4 @@
-//! Epochs on disk.
+//! Checkpoints on disk.
 
 use super::shared::{self, Sharing, Sums};
 use serde::Serialize;
@@ -15,20 +15,20 @@ use understudy_numbers::{Epoch, Worker};
 use understudy_report::described;
 use understudy_report::{bytes, count};
 
-/// A worker's file of an epoch.
+/// A worker's file of a checkpoint.
 #[derive(Debug, Serialize)]
 pub struct EpochFile {
     pub path: PathBuf,
     /// Length of the file.
     pub bytes: u64,
-    /// What it says of itself; `None` if its head cannot be read.
+    /// Content of the file's head; `None` if the head cannot be read.
     pub content: Option<Content>,
     pub damage: Option<String>,
     #[serde(skip)]
     sums: Sums,
 }
 
-/// What is in a file.
+/// Content of a file.
 #[derive(Debug, Serialize)]
 pub struct Content {
     pub lineage: u64,
@@ -45,7 +45,7 @@ pub struct Content {
     /// Bytes of the encoded state: registers, MPI objects, files.
     pub state: u64,
     pub pages: u64,
-    /// Runs of pages that follow each other.
+    /// Number of runs of consecutive pages.
     pub runs: usize,
 }
 
@@ -105,7 +105,7 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
     while left > 0 {
         let section = &mut buffer[..left.min(SECTION_PAGES as u64) as usize * PAGE_SIZE];
         decoder.section(section)?;
-        // Pages come first: an iterator before the one that ends takes one more.
+        // Pages are first in the `zip`, since it would consume a number too many at the end.
         let pages = section.chunks_exact(PAGE_SIZE).zip(numbers.by_ref());
         pages.for_each(|(page, number)| sums.add(number, page));
         left -= (section.len() / PAGE_SIZE) as u64;
@@ -113,21 +113,23 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
     decoder.finish()
 }
 
-/// All files of one epoch.
+/// All files of one checkpoint.
 #[derive(Debug, Serialize)]
 pub struct Epochs {
     pub lineage: u64,
     pub generation: u64,
     #[serde(serialize_with = "described")]
     pub epoch: Epoch,
-    /// Every worker has a whole file.
+    /// True if every worker has an intact file.
     pub is_complete: bool,
     pub files: Vec<EpochFile>,
-    /// What whole files of two workers or more have in common.
+    /// Pages that intact files of two workers or more have in common.
     sharing: Option<Sharing>,
 }
 
-/// Sorts files by epoch, the oldest first; those without a head are an epoch for themselves.
+/// Sorts files by checkpoint, the oldest first.
+///
+/// Each file without a head is a group of its own.
 pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
     let mut groups: BTreeMap<Option<EpochKey>, Vec<EpochFile>> = BTreeMap::new();
     for file in files {
@@ -150,7 +152,7 @@ impl Epochs {
             .iter()
             .find_map(|file| file.content.as_ref().map(|content| content.workers));
         let whole = files.iter().filter(|file| file.damage.is_none());
-        // A worker may be there twice, in two directories.
+        // A worker may occur twice, in two directories.
         let known: BTreeMap<Worker, &Sums> = whole
             .clone()
             .filter_map(|file| Some((file.content.as_ref()?.worker, &file.sums)))

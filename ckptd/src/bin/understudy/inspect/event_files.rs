@@ -1,4 +1,4 @@
-//! Event files: how much each kind of record takes, copies, journals.
+//! Event files: sizes by kind of record, replica traffic, journals.
 
 use super::tables;
 use serde::Serialize;
@@ -9,12 +9,12 @@ use understudy_formats::events::{Kind, ProcessNumber, Worker};
 use understudy_report::{Job, JournalTable, Report, bytes, count};
 use understudy_report::{by_number, described};
 
-/// What copies have moved from one rank to another.
+/// Replica data that one rank has sent to another.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
 pub struct Copied {
     pub checkpoints: u64,
     pub bytes: u64,
-    /// Pages that were left out, since the other one has them itself.
+    /// Pages that were elided because the other rank has equal ones.
     pub alike: u64,
 }
 
@@ -43,19 +43,18 @@ pub struct EventFiles {
     pub ranks: usize,
     pub records: usize,
     pub kinds: BTreeMap<String, Amount>,
-    /// Copies, by who sent them to whom.
+    /// Replica data, by sender and receiver.
     pub copies: Vec<Pair>,
-    /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed
-    /// or kept.
+    /// Bytes of the set-up journals, by worker, that had trial replays or were kept.
     #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
-    /// What the journals are made of.
+    /// Calls in the journals.
     pub journal_calls: Option<JournalTable>,
     pub notes: Vec<String>,
     pub problems: Vec<String>,
 }
 
-/// Reads the directories that the files are in.
+/// Reads all event files in the directories of these files.
 pub fn read(files: &[PathBuf]) -> Vec<EventFiles> {
     let directories: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
     directories.into_iter().map(EventFiles::read).collect()

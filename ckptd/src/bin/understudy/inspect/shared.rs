@@ -1,6 +1,6 @@
-//! Pages that several workers of an epoch have, by content.
+//! Pages with equal content in several workers of a checkpoint.
 //!
-//! They would not have to be kept, or sent, for each of these workers.
+//! Such pages would not have to be stored, or sent, for each of these workers.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use xxhash_rust::xxh3::xxh3_128;
 #[derive(Debug, Default)]
 pub struct Sums {
     zeros: u64,
-    /// Of every other page its number, and a checksum that is long enough to stand for it.
+    /// Number of every other page, with a 128-bit checksum that identifies the content.
     others: Vec<(u64, u128)>,
 }
 
 impl Sums {
-    /// Notes the page of this number.
+    /// Adds the page of this number.
     pub fn add(&mut self, number: u64, page: &[u8]) {
         if page.iter().all(|byte| *byte == 0) {
             self.zeros += 1;
@@ -30,14 +30,14 @@ impl Sums {
     }
 }
 
-/// Pages of one worker, or of all together.
+/// Pages of one worker, or of all workers together.
 #[derive(Debug, Default, Serialize)]
 pub struct Shares {
     pages: u64,
     zeros: u64,
-    /// Others that have the content of a page of another worker.
+    /// Nonzero pages whose content another worker has as well.
     elsewhere: u64,
-    /// Those of them that have it at the same address.
+    /// Pages of `elsewhere` for which the address is equal, too.
     same_place: u64,
 }
 
@@ -49,12 +49,12 @@ struct OfWorker {
     shares: Shares,
 }
 
-/// What the workers of an epoch have in common.
+/// Pages that the workers of a checkpoint have in common.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
     workers: Vec<OfWorker>,
     total: Shares,
-    /// Different contents but zeros, over all workers.
+    /// Number of different nonzero contents over all workers.
     distinct: u64,
 }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn only_pages_of_other_workers_count() {
-        // Content 5 is everywhere, 6 twice in one worker only, 7 in two workers at different
+        // All workers have content 5, one worker has 6 twice, and two workers have 7 at different
         // places.
         let (first, second, third) = (
             sums(&[(1, 0), (2, 5), (3, 6), (4, 6), (5, 7)]),

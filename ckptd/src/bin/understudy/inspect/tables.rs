@@ -11,7 +11,7 @@ macro_rules! line {
     ($out:expr, $($format:tt)*) => { let _ = writeln!($out, $($format)*); };
 }
 
-/// What the journals are made of.
+/// Appends a table of the calls in the journals.
 pub fn journal(out: &mut String, it: &JournalTable) {
     line!(
         out,

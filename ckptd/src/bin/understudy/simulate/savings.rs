@@ -1,10 +1,10 @@
-//! `--model`: what idle nodes save by equations 3 to 6, without a simulation.
+//! `--model`: savings of idle nodes by equations 3 to 6, without a simulation.
 
 use crate::outcome::{Outcome, print, print_json, verdict};
 use serde::Serialize;
 use understudy_simulator::model::{Machine, Savings, savings};
 
-/// One shape of machine.
+/// Properties of a shape of machine.
 #[derive(Debug, Serialize)]
 struct Shape {
     neighbours: f64,
@@ -12,7 +12,7 @@ struct Shape {
     watts: f64,
 }
 
-/// What the equations give; times are in seconds.
+/// Values of the equations; times are in seconds.
 #[derive(Debug, Serialize)]
 struct Model {
     nodes: f64,
@@ -91,7 +91,7 @@ impl Model {
 mod tests {
     use super::*;
 
-    /// 13 machines of 100 W are what a machine of 100,000 nodes saves.
+    /// A machine of 100,000 nodes saves as much as 13 machines of 100 W take.
     #[test]
     fn a_large_machine_saves_what_the_paper_says() {
         let model = Model::new(&Machine {

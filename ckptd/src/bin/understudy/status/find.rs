@@ -1,5 +1,6 @@
-//! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where
-//! these are.
+//! Jobs, found by the ledgers of their ranks.
+//!
+//! Their event files are read if the launcher's command line or environment names the directory.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,9 +20,9 @@ pub struct RankStatus {
     pub lives: bool,
     /// `starting`, `in MPI_Init` or `running`.
     pub stage: &'static str,
-    /// It is a spare without a part.
+    /// True for a spare that has not become a replacement.
     pub is_idle: bool,
-    /// The part that it plays, as far as event files tell.
+    /// Role of the rank according to event files.
     #[serde(serialize_with = "described")]
     pub role: Option<Role>,
 }
@@ -42,7 +43,7 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// The running jobs, and the number of jobs of which only files are left.
+    /// Returns the running jobs, and the number of jobs of which only files are left.
     pub fn jobs(&mut self) -> (Vec<JobStatus>, usize) {
         let mut jobs: BTreeMap<String, Vec<LedgerRank>> = BTreeMap::new();
         for seat in survey() {
@@ -73,7 +74,7 @@ impl Finder {
             let live = live.or_insert_with(|| Live::new(directory));
             live.poll().ok().flatten().cloned()
         });
-        // The directory may have those of an earlier job as long as this one starts.
+        // While this job starts, the directory may have the files of an earlier one.
         let standing = standing.filter(|standing| standing.job == job);
         let ranks = seats
             .iter()
@@ -155,7 +156,7 @@ impl RankStatus {
     }
 }
 
-/// What the launcher was told to set: on its command line, or in its environment.
+/// Reads the setting from the launcher's command line or environment.
 fn event_directory(launcher: u32) -> Option<PathBuf> {
     const VARIABLE: &str = "UNDERSTUDY_LOG_DIR=";
     let process = Path::new("/proc").join(launcher.to_string());
@@ -167,6 +168,6 @@ fn event_directory(launcher: u32) -> Option<PathBuf> {
             .next_back()
     };
     let named = find("cmdline").or_else(|| find("environ"))?;
-    // A relative one counts from where the launcher was started.
+    // A relative path is relative to the launcher's working directory.
     Some(std::fs::read_link(process.join("cwd")).ok()?.join(named))
 }

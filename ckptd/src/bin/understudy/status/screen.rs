@@ -11,10 +11,10 @@ use std::io;
 use std::time::Duration;
 use understudy_report::count;
 
-/// Time between two looks.
+/// Poll interval.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Shows the jobs until `q`, Escape or Ctrl-C is pressed. The terminal is left as it was.
+/// Shows the jobs until `q`, Escape or Ctrl-C is pressed, then restores the terminal.
 pub fn show() -> io::Result<()> {
     let mut terminal = ratatui::init();
     let mut finder = Finder::default();
@@ -109,7 +109,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use understudy_formats::events::{ProcessNumber, Role, Worker};
 
-    /// The failures stand at the end of the line.
+    /// The end of the line has the number of failures.
     #[test]
     fn a_long_line_is_folded() {
         let text = "job: solver | protected, 1 spare | epoch 4 | 2 failures, 2 recoveries";

@@ -4,15 +4,16 @@ from spack.package import *
 
 
 class Understudy(MakefilePackage):
-    """Lets unmodified MPI programs survive the sudden death of ranks within the same job: a preloaded library keeps copies of the
-    ranks' memory in each other, and spare ranks take the parts of dead ones."""
+    """Lets unmodified MPI programs survive the sudden failure of ranks within the same
+    job: a preload library keeps replicas of the ranks' memory in other ranks, and spares replace
+    failed ranks."""
 
     license("MIT OR Apache-2.0")
     # There are no releases yet: `spack dev-build understudy@main` in a checkout.
     version("main")
 
     depends_on("rust@1.93:", type="build")
-    # Only its linker; no MPI is needed to build, and a program brings its own.
+    # Only the linker is used. The build needs no MPI, and a program has its own.
     depends_on("c", type="build")
     depends_on("gmake", type="build")
 
