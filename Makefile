@@ -98,6 +98,7 @@ man: build ## write the man pages into build/man
 
 generate: ## write the generated sources and documents from the tables
 	$(CARGO) run --quiet -p understudy-table --example generate
+	$(CARGO) run --quiet -p understudy-settings --example reference
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'
