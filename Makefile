@@ -44,7 +44,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
-	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
+	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
 	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_debian.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
@@ -62,7 +62,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	'$(RELEASE)/understudy' completions fish > '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/understudy.fish'
 	install -m 644 README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 	install -m 644 docs/*.md docs/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
-	install -m 644 docs/design/*.md docs/design/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
+	install -m 644 docs/design/*.md docs/design/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 
 notices: ## write the licences of the crates that are linked into THIRD-PARTY
 	packaging/notices.py THIRD-PARTY
