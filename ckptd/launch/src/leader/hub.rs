@@ -3,8 +3,8 @@
 //! A node that was silent for [`SILENCE`] is lost. The leader returns a node's heartbeats. A node
 //! that has received none for [`LEASE`](crate::messages::LEASE), which is shorter, kills its ranks.
 //! So two halves of a job never run at the same time, provided that the manager of a node runs at
-//! least once a second. After these limits, both sides wait for [`DOUBT`](crate::messages::DOUBT)
-//! more, measured in time in which they run.
+//! least once a second. After these limits, both sides wait for `DOUBT` (`crate::messages`) more,
+//! measured in time in which they run.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
