@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install notices uninstall deb deb-tree man examples generate test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man links docs examples generate test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/understudy' '$(DESTDIR)$(PREFIX)/lib/systemd/user' \
 	    '$(DESTDIR)$(PREFIX)/share/man/man1' '$(DESTDIR)$(PREFIX)/share/modulefiles/understudy' \
 	    '$(DESTDIR)$(PREFIX)/share/bash-completion/completions' '$(DESTDIR)$(PREFIX)/share/zsh/site-functions' \
-	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
+	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
 	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_debian.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
@@ -61,8 +61,8 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	'$(RELEASE)/understudy' completions zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_understudy'
 	'$(RELEASE)/understudy' completions fish > '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/understudy.fish'
 	install -m 644 README.md CHANGELOG.md CITATION.cff CONTRIBUTING.md SECURITY.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY '$(DESTDIR)$(PREFIX)/share/doc/understudy'
-	install -m 644 docs/*.md docs/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
-	install -m 644 docs/design/*.md docs/design/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs/design'
+	cd docs && find . -name '*.md' -o -name '*.svg' | while read -r file; do \
+	    install -D -m 644 "$$file" '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'/"$$file"; done
 
 notices: ## write the licences of the crates that are linked into THIRD-PARTY
 	packaging/notices.py THIRD-PARTY
@@ -96,8 +96,25 @@ man: build ## write the man pages into build/man
 	'$(RELEASE)/understudy' man build/man
 	'$(RELEASE)/ckptd' man build/man
 
+# Installed here and nowhere else; a few minutes, once.
+MDBOOK := $(CURDIR)/.env/mdbook/bin/mdbook
+
+$(MDBOOK):
+	$(CARGO) install --quiet --locked --root '$(CURDIR)/.env/mdbook' --target-dir '$(CURDIR)/build/mdbook' \
+	    --no-default-features --features search mdbook@0.5.4
+	rm -rf build/mdbook
+
+links: ## check the links of all documents
+	$(CARGO) test --quiet --profile checks --workspace --test documents
+
+# A header may link to private items, which show in the sources only.
+docs: links $(MDBOOK) ## build the book (build/book) and the API documentation (target/doc)
+	'$(MDBOOK)' build
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --quiet --no-deps --workspace --lib
+
 generate: ## write the generated sources and documents from the tables
 	$(CARGO) run --quiet -p understudy-table --example generate
+	$(CARGO) run --quiet -p understudy-settings --example reference
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'

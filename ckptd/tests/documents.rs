@@ -1,9 +1,7 @@
-//! The documentation: tables are complete, links lead to files, and files that are named exist.
+//! The documentation: tables are complete, links lead to headings, and files that are named exist.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// Folders with documents, from the root of the workspace.
-const FOLDERS: [&str; 3] = ["", "docs", "docs/design"];
 
 /// Folders with sources, from the root of the workspace.
 const SOURCES: [&str; 6] = [
@@ -25,12 +23,13 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
+/// Reads the documents in the root of the workspace, and in `docs` and below.
 fn documents() -> Vec<(PathBuf, String)> {
-    let files = FOLDERS
-        .iter()
-        .flat_map(|folder| entries(&root().join(folder)));
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut files = entries(&root());
+    collect(&root().join("docs"), &mut files);
+    let files = files.into_iter();
     files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap()))
         .collect()
 }
@@ -61,20 +60,90 @@ fn rows_of_a_table_have_as_many_cells_as_its_head() {
     }
 }
 
+/// Lines outside of fenced code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// Anchor of a heading, as GitHub and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let is_kept = |it: &char| it.is_alphanumeric() || "-_ ".contains(*it);
+    let kept = heading.trim().to_lowercase();
+    kept.chars()
+        .filter(is_kept)
+        .map(|it| if it == ' ' { '-' } else { it })
+        .collect()
+}
+
+fn anchors(path: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let headings = prose(&text).filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
+}
+
+/// Targets of the links of a document, as in `[text](target)`; code is excluded.
+fn targets(text: &str) -> Vec<String> {
+    let of_line = |line: &str| {
+        let words: Vec<&str> = line.split('`').step_by(2).collect();
+        let parts = words.concat();
+        let targets = parts.split("](").skip(1);
+        targets
+            .filter_map(|rest| rest.split(')').next().map(str::to_owned))
+            .collect::<Vec<_>>()
+    };
+    prose(text).flat_map(of_line).collect()
+}
+
 #[test]
-fn links_lead_to_files_that_are_there() {
+fn links_lead_to_files_and_headings_that_are_there() {
+    let mut wrong = Vec::new();
     for (path, text) in documents() {
-        for rest in text.split("](").skip(1) {
-            let target = rest.split([')', '#']).next().unwrap_or("");
-            if target.is_empty() || target.contains(':') {
-                continue;
+        for target in targets(&text).into_iter().filter(|it| !it.contains(':')) {
+            let (file, heading) = target.split_once('#').unwrap_or((&target, ""));
+            let file = match file {
+                "" => path.clone(),
+                _ => path.with_file_name(file),
+            };
+            if !file.exists() || !heading.is_empty() && !anchors(&file).contains(heading) {
+                wrong.push(format!("{}: {target}", path.display()));
             }
-            assert!(
-                path.with_file_name(target).exists(),
-                "{}: {target}",
-                path.display()
-            );
         }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_book_has_every_page_of_docs() {
+    let docs = root().join("docs");
+    let summary = docs.join("SUMMARY.md");
+    let text = std::fs::read_to_string(&summary).unwrap();
+    let listed: BTreeSet<PathBuf> = targets(&text).iter().map(|it| docs.join(it)).collect();
+    let pages = documents().into_iter().map(|(path, _)| path);
+    let pages = pages.filter(|path| path.starts_with(&docs) && *path != summary);
+    assert_eq!(listed, pages.collect());
+}
+
+/// The statuses by which understudy ends jobs are explained.
+#[test]
+fn every_exit_status_has_a_section() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap();
+    let page = read("docs/reference/exit-statuses.md");
+    let source = read("interpose/abi/src/exit.rs");
+    let statuses = source.lines().filter_map(|line| {
+        let (_, number) = line.split_once(": c_int = ")?;
+        number.strip_suffix(';')
+    });
+    let statuses: Vec<&str> = statuses.collect();
+    assert!(statuses.len() > 4, "{statuses:?}");
+    for status in statuses {
+        assert!(page.contains(&format!("\n## {status}: ")), "{status}");
     }
 }
 

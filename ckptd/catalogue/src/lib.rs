@@ -1,8 +1,8 @@
 //! The catalogue of messages: texts, causes and remedies.
 //!
 //! `data/messages.toml` has an entry for each message. `make generate` generates from it the texts
-//! in [`message`], the table [`CATALOGUE`] and the page docs/messages.md. Each text ends with the
-//! message's identifier in brackets, which `understudy explain` accepts.
+//! in [`message`], the table [`CATALOGUE`] and the page docs/reference/messages.md. Each text
+//! ends with the message's identifier in brackets, which `understudy explain` accepts.
 
 #![no_std]
 

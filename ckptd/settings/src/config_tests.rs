@@ -201,24 +201,6 @@ fn journals_have_a_limit() {
 }
 
 #[test]
-fn the_readme_lists_every_variable() {
-    let readme = include_str!("../../../README.md");
-    let row = |setting: &Setting| {
-        format!(
-            "| `{}` | {} | {} |",
-            setting.variable, setting.default, setting.meaning
-        )
-    };
-    let section = readme
-        .lines()
-        .skip_while(|line| *line != "## Environment variables")
-        .skip(1);
-    let section = section.take_while(|line| !line.starts_with("## "));
-    let listed: Vec<&str> = section.filter(|line| line.starts_with("| `")).collect();
-    assert_eq!(listed, SETTINGS.iter().map(row).collect::<Vec<_>>());
-}
-
-#[test]
 fn every_setting_can_be_read() {
     let names = SETTINGS.iter().map(|setting| setting.variable);
     assert!(names.eq(VALUES.iter().map(|(name, _)| *name)));

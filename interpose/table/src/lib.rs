@@ -14,6 +14,7 @@ mod abi;
 mod catalogue;
 mod collective;
 mod edge;
+mod exit_statuses;
 mod fortran;
 mod header;
 mod kind;
@@ -146,8 +147,12 @@ pub fn generated_files() -> Vec<GeneratedFile> {
             "ckptd/catalogue/src/generated/table.rs",
             catalogue::table(MESSAGES),
         ),
-        ("docs/calls.md", listing::page(table(), MPICH)),
-        ("docs/messages.md", catalogue::page(MESSAGES)),
+        ("docs/reference/calls.md", listing::page(table(), MPICH)),
+        ("docs/reference/messages.md", catalogue::page(MESSAGES)),
+        (
+            "docs/reference/exit-statuses.md",
+            exit_statuses::page(MESSAGES),
+        ),
     ];
     files.extend(others.map(|(path, text)| GeneratedFile { path, text }));
     files

@@ -48,8 +48,8 @@ impl LauncherPosition {
     /// Reads the position from the environment.
     ///
     /// # Errors
-    /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several nodes and no key-value
-    /// store.
+    /// [`understudy_pmi::Error::NotLaunched`]; [`Error::Nodes`] if the job has several nodes and no
+    /// key-value store.
     pub fn from_environment() -> Result<LauncherPosition, Error> {
         let text = |name: &str| std::env::var(name).ok();
         let launcher = Launcher::of(text).ok_or(understudy_pmi::Error::NotLaunched)?;

@@ -1,10 +1,10 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that was silent for [`SILENCE_TIMEOUT`] is lost. The leader returns a node's heartbeats. A node
-//! that has received none for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT), which is shorter, kills its ranks.
-//! So two halves of a job never run at the same time, provided that the manager of a node runs at
-//! least once a second. After these limits, both sides wait for [`DOUBT_TIMEOUT`](crate::messages::DOUBT_TIMEOUT)
-//! more, measured in time in which they run.
+//! A node that was silent for [`SILENCE_TIMEOUT`] is lost. The leader returns a node's heartbeats.
+//! A node that has received none for [`LEASE_TIMEOUT`](crate::messages::LEASE_TIMEOUT), which is
+//! shorter, kills its ranks. So two halves of a job never run at the same time, provided that the
+//! manager of a node runs at least once a second. After these limits, both sides wait for
+//! `DOUBT_TIMEOUT` (`crate::messages`) more, measured in time in which they run.
 
 use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};

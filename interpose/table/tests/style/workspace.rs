@@ -94,20 +94,27 @@ pub fn rust_sources() -> Vec<Source> {
     sources
 }
 
-/// Reads the README, the pages in `docs` and `docs/design`, and the catalogue of messages.
+/// Reads the README, the pages in `docs` and below, and the catalogue of messages.
 pub fn documents() -> Vec<Source> {
     let mut paths = Vec::new();
-    for folder in ["docs", "docs/design"] {
-        let entries = fs::read_dir(root().join(folder)).expect("a folder of pages");
-        let pages = entries.map(|entry| entry.expect("a readable folder").path());
-        paths.extend(pages.filter(|path| has_extension(path, "md")));
-    }
+    collect_pages(&root().join("docs"), &mut paths);
     paths.push(root().join("README.md"));
     paths.push(root().join("ckptd/catalogue/data/messages.toml"));
     paths
         .iter()
         .map(|path| open(path, |name, text| Source::document(name, name, text)))
         .collect()
+}
+
+fn collect_pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("a folder of pages");
+    for path in entries.map(|entry| entry.expect("a readable folder").path()) {
+        if path.is_dir() {
+            collect_pages(&path, found);
+        } else if has_extension(&path, "md") {
+            found.push(path);
+        }
+    }
 }
 
 fn read(path: &Path) -> String {
