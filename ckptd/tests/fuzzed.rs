@@ -2,7 +2,7 @@
 //!
 //! Nothing may panic, and no allocation may follow an unverified length.
 
-use fuzz::{epochs, events, watch};
+use fuzz::{epoch_reader, event_reader, recording_allocator};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
@@ -12,7 +12,7 @@ use understudy_report::{Job, Live, Report};
 mod fuzz;
 
 fn limited(most: usize, act: impl FnOnce()) -> Result<(), TestCaseError> {
-    let got = watch::largest(act);
+    let got = recording_allocator::largest(act);
     prop_assert!(got <= most, "{got} bytes at once");
     Ok(())
 }
@@ -32,12 +32,12 @@ proptest! {
 
     #[test]
     fn event_files(bytes in bytes()) {
-        limited(events::MOST, || events::drive(&bytes))?;
+        limited(event_reader::MAX_ALLOCATION, || event_reader::drive(&bytes))?;
     }
 
     #[test]
     fn epochs_on_disk(bytes in bytes()) {
-        limited(epochs::MOST, || epochs::drive(&bytes))?;
+        limited(epoch_reader::MAX_ALLOCATION, || epoch_reader::drive(&bytes))?;
     }
 }
 

@@ -29,7 +29,7 @@ fn job(dir: &Path, program: &str) {
 }
 
 #[test]
-fn names_are_text_whatever_they_look_like() {
+fn names_are_escaped_as_text() {
     let dir = tempfile::tempdir().unwrap();
     job(dir.path(), "<script>alert(1)</script>");
     let output = report(dir.path(), &[]);
@@ -44,7 +44,7 @@ fn names_are_text_whatever_they_look_like() {
 }
 
 #[test]
-fn damage_is_told_on_the_page_and_by_the_status() {
+fn damage_is_reported_on_the_page_and_by_the_status() {
     let dir = tempfile::tempdir().unwrap();
     job(dir.path(), "solver");
     let file = dir.path().join("rank-0.events");

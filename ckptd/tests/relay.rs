@@ -7,7 +7,9 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use support::{Part, Random, TIMEOUT, assert_stream, collect, pipe, place, relay, stream, writer};
+use support::{
+    Random, TIMEOUT, WriterPlan, assert_stream, collect, pipe, place, relay, stream, writer,
+};
 use understudy_relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
 
 /// Body of the writer's process (see `support`), not a test.
@@ -43,7 +45,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
         );
         let seed = random.next();
         let takeover = (turn > 0).then_some(high_water);
-        let part = Part {
+        let part = WriterPlan {
             relay: &relay,
             cut_file: &cuts,
             seed,
@@ -173,7 +175,7 @@ fn slow_reader_and_nonblocking_stdout() {
     set_nonblocking(&real);
     let relay = relay(&dir.path().join("ledger"), real, None);
     let to = 3_000_000;
-    let part = Part {
+    let part = WriterPlan {
         relay: &relay,
         cut_file: &cuts,
         seed: random.next(),
@@ -297,7 +299,7 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
 }
 
 #[test]
-fn without_a_ledger_output_goes_on() {
+fn without_a_ledger_output_continues() {
     let (real_read, real) = pipe();
     let ((err_read, err), shown) = (pipe(), collect(real_read));
     let relay = relay(Path::new("/nonexistent/ledger"), real, Some(err));
@@ -323,7 +325,7 @@ fn without_a_ledger_output_goes_on() {
 ///
 /// No other process removes the ledger.
 #[test]
-fn a_relay_removes_the_ledger_if_its_job_is_gone() {
+fn a_relay_removes_the_ledger_if_its_job_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let job = dir.path().join("understudy-ckptd-node-7@1-launch");
     for job_lasts in [true, false] {

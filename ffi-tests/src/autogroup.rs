@@ -3,7 +3,7 @@
 //! With autogroups, Linux 6.18 ran only one group for up to a minute while all other processes of
 //! the machine waited. This was observed where more ranks yield than there are processors.
 
-use crate::place;
+use crate::paths;
 use std::fs;
 use std::sync::Once;
 
@@ -15,7 +15,7 @@ pub(crate) fn turn_off() {
     ONCE.call_once(|| {
         let is_on = fs::read_to_string(SETTING).is_ok_and(|value| value.trim() == "1");
         if is_on && fs::write(SETTING, "0").is_ok() {
-            place::at_exit(turn_on);
+            paths::at_exit(turn_on);
         }
     });
 }

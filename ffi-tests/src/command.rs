@@ -1,12 +1,12 @@
 //! The `understudy` command, run as a user runs it.
 
-use crate::place;
+use crate::paths;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Result of a command.
-pub struct Ran {
+pub struct CommandResult {
     pub line: String,
     /// `None` if the command was killed at its time limit.
     pub status: Option<ExitStatus>,
@@ -16,7 +16,7 @@ pub struct Ran {
     pub left: Vec<String>,
 }
 
-impl Ran {
+impl CommandResult {
     pub fn code(&self) -> Option<i32> {
         self.status.and_then(|status| status.code())
     }
@@ -27,7 +27,7 @@ impl Ran {
     /// If the exit status differs, or a word is missing.
     #[track_caller]
     pub fn assert(&self, code: i32, words: &[&str]) {
-        let Ran { line, stderr, .. } = self;
+        let CommandResult { line, stderr, .. } = self;
         assert_eq!(self.code(), Some(code), "{line}\n{stderr}");
         for word in words {
             assert!(stderr.contains(word), "no `{word}` from {line}\n{stderr}");
@@ -36,24 +36,24 @@ impl Ran {
 }
 
 /// Action that is repeated while a command runs.
-type Act = Box<dyn FnMut(&Child)>;
+type RepeatedAction = Box<dyn FnMut(&Child)>;
 
 /// An `understudy` command with its time limit and working directory.
-pub struct Understudy {
+pub struct UnderstudyCommand {
     command: Command,
     limit: Duration,
     root: tempfile::TempDir,
-    during: Option<Act>,
+    during: Option<RepeatedAction>,
 }
 
-impl Understudy {
+impl UnderstudyCommand {
     /// Prepares `understudy ARGUMENTS` in a directory.
     ///
     /// # Panics
     /// If no temporary directory can be made.
-    pub fn new(work: &Path, arguments: &[&str]) -> Understudy {
+    pub fn new(work: &Path, arguments: &[&str]) -> UnderstudyCommand {
         let root = tempfile::tempdir().expect("there is room for temporary files");
-        let mut command = Command::new(place::product("understudy"));
+        let mut command = Command::new(paths::product("understudy"));
         command
             .args(arguments)
             .current_dir(work)
@@ -62,7 +62,7 @@ impl Understudy {
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .env("TMPDIR", root.path());
-        Understudy {
+        UnderstudyCommand {
             command,
             limit: Duration::from_secs(120),
             root,
@@ -71,20 +71,20 @@ impl Understudy {
     }
 
     #[must_use]
-    pub fn env(mut self, name: &str, value: &str) -> Understudy {
+    pub fn env(mut self, name: &str, value: &str) -> UnderstudyCommand {
         self.command.env(name, value);
         self
     }
 
     #[must_use]
-    pub fn without(mut self, name: &str) -> Understudy {
+    pub fn without(mut self, name: &str) -> UnderstudyCommand {
         self.command.env_remove(name);
         self
     }
 
     /// Sets an action that is repeated while the command runs.
     #[must_use]
-    pub fn during(mut self, act: impl FnMut(&Child) + 'static) -> Understudy {
+    pub fn during(mut self, act: impl FnMut(&Child) + 'static) -> UnderstudyCommand {
         self.during = Some(Box::new(act));
         self
     }
@@ -93,8 +93,8 @@ impl Understudy {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub fn run(mut self) -> Ran {
-        let _turn = place::turn();
+    pub fn run(mut self) -> CommandResult {
+        let _turn = paths::wait_for_turn();
         let streams = ["stdout", "stderr"].map(|name| self.root.path().join(name));
         let [out, err] = streams
             .each_ref()
@@ -129,7 +129,7 @@ impl Understudy {
             .flatten()
             .flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        Ran {
+        CommandResult {
             line,
             status,
             stdout,
@@ -147,7 +147,7 @@ impl Understudy {
 /// If the command fails.
 #[track_caller]
 pub fn understudy(arguments: &[&str]) -> String {
-    let output = Command::new(place::product("understudy"))
+    let output = Command::new(paths::product("understudy"))
         .args(arguments)
         .output()
         .expect("it is there");

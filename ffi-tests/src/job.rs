@@ -1,14 +1,14 @@
 //! A job to run: its program, launcher, settings, and failures.
 
-mod command;
-mod run;
+mod launcher_command;
+mod running_job;
 mod start;
 
-use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
-use crate::place::{self, Launcher};
+use crate::namespace_hosts::Hosts;
+use crate::paths::{self, Launcher};
 use crate::processes;
-use crate::slurm::Srun;
+use crate::slurm_installation::Srun;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,11 +22,11 @@ const LIMIT: Duration = Duration::from_secs(150);
 pub const STANDARD_INPUT: &str = "standard-input";
 
 /// Removes a host from a job; returns true if that was possible.
-type Loss = fn(&Hosts, usize) -> bool;
+type HostFailure = fn(&Hosts, usize) -> bool;
 
 /// Processes of a job that are killed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum KillScope {
     /// All ranks, including spares.
     Ranks,
     /// All guardians, by SIGTERM: the job ends and loses none of its output.
@@ -51,8 +51,8 @@ pub struct Job {
     /// Path of the preload library, if not the one that was built.
     own_layer: Option<PathBuf>,
     kills: Vec<Kill>,
-    end: Option<(Trigger, Scope)>,
-    lost: Option<(Trigger, usize, Loss)>,
+    end: Option<(Trigger, KillScope)>,
+    lost: Option<(Trigger, usize, HostFailure)>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl Job {
             disk: false,
             limit: LIMIT,
             mpirun: None,
-            launcher: place::launcher(),
+            launcher: paths::launcher(),
             srun: None,
             slurm: None,
             mpich: false,
@@ -163,7 +163,7 @@ impl Job {
     }
 
     /// Kills many processes of the job at once.
-    pub fn killed_as_a_whole(mut self, at: Trigger, scope: Scope) -> Job {
+    pub fn killed_as_a_whole(mut self, at: Trigger, scope: KillScope) -> Job {
         self.end = Some((at, scope));
         self
     }

@@ -1,6 +1,6 @@
 //! Failures to inject: ranks to kill, and the moments.
 
-use crate::place::DISK;
+use crate::paths::DISK;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub enum Trigger {
     /// This rank has committed this checkpoint.
     Commit { rank: u32, epoch: u64 },
     /// The replicas of all of this number of workers have been reduced.
-    JustThinned { workers: u32 },
+    JustReduced { workers: u32 },
     /// Replicas have been reduced this number of times, and a checkpoint was committed since.
     ///
     /// The persistent replica store of a failed process is reduced as well.
-    Thinned { workers: u32, times: usize },
+    Reduced { workers: u32, times: usize },
     /// This number of workers have reduced their own images.
-    OwnThinned { workers: u32 },
+    OwnReduced { workers: u32 },
     /// All of this number of workers have decided how static data are restored.
     Decided { workers: u32 },
     /// All of this number of workers have this checkpoint or a later one on disk.
@@ -66,13 +66,13 @@ impl Kill {
 
 impl Trigger {
     /// True if the moment has been reached.
-    pub fn has_come(&self, stdout: &Path, events: &Path) -> bool {
+    pub fn is_reached(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
             Trigger::Launched => true,
             Trigger::Started { rank } => {
                 has_event(events, rank, |kind| matches!(kind, Kind::Start { .. }))
             }
-            Trigger::Lines(count) => lines(stdout) >= count,
+            Trigger::Lines(count) => count_lines(stdout) >= count,
             Trigger::Capture { rank, epoch } => has_event(
                 events,
                 rank,
@@ -83,18 +83,18 @@ impl Trigger {
                 rank,
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
-            Trigger::JustThinned { workers } => {
+            Trigger::JustReduced { workers } => {
                 let is_thin =
                     |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
                 (0..workers).all(is_thin)
             }
-            Trigger::Thinned { workers, times } => {
+            Trigger::Reduced { workers, times } => {
                 let is_thin = |rank: &u32| is_committed_after(events, *rank, times);
                 // A replacement may run as a worker by now, so all event files are read.
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
                 (0..files).filter(is_thin).count() as u32 >= workers
             }
-            Trigger::OwnThinned { workers } => {
+            Trigger::OwnReduced { workers } => {
                 let is_thin =
                     |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
                 (0..workers).all(is_thin)
@@ -105,7 +105,7 @@ impl Trigger {
                 (0..workers).all(has_decided)
             }
             Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
-                epochs_on_disk(&root.join(DISK), workers)
+                checkpoints_on_disk(&root.join(DISK), workers)
                     .last()
                     .is_some_and(|&last| last >= epoch)
             }),
@@ -121,7 +121,7 @@ impl Trigger {
 /// Returns the checkpoints that are complete in a directory, oldest first.
 ///
 /// A checkpoint is complete if the directory has a file of each of the `workers`.
-pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
+pub fn checkpoints_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
     let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
@@ -137,7 +137,7 @@ pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
 }
 
 /// Number of complete lines of a file.
-pub fn lines(path: &Path) -> usize {
+pub fn count_lines(path: &Path) -> usize {
     std::fs::read(path).map_or(0, |bytes| {
         bytes.iter().filter(|&&byte| byte == b'\n').count()
     })

@@ -8,15 +8,15 @@
 //! ```
 //!
 //! - [`job`]: a job and its run; [`outcome`]: its result; `comparisons`: with another run;
-//! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
-//! - [`kill`]: moments of failures; [`processes`]: /proc; [`living`]: processes under guardians;
-//! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside
+//! - [`namespace_hosts`]: several hosts on one machine; [`slurm_installation`]: a batch system; [`users`]: several users;
+//! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under guardians;
+//! - [`launcher_command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`; [`plain_commands`]: commands outside
 //!   of mpirun; [`verdicts`]: many runs, one verdict;
-//! - [`thin`]: replicas without static data; [`hang`]: diagnosis of a job that does not end;
+//! - [`reduced_replicas`]: replicas without static data; [`hang`]: diagnosis of a job that does not end;
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`root_file_system`]: other distributions;
-//! - [`libraries`]: programs of the distribution's libraries;
-//! - [`place`]: paths of products, MPI and example programs; [`programs`]: those programs with
+//! - [`library_programs`]: programs of the distribution's libraries;
+//! - [`paths`]: paths of products, MPI and example programs; [`programs`]: those programs with
 //!   their arguments.
 //!
 //! Jobs need the machine for themselves, so test programs take turns (a lock file). The tests of
@@ -25,37 +25,37 @@
 //! - `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so;
 //! - `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! - `FFI_TESTS_KEEP=1`: keeps the directories of all jobs;
-//! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`few`].
+//! - `FFI_TESTS_ALL=1`: runs all rows of the tables of variants, see [`variants`].
 
 mod autogroup;
 pub mod command;
 mod comparisons;
-pub mod daemon;
+pub mod daemon_process;
 pub mod hang;
-pub mod hosts;
 pub mod job;
 pub mod kill;
-pub mod libraries;
-pub mod living;
-pub mod older;
+pub mod library_programs;
+pub mod living_processes;
+pub mod namespace_hosts;
+pub mod native_runs;
+pub mod open_mpi_4;
 pub mod outcome;
-pub mod place;
-pub mod plain;
+pub mod paths;
+pub mod plain_commands;
 pub mod processes;
 pub mod programs;
 pub mod random;
+pub mod reduced_replicas;
 pub mod root_file_system;
-pub mod shared;
-pub mod slurm;
-pub mod thin;
+pub mod slurm_installation;
 pub mod users;
 pub mod verdicts;
 
 pub use comparisons::Canonical;
-pub use job::{Job, Scope};
+pub use job::{Job, KillScope};
 pub use kill::{Kill, Trigger, fault_at_commit};
 pub use outcome::Outcome;
-pub use place::Launcher;
+pub use paths::Launcher;
 pub use random::Random;
 pub use verdicts::Verdicts;
 
@@ -68,7 +68,7 @@ pub fn is_thorough() -> bool {
 }
 
 /// Returns the first `count` rows of a table of variants; all if [`is_thorough`].
-pub fn few<Rows: IntoIterator>(rows: Rows, count: usize) -> impl Iterator<Item = Rows::Item> {
+pub fn variants<Rows: IntoIterator>(rows: Rows, count: usize) -> impl Iterator<Item = Rows::Item> {
     rows.into_iter()
         .take(if is_thorough() { usize::MAX } else { count })
 }

@@ -1,6 +1,6 @@
 //! Result of a job, and assertions on it.
 
-use crate::{REFUSED, place};
+use crate::{REFUSED, paths};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -64,7 +64,7 @@ impl Outcome {
 
     /// Directory of the checkpoints on disk.
     pub fn disk(&self) -> PathBuf {
-        self.path(place::DISK)
+        self.path(paths::DISK)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -103,7 +103,7 @@ impl Outcome {
 
     /// Names in the job's temporary directory that are neither the job's nor this crate's.
     pub fn temporary_files(&self) -> Vec<String> {
-        let known = ["work", "events", "stdout", "stderr", place::DISK];
+        let known = ["work", "events", "stdout", "stderr", paths::DISK];
         let names = std::fs::read_dir(self.path(""))
             .into_iter()
             .flatten()
@@ -380,7 +380,7 @@ impl Outcome {
 
     /// Fails unless understudy has printed exactly one line, which has all of `words`.
     #[track_caller]
-    pub fn assert_told(&self, words: &[&str]) {
+    pub fn assert_single_line(&self, words: &[&str]) {
         let lines = self.own_lines();
         self.check(
             lines.len() == 1,

@@ -27,7 +27,7 @@ impl Process {
     }
 
     /// True for a guardian, or for a process that a guardian has started for itself.
-    fn is_of_layer(&self) -> bool {
+    fn is_of_understudy(&self) -> bool {
         let program = self.command.split(' ').next().unwrap_or_default();
         program.rsplit('/').next() == Some("ckptd")
     }
@@ -133,7 +133,7 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
         .map(|process| process.pid)
         .collect();
     let is_first =
-        |process: &&Process| launchers.contains(&process.parent) && !process.is_of_layer();
+        |process: &&Process| launchers.contains(&process.parent) && !process.is_of_understudy();
     processes
         .iter()
         .filter(is_first)
@@ -221,7 +221,7 @@ pub fn terminate(pid: u32) -> bool {
 
 /// Resources that a process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Use {
+pub struct ResourceUse {
     /// Resident memory in KiB.
     pub memory: u64,
     pub descriptors: usize,
@@ -229,13 +229,13 @@ pub struct Use {
 }
 
 /// Returns the resources that a process uses; `None` if it has exited.
-pub fn use_of(pid: u32) -> Option<Use> {
+pub fn resource_use(pid: u32) -> Option<ResourceUse> {
     parent(pid)?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let resident = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(Use {
+    Some(ResourceUse {
         memory: resident.split_whitespace().next()?.parse().ok()?,
         descriptors: std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count(),
         mappings: std::fs::read_to_string(format!("/proc/{pid}/maps"))

@@ -2,15 +2,15 @@
 
 use crate::comparisons::Canonical;
 use crate::job::Job;
+use crate::native_runs::native;
 use crate::outcome::Outcome;
-use crate::place;
-use crate::shared::native;
+use crate::paths;
 use regex::bytes::Regex;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// A program with the output that is compared.
-pub struct Case {
+pub struct TestProgram {
     pub name: &'static str,
     /// Number of lines of standard output that are printed together at the end.
     pub tail: usize,
@@ -21,7 +21,7 @@ pub struct Case {
     pub make: fn() -> Job,
 }
 
-impl Case {
+impl TestProgram {
     /// Returns a job of the program.
     pub fn job(&self) -> Job {
         (self.make)()
@@ -55,7 +55,7 @@ pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
         "heat.log",
     ];
     let arguments = [&[side, side, iterations], &output[..]].concat();
-    Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+    Job::new(paths::example("heat2d"), &arguments).interval("0.1s")
 }
 
 /// Arguments of [`heat2d`].
@@ -73,21 +73,21 @@ pub const HEAT2D: [&str; 8] = [
 /// Jacobi iterations in C: halo exchange, one collective per iteration.
 ///
 /// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
-pub fn heat2d() -> Case {
-    Case {
+pub fn heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d",
         tail: 1,
         files: &["heat.field", "heat.log"],
         canonical: all_of_it,
-        make: || Job::new(place::example("heat2d"), &HEAT2D).interval("100calls"),
+        make: || Job::new(paths::example("heat2d"), &HEAT2D).interval("100calls"),
     }
 }
 
 /// [`heat2d`] with five times the iterations.
 ///
 /// On a fast machine, too, the failure occurs before the end.
-pub fn lasting_heat2d() -> Case {
-    Case {
+pub fn lasting_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, lasting",
         make: || heat2d_of("240", "12000", "60").interval("100calls"),
         ..heat2d()
@@ -95,8 +95,8 @@ pub fn lasting_heat2d() -> Case {
 }
 
 /// [`heat2d`] with more iterations, and checkpoints at intervals of time.
-pub fn longer_heat2d() -> Case {
-    Case {
+pub fn longer_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, longer",
         make: || heat2d_of("300", "30000", "500"),
         ..heat2d()
@@ -104,8 +104,8 @@ pub fn longer_heat2d() -> Case {
 }
 
 /// [`heat2d`] with a field whose replicas take long to send.
-pub fn large_heat2d() -> Case {
-    Case {
+pub fn large_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, large",
         make: || heat2d_of("1200", "300", "12").interval("30calls"),
         ..heat2d()
@@ -113,8 +113,8 @@ pub fn large_heat2d() -> Case {
 }
 
 /// [`heat2d`] with few iterations, for ranks whose communication is slow.
-pub fn short_heat2d() -> Case {
-    Case {
+pub fn short_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, short",
         make: || heat2d_of("200", "300", "6"),
         ..heat2d()
@@ -122,8 +122,8 @@ pub fn short_heat2d() -> Case {
 }
 
 /// [`heat2d`] for three workers, which runs for at least 30 s.
-pub fn long_heat2d() -> Case {
-    Case {
+pub fn long_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, long",
         make: || {
             heat2d_of("200", "1200000", "20000")
@@ -135,14 +135,14 @@ pub fn long_heat2d() -> Case {
 }
 
 /// Spectral elements in C++: nearly all of the memory is set up once.
-pub fn sem() -> Case {
-    Case {
+pub fn sem() -> TestProgram {
+    TestProgram {
         name: "sem",
         tail: 1,
         files: &["sem.solution"],
         make: || {
             Job::new(
-                place::example("sem"),
+                paths::example("sem"),
                 &["4", "4", "12", "10", "sem.solution"],
             )
             .interval("0.1s")
@@ -154,8 +154,8 @@ pub fn sem() -> Case {
 /// A program whose set-up phase has side effects: files, directories, data that vary.
 ///
 /// `programs/setup.c` describes its arguments.
-pub fn setup(make: fn() -> Job) -> Case {
-    Case {
+pub fn setup(make: fn() -> Job) -> TestProgram {
+    TestProgram {
         name: "setup",
         files: &[
             "made.0", "made.1", "made.2", "made.3", "grown.0", "grown.1", "grown.2", "grown.3",
@@ -166,8 +166,8 @@ pub fn setup(make: fn() -> Job) -> Case {
 }
 
 /// A program that writes to standard output only.
-pub fn prints(name: &'static str, make: fn() -> Job) -> Case {
-    Case {
+pub fn prints(name: &'static str, make: fn() -> Job) -> TestProgram {
+    TestProgram {
         name,
         files: &[],
         make,
@@ -177,15 +177,15 @@ pub fn prints(name: &'static str, make: fn() -> Job) -> Case {
 
 fn cg_job(program: &str) -> Job {
     Job::new(
-        place::example(program),
+        paths::example(program),
         &["150", "150", "7", "cg.solution", "--max-iterations", "70"],
     )
     .interval("400calls")
 }
 
 /// Conjugate gradients in C++: exceptions, several communicators, a library.
-pub fn cg() -> Case {
-    Case {
+pub fn cg() -> TestProgram {
+    TestProgram {
         name: "cg",
         tail: 1,
         files: &["cg.solution"],
@@ -195,20 +195,20 @@ pub fn cg() -> Case {
 }
 
 /// [`cg`] with few iterations.
-pub fn short_cg() -> Case {
-    Case {
+pub fn short_cg() -> TestProgram {
+    TestProgram {
         name: "cg, short",
         make: || {
             let arguments = ["100", "100", "7", "cg.solution", "--max-iterations", "25"];
-            Job::new(place::example("cg"), &arguments).interval("0.1s")
+            Job::new(paths::example("cg"), &arguments).interval("0.1s")
         },
         ..cg()
     }
 }
 
 /// [`cg`] with its library as a shared object.
-pub fn cg_shared() -> Case {
-    Case {
+pub fn cg_shared() -> TestProgram {
+    TestProgram {
         name: "cg-shared",
         make: || cg_job("cg-shared"),
         ..cg()
@@ -252,8 +252,8 @@ pub fn short_lammps() -> Job {
 }
 
 /// The distribution's LAMMPS, which writes its configurations by MPI-IO.
-pub fn lammps_by_mpi_io() -> Option<Case> {
-    Some(Case {
+pub fn lammps_by_mpi_io() -> Option<TestProgram> {
+    Some(TestProgram {
         name: "LAMMPS, by MPI-IO",
         make: || {
             let dumps = LAMMPS_INPUT
@@ -270,7 +270,7 @@ pub fn lammps_by_mpi_io() -> Option<Case> {
 }
 
 fn of_distribution() -> PathBuf {
-    place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"))
+    paths::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"))
 }
 
 fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
@@ -306,14 +306,14 @@ const IONS: &[(&str, &str)] = &[
 /// LAMMPS for MPICH, with two OpenMP threads in each rank.
 ///
 /// The threads compute pair styles and Fourier transforms.
-pub fn threaded_lammps() -> Option<Case> {
-    place::threaded_lammps()?;
-    Some(Case {
+pub fn threaded_lammps() -> Option<TestProgram> {
+    paths::threaded_lammps()?;
+    Some(TestProgram {
         name: "LAMMPS, with threads",
         make: || {
             let ions = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
-            let program = place::threaded_lammps().expect("it has been there");
-            let library = place::mpich().with_file_name("lib");
+            let program = paths::threaded_lammps().expect("it has been there");
+            let library = paths::mpich().with_file_name("lib");
             let input = IONS.iter().fold(LAMMPS_INPUT.to_owned(), ions);
             lammps_with(program, &["-sf", "omp", "-pk", "omp", "2"], &input)
                 .of_mpich()
@@ -330,16 +330,16 @@ pub fn threaded_lammps() -> Option<Case> {
 /// LAMMPS, an unmodified program of the distribution.
 ///
 /// Returns `None`, and prints the reason, if it is not installed.
-pub fn lammps() -> Option<Case> {
-    if place::on_path("lmp").is_none() {
-        place::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
+pub fn lammps() -> Option<TestProgram> {
+    if paths::on_path("lmp").is_none() {
+        paths::skip("LAMMPS (lmp) is not installed; `make lammps` installs it");
         return None;
     }
     Some(lammps_case())
 }
 
-fn lammps_case() -> Case {
-    Case {
+fn lammps_case() -> TestProgram {
+    TestProgram {
         name: "LAMMPS",
         tail: 34,
         files: &["melt.log", "melt.dump"],

@@ -2,7 +2,7 @@
 //!
 //! Each has its own C library and MPI libraries.
 
-use crate::place;
+use crate::paths;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -42,9 +42,9 @@ impl Root {
     ///
     /// `None` if the suite has none; a line reports that the test is skipped.
     pub fn of(suite: &str) -> Option<Root> {
-        let place = place::workspace().join(".env/distributions").join(suite);
+        let place = paths::workspace().join(".env/distributions").join(suite);
         if !place.join("made").exists() {
-            place::skip(&format!(
+            paths::skip(&format!(
                 "there is no root file system of {suite} (make distributions SUITES={suite})"
             ));
             return None;
@@ -61,12 +61,12 @@ impl Root {
     /// # Panics
     /// If it cannot be started.
     pub fn run(&self, work: &Path, command: &str) -> Output {
-        let layer = place::layer();
+        let layer = paths::preload_library();
         let products = layer.parent().expect("a directory");
         Command::new("timeout")
             .args(["-k", "5", LIMIT_S, "unshare", "-m", "-p", "-f"])
             .args(["--kill-child", "bash", "-c", ENTER, "enter"])
-            .args([&self.path, products, &place::workspace(), work])
+            .args([&self.path, products, &paths::workspace(), work])
             .arg(command)
             .stdin(Stdio::null())
             .output()

@@ -2,7 +2,7 @@
 //!
 //! They run in namespaces: what happens there has no names outside, and ends with the test.
 
-use crate::place;
+use crate::paths;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
@@ -19,11 +19,11 @@ const LIMIT: &str = "100";
 /// # Panics
 /// If no temporary directory can be made.
 pub fn run(script: &str) -> Option<Output> {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let possible = perform("echo possible");
     if possible.stdout != b"possible\n" {
         let reason = String::from_utf8_lossy(&possible.stderr);
-        place::skip(&format!(
+        paths::skip(&format!(
             "two users need root, setpriv, and namespaces of mounts and processes: {}",
             reason.trim()
         ));
@@ -45,11 +45,11 @@ fn perform(script: &str) -> Output {
         .args(["--kill-child", "--mount-proc", "sh"])
         .arg(setting)
         .arg(directory.path())
-        .arg(place::workspace())
+        .arg(paths::workspace())
         .arg(own)
-        .env("layer", place::product("understudy"))
-        .env("examples", place::workspace().join("build/examples"))
-        .env("programs", place::workspace().join("build/programs"));
+        .env("layer", paths::product("understudy"))
+        .env("examples", paths::workspace().join("build/examples"))
+        .env("programs", paths::workspace().join("build/programs"));
     command.output().expect("timeout(1) is there")
 }
 

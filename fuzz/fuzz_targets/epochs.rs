@@ -1,9 +1,9 @@
 //! Files of the disk level.
 #![no_main]
 
-use understudy_fuzz::{epochs, watch};
+use understudy_fuzz::{epoch_reader, recording_allocator};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let got = watch::largest(|| epochs::drive(bytes));
-    assert!(got <= epochs::MOST.max(4 * bytes.len()), "{got} bytes at once");
+    let got = recording_allocator::largest(|| epoch_reader::drive(bytes));
+    assert!(got <= epoch_reader::MAX_ALLOCATION.max(4 * bytes.len()), "{got} bytes at once");
 });

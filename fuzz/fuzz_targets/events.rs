@@ -1,9 +1,9 @@
 //! Event files: reader, follower and report.
 #![no_main]
 
-use understudy_fuzz::{events, watch};
+use understudy_fuzz::{event_reader, recording_allocator};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let got = watch::largest(|| events::drive(bytes));
-    assert!(got <= events::MOST, "{got} bytes at once");
+    let got = recording_allocator::largest(|| event_reader::drive(bytes));
+    assert!(got <= event_reader::MAX_ALLOCATION, "{got} bytes at once");
 });

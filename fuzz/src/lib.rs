@@ -3,13 +3,13 @@
 //! `ckptd/tests/fuzzed.rs` runs them with random bytes, so that all test runs compile and execute
 //! them.
 
-pub mod epochs;
-pub mod events;
+pub mod epoch_reader;
+pub mod event_reader;
+pub mod recording_allocator;
 pub mod sums;
-pub mod watch;
-pub mod wire;
+pub mod wire_decoder;
 
-/// Runs [`wire::drive`], with correct checksums if the first byte requests that.
+/// Runs [`wire_decoder::drive`], with correct checksums if the first byte requests that.
 pub fn messages(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     if let [how, frames @ ..] = sealed.as_mut_slice()
@@ -17,5 +17,5 @@ pub fn messages(bytes: &[u8]) {
     {
         sums::wire(frames);
     }
-    wire::drive(&sealed);
+    wire_decoder::drive(&sealed);
 }

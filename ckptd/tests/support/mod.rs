@@ -175,7 +175,7 @@ impl Relay {
 
 /// Parameters of a writer process.
 #[derive(Clone)]
-pub struct Part<'a> {
+pub struct WriterPlan<'a> {
     pub relay: &'a Relay,
     /// File to which the writer writes its last cut, 8 bytes.
     pub cut_file: &'a Path,
@@ -188,7 +188,7 @@ pub struct Part<'a> {
 }
 
 /// Starts a writer; the relay's own write end stays with the caller.
-pub fn writer(part: &Part) -> Child {
+pub fn writer(part: &WriterPlan) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "writer_process", "--nocapture"])

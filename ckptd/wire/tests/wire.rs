@@ -16,9 +16,9 @@ use understudy_wire::{
 use watch::largest;
 use xxhash_rust::xxh3::xxh3_64;
 
-#[path = "../../../fuzz/src/wire.rs"]
+#[path = "../../../fuzz/src/wire_decoder.rs"]
 mod drive;
-#[path = "../../../fuzz/src/watch.rs"]
+#[path = "../../../fuzz/src/recording_allocator.rs"]
 mod watch;
 
 fn place(name: &str) -> ProcessLocation {

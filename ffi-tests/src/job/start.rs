@@ -1,12 +1,12 @@
 //! The start of a job, alone or beside others.
 
-use super::run::Run;
+use super::running_job::RunningJob;
 use super::{Job, STANDARD_INPUT};
 use crate::autogroup;
-use crate::hosts::Hosts;
+use crate::namespace_hosts::Hosts;
 use crate::outcome::Outcome;
-use crate::place::{self, Launcher};
-use crate::slurm::Slurm;
+use crate::paths::{self, Launcher};
+use crate::slurm_installation::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::process::Stdio;
@@ -24,8 +24,8 @@ impl Job {
 
     /// Runs the job without consuming it, so that it can be run a second time.
     pub(crate) fn attempt(&mut self) -> Outcome {
-        let _turn = place::turn();
-        self.run_in(place::directory())
+        let _turn = paths::wait_for_turn();
+        self.run_in(paths::directory())
     }
 
     /// Runs this job and another one concurrently.
@@ -33,11 +33,11 @@ impl Job {
     /// # Panics
     /// If one of them cannot be started.
     pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| other().run_in(place::directory()));
+            let other = scope.spawn(|| other().run_in(paths::directory()));
             [
-                self.run_in(place::directory()),
+                self.run_in(paths::directory()),
                 other.join().expect("it has been started"),
             ]
         })
@@ -50,11 +50,11 @@ impl Job {
     /// # Panics
     /// If one of them cannot be started.
     pub fn run_each<Row: Sync>(rows: &[Row], make: impl Fn(&Row) -> Job + Sync) -> Vec<Outcome> {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         std::thread::scope(|scope| {
             let run = |row| {
                 let make = &make;
-                scope.spawn(move || make(row).run_in(place::directory()))
+                scope.spawn(move || make(row).run_in(paths::directory()))
             };
             let running: Vec<_> = rows.iter().map(run).collect();
             let ended = running
@@ -69,7 +69,7 @@ impl Job {
     /// # Panics
     /// If it cannot be started.
     pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         self.run_in(
             before
                 .root
@@ -131,7 +131,7 @@ impl Job {
         let child = command
             .spawn()
             .unwrap_or_else(|error| panic!("{line}: {error}"));
-        let mut run = Run {
+        let mut run = RunningJob {
             child,
             mark,
             hosts,

@@ -1,11 +1,11 @@
 //! Workers that do not call MPI while another worker fails.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, paths, variants};
 use std::time::Duration;
 
 fn job(arguments: &[&str]) -> Job {
-    Job::new(place::test_program("aloof"), arguments)
+    Job::new(paths::test_program("aloof"), arguments)
         .workers(3)
         .interval("1calls")
 }
@@ -17,7 +17,7 @@ const THREADS: &[&str] = &["4", "100", "threads"];
 const LOOKS: &[&str] = &["5", "1500", "memory"];
 
 #[track_caller]
-fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
+fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
     let mut verdicts = Verdicts::default();
     for (arguments, delay) in rows {
         verdicts.judge(&format!("{arguments:?} after {delay} ms"), || {
@@ -41,7 +41,7 @@ fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
 /// All other workers wait for it in the next MPI instance, so it must be interrupted.
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
-    assert_called_in(few(
+    assert_interrupted(variants(
         [
             (COMPUTES, 200),
             (THREADS, 200),
@@ -55,7 +55,7 @@ fn a_worker_that_computes_is_set_back_from_where_it_is() {
 /// Without an interruption, the workers would wait forever, since they do not call MPI.
 #[test]
 fn workers_that_wait_in_shared_memory_are_set_back() {
-    assert_called_in(few([10, 25].map(|delay| (LOOKS, delay)), 1));
+    assert_interrupted(variants([10, 25].map(|delay| (LOOKS, delay)), 1));
 }
 
 /// Interrupts a worker in malloc(3), in stdio, or in a system call.
@@ -63,5 +63,5 @@ fn workers_that_wait_in_shared_memory_are_set_back() {
 #[ignore = "many kills: make sweep"]
 fn a_worker_is_set_back_from_anywhere() {
     let mut random = Random::announced("aloof");
-    assert_called_in((0..24).map(|_| (COMPUTES, random.below(400))));
+    assert_interrupted((0..24).map(|_| (COMPUTES, random.below(400))));
 }

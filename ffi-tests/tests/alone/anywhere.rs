@@ -1,18 +1,18 @@
 //! Checkpoints of programs without a collective over all workers.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, paths, variants};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
 
 fn job(how: &str, steps: &str) -> Job {
-    Job::new(place::test_program("anywhere"), &[how, steps]).interval("20ms")
+    Job::new(paths::test_program("anywhere"), &[how, steps]).interval("20ms")
 }
 
 /// Programs with a number of steps that takes a few seconds.
-fn cases() -> [Case; 13] {
+fn cases() -> [TestProgram; 13] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
         programs::prints("anywhere halo", || job("halo", "8000")),
@@ -23,12 +23,12 @@ fn cases() -> [Case; 13] {
         programs::prints("anywhere locks", || job("locks", "8000")),
         programs::prints("anywhere queue", || job("queue", "8000")),
         programs::prints("anywhere fences", || job("fences", "4000")),
-        Case {
+        TestProgram {
             files: &["record.dat"],
             ..programs::prints("anywhere record", || job("record", "5000"))
         },
         programs::prints("multiple", || {
-            Job::new(place::test_program("multiple"), &["3000", "local"]).interval("20ms")
+            Job::new(paths::test_program("multiple"), &["3000", "local"]).interval("20ms")
         }),
         programs::prints("anywhere sparse", || job("sparse", "12000")),
         programs::prints("anywhere looks", || job("looks", "10000")),
@@ -36,7 +36,7 @@ fn cases() -> [Case; 13] {
 }
 
 /// Runs a job in which `worker` fails, and compares it with an undisturbed run.
-fn die(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) {
+fn die(verdicts: &mut Verdicts, case: &TestProgram, job: Job, worker: u32, what: &str) {
     let undisturbed = native(case.job());
     let outcome = job.run();
     let epochs = outcome.last_epoch((worker + 1) % WORKERS);
@@ -50,7 +50,7 @@ fn die(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) 
     });
 }
 
-fn die_at_points(case: &Case, points: &[&str]) {
+fn die_at_points(case: &TestProgram, points: &[&str]) {
     let mut verdicts = Verdicts::default();
     for (index, point) in points.iter().enumerate() {
         let worker = index as u32 % WORKERS;
@@ -66,7 +66,7 @@ fn die_at_points(case: &Case, points: &[&str]) {
     verdicts.assert_all_good();
 }
 
-fn die_at_random(case: &Case, times: usize) {
+fn die_at_random(case: &TestProgram, times: usize) {
     let mut random = Random::announced(case.name);
     let mut verdicts = Verdicts::default();
     for _ in 0..times {
@@ -105,7 +105,10 @@ fn times() -> usize {
 
 fn judge(which: usize) {
     let case = &cases()[which];
-    die_at_points(case, &few(POINTS.iter().copied(), 2).collect::<Vec<_>>());
+    die_at_points(
+        case,
+        &variants(POINTS.iter().copied(), 2).collect::<Vec<_>>(),
+    );
     die_at_random(case, times());
 }
 
@@ -206,7 +209,7 @@ fn nobody_stands_still_for_one_who_waits_in_memory() {
 
 #[test]
 fn general_epochs_of_windows_of_mpich_survive() {
-    let Some(program) = place::mpich_program("anywhere") else {
+    let Some(program) = paths::mpich_program("anywhere") else {
         return;
     };
     let job = || {

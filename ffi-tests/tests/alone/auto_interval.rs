@@ -2,15 +2,15 @@
 //!
 //! It is equal in all workers.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Outcome, Trigger, paths};
 use std::time::Duration;
 use understudy_formats::advice;
 use understudy_formats::events::Kind;
 
 fn heat() -> Job {
     Job::new(
-        place::example("heat2d"),
+        paths::example("heat2d"),
         &["300", "300", "8000", "heat.field"],
     )
     .workers(3)
@@ -57,7 +57,7 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn an_understudy_goes_by_the_same_interval() {
+fn a_replacement_uses_the_interval_of_the_others() {
     let outcome = heat()
         .interval("auto")
         .env("UNDERSTUDY_MTBF", "3s")
@@ -87,7 +87,7 @@ fn an_understudy_goes_by_the_same_interval() {
 fn deaths_of_idle_spares_count_as_failures() {
     let long = || {
         Job::new(
-            place::example("heat2d"),
+            paths::example("heat2d"),
             &["300", "300", "48000", "heat.field"],
         )
         .workers(3)

@@ -2,10 +2,10 @@
 //!
 //! No action or message of the daemon can make a recovery wrong.
 
-use ffi_tests::daemon::{Daemon, pretend, private_directory};
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, Trigger, few, place, processes};
+use ffi_tests::daemon_process::{Daemon, imitate_daemon, private_directory};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Outcome, Trigger, paths, processes, variants};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ const WORKERS: u32 = 4;
 const SPARES: u32 = 2;
 const FAULT: &str = "kill rank=1 at=commit.end epoch=4; pretend no-memfd";
 
-fn job(case: &Case, socket: &Path) -> Job {
+fn job(case: &TestProgram, socket: &Path) -> Job {
     let job = case.job().spares(SPARES).interval("60calls");
     job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
 }
@@ -28,7 +28,7 @@ fn job(case: &Case, socket: &Path) -> Job {
 ///
 /// Returns the choice of the spare, and the reason if the built-in rule was used instead of the
 /// daemon's choice.
-fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
+fn judge(case: &TestProgram, outcome: &Outcome) -> (SpareChoice, Option<String>) {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[VICTIM]);
@@ -92,8 +92,8 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
     let daemon = Daemon::start();
     // Two spares of another job with equal ranks.
     let _strangers = [
-        daemon.strange_spare("another job", 4),
-        daemon.strange_spare("another job", 5),
+        daemon.unrelated_spare("another job", 4),
+        daemon.unrelated_spare("another job", 5),
     ];
     let case = programs::short_heat2d();
     let (socket, low) = (daemon.socket(), Rc::new(RefCell::new(None)));
@@ -168,11 +168,11 @@ fn without_a_daemon_the_built_in_rule_chooses() {
 const SIGN: &str = "sign";
 
 /// Makes a job in which the file exists from the beginning.
-fn waiting() -> Case {
-    Case {
+fn waiting() -> TestProgram {
+    TestProgram {
         name: "waiting",
         files: &[],
-        make: || Job::new(place::test_program("waiting"), &[SIGN]).input(SIGN, ""),
+        make: || Job::new(paths::test_program("waiting"), &[SIGN]).input(SIGN, ""),
         ..programs::heat2d()
     }
 }
@@ -185,7 +185,7 @@ fn is_protected(pid: u32) -> bool {
         epoch: 1,
     };
     work.parent()
-        .is_some_and(|root| commit.has_come(&root.join("stdout"), &root.join("events")))
+        .is_some_and(|root| commit.is_reached(&root.join("stdout"), &root.join("events")))
 }
 
 /// Kills the victim after `treat`, when the daemon has `spares_then` spares.
@@ -194,8 +194,8 @@ fn killed_after(
     spares_then: usize,
 ) -> (SpareChoice, Option<String>, Outcome) {
     let daemon = Rc::new(RefCell::new(Daemon::start()));
-    let case = Case {
-        make: || Job::new(place::test_program("waiting"), &[SIGN]),
+    let case = TestProgram {
+        make: || Job::new(paths::test_program("waiting"), &[SIGN]),
         ..waiting()
     };
     let socket = daemon.borrow().socket();
@@ -234,7 +234,7 @@ fn a_daemon_may_be_killed_in_mid_job() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn spares_come_back_to_a_daemon_that_was_killed_and_started_again() {
+fn spares_register_with_a_restarted_daemon() {
     let (chosen, reason, outcome) = killed_after(Daemon::restart, SPARES as usize);
     outcome.check(
         chosen == choice(WORKERS, true),
@@ -246,7 +246,7 @@ fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
     let case = programs::short_heat2d();
     let directory = private_directory();
     let socket = directory.path().join("socket");
-    pretend(&socket, answer);
+    imitate_daemon(&socket, answer);
     let outcome = job(&case, &socket).fault(FAULT).run();
     let (chosen, reason) = judge(&case, &outcome);
     (chosen, reason.unwrap_or_default(), outcome)
@@ -287,7 +287,7 @@ fn what_a_daemon_says_is_checked() {
             "not the protocol",
         ),
     ];
-    for (answer, why) in few(answers, 2) {
+    for (answer, why) in variants(answers, 2) {
         let (chosen, reason, outcome) = pretended(answer);
         outcome.check(
             chosen == choice(WORKERS, false) && reason.contains(why),

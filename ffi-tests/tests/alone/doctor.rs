@@ -1,15 +1,15 @@
 //! `understudy doctor` on this machine, and with defects that it must find.
 
-use ffi_tests::command::{Ran, Understudy};
-use ffi_tests::place;
+use ffi_tests::command::{CommandResult, UnderstudyCommand};
+use ffi_tests::paths;
 use regex::Regex;
 use std::process::Command;
 
-fn doctor(arguments: &[&str]) -> Ran {
-    Understudy::new(&std::env::temp_dir(), &[&["doctor"], arguments].concat()).run()
+fn doctor(arguments: &[&str]) -> CommandResult {
+    UnderstudyCommand::new(&std::env::temp_dir(), &[&["doctor"], arguments].concat()).run()
 }
 
-fn text(ran: &Ran) -> String {
+fn text(ran: &CommandResult) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
@@ -45,9 +45,9 @@ fn where_the_tests_run_jobs_can_be_protected() {
 #[test]
 fn no_mpirun_or_that_of_mpich_is_no_failure() {
     let empty = tempfile::tempdir().expect("there is room for temporary files");
-    let mpich = place::mpich();
+    let mpich = paths::mpich();
     for path in [empty.path(), &mpich] {
-        let ran = Understudy::new(&std::env::temp_dir(), &["doctor"])
+        let ran = UnderstudyCommand::new(&std::env::temp_dir(), &["doctor"])
             .env("PATH", &path.to_string_lossy())
             .run();
         ran.assert(0, &[]);
@@ -64,7 +64,7 @@ fn no_mpirun_or_that_of_mpich_is_no_failure() {
 #[test]
 fn a_job_that_cannot_be_protected_is_a_failure() {
     let directory = tempfile::tempdir().expect("there is room");
-    let layer = place::layer();
+    let layer = paths::preload_library();
     let products = layer.parent().expect("a directory");
     for (file, name) in [
         ("libunderstudy.so", "libunderstudy.so"),
@@ -91,7 +91,7 @@ fn a_job_that_cannot_be_protected_is_a_failure() {
 fn a_short_run_tells_the_memory_that_a_job_needs() {
     // Two fields of 1500 × 1500 doubles, shared by three workers.
     let field = 2 * 1500 * 1500 * 8 / 3;
-    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let ran = doctor(&[
         "--json",
         "-n",
@@ -119,7 +119,7 @@ fn a_short_run_tells_the_memory_that_a_job_needs() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_host_is_asked_itself() {
+fn a_host_checks_itself() {
     let ran = doctor(&["--host", "localhost:2"]);
     ran.assert(0, &[]);
     let text = text(&ran);
@@ -144,7 +144,7 @@ fn a_program_that_is_not_protected_is_no_success() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_program_that_fails_is_not_called_fine() {
-    let endings = place::test_program("endings")
+    let endings = paths::test_program("endings")
         .to_string_lossy()
         .into_owned();
     let ran = doctor(&["-n", "3", "--seconds", "20", "--", &endings, "exit", "1"]);
@@ -157,10 +157,10 @@ fn a_program_that_fails_is_not_called_fine() {
 }
 
 #[test]
-fn settings_are_looked_at() {
+fn settings_are_checked() {
     let of = |name: &str, value: &str| {
         let arguments: &[&str] = &["doctor"];
-        Understudy::new(&std::env::temp_dir(), arguments)
+        UnderstudyCommand::new(&std::env::temp_dir(), arguments)
             .env(name, value)
             .run()
     };
@@ -185,7 +185,7 @@ fn what_is_missing_is_found_and_named() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let script = |name: &str, words: &str| {
         let path = work.path().join(name);
-        place::script(&path, &format!("#!/bin/sh\necho '{words}'\n"));
+        paths::script(&path, &format!("#!/bin/sh\necho '{words}'\n"));
     };
     script("mpirun", "mpirun (Open MPI) 4.0.7");
     let cases: &[(&[&str], (&str, &str), &str)] = &[
@@ -204,7 +204,7 @@ fn what_is_missing_is_found_and_named() {
         (&[], ("OMPI_MCA_coll", "han"), "which ranks share a node"),
     ];
     for (arguments, (name, value), words) in cases {
-        let ran = Understudy::new(work.path(), &[&["doctor"], *arguments].concat())
+        let ran = UnderstudyCommand::new(work.path(), &[&["doctor"], *arguments].concat())
             .env(name, value)
             .run();
         ran.assert(1, &[]);
@@ -218,16 +218,16 @@ fn what_is_missing_is_found_and_named() {
 
 /// The library's functions decide, with or without a device.
 #[test]
-fn a_driver_of_accelerators_is_looked_at() {
+fn a_driver_of_accelerators_is_checked() {
     for (kind, words) in [
         ("new", "(CUDA 12.8) can save"),
         ("old", "(CUDA 12.4) cannot save"),
     ] {
-        let library = place::test_program("accelerator")
+        let library = paths::test_program("accelerator")
             .with_file_name("accelerators")
             .join(kind);
         let arguments: &[&str] = &["doctor"];
-        let ran = Understudy::new(&std::env::temp_dir(), arguments)
+        let ran = UnderstudyCommand::new(&std::env::temp_dir(), arguments)
             .env("LD_LIBRARY_PATH", &library.to_string_lossy())
             .run();
         ran.assert(0, &[]);
@@ -237,7 +237,7 @@ fn a_driver_of_accelerators_is_looked_at() {
 
 #[test]
 fn limits_of_the_shell_are_seen() {
-    let doctor = place::product("understudy");
+    let doctor = paths::product("understudy");
     for (limit, words) in [
         ("ulimit -n 256", "at most 256"),
         ("ulimit -v 8000000", "limited to"),

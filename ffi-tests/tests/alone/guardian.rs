@@ -2,9 +2,9 @@
 //!
 //! The processes that mpirun starts are guardians, which survive the ranks.
 
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::{HEAT2D, heat2d};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few, place, processes};
+use ffi_tests::{Job, Kill, KillScope, Launcher, Trigger, paths, processes, variants};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn a_spare_takes_the_part_of_a_dead_worker() {
 fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
     let job = job()
         .spares(0)
-        .killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
+        .killed_as_a_whole(Trigger::Lines(15), KillScope::Ranks);
     let outcome = heat2d().assert_undisturbed(job);
     let taken = outcome.takeovers();
     outcome.check(
@@ -61,7 +61,7 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
 /// Writes a script into the test's directory.
 fn script(place: &Path, text: &str) -> std::path::PathBuf {
     let path = place.join("script");
-    place::script(&path, &format!("#!/bin/bash\n{text}\n"));
+    paths::script(&path, &format!("#!/bin/bash\n{text}\n"));
     path
 }
 
@@ -70,7 +70,7 @@ fn a_script_may_start_the_program() {
     let place = tempfile::tempdir().expect("a directory");
     let case = heat2d();
     let undisturbed = native(case.job());
-    for start in few(["\"$@\"", "exec \"$@\""], 1) {
+    for start in variants(["\"$@\"", "exec \"$@\""], 1) {
         let script = script(place.path(), start);
         let job = job().started_by(&script);
         let outcome = job.fault("kill rank=2 at=commit.end epoch=3").run();
@@ -87,7 +87,7 @@ fn a_script_may_start_one_program_after_the_other() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "\"$@\"; \"$@\"");
     let chatter =
-        || Job::new(place::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
+        || Job::new(paths::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
     let twice = |job: Job| job.started_by(&script).run();
     let outcome = twice(chatter());
     outcome.assert_success();
@@ -110,7 +110,7 @@ fn a_script_may_start_one_program_after_the_other() {
 fn what_is_no_mpi_program_is_as_it_is() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "echo rank $OMPI_COMM_WORLD_RANK; exit $1");
-    for status in few(["3", "0"], 1) {
+    for status in variants(["3", "0"], 1) {
         let job = Job::new(&script, &[status]).launched_by(Launcher::Mpirun);
         let outcome = job.run();
         let code = outcome.status.and_then(|ended| ended.code());
@@ -125,7 +125,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
 
 /// The other guardians may never start: the signal may have killed them.
 #[test]
-fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
+fn a_guardian_that_is_terminated_before_its_job_has_begun_exits() {
     let job = format!("prterun-test-{}@1", std::process::id());
     let variables = [
         ("PMIX_NAMESPACE", job.as_str()),
@@ -136,7 +136,7 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
         ("UNDERSTUDY_SPARES", "0"),
     ];
-    let mut guardian = Command::new(place::ckptd());
+    let mut guardian = Command::new(paths::ckptd());
     guardian
         .args(["guardian", "--", "/bin/true", "true"])
         .envs(variables);
@@ -165,7 +165,7 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
-    let chatter = || Job::new(place::test_program("chatter"), &["20"]);
+    let chatter = || Job::new(paths::test_program("chatter"), &["20"]);
     // The runtime finds the error, when the guardians exist already.
     let outcome = chatter()
         .launched_by(Launcher::Mpirun)
@@ -204,12 +204,12 @@ fn contained(work: &Path, iterations: &str) -> Command {
         &container(),
     ]);
     command
-        .arg(place::ckptd())
+        .arg(paths::ckptd())
         .args(["launch", "-n", "4", "--spares", "1", "--preload"]);
     command
-        .arg(place::layer())
+        .arg(paths::preload_library())
         .arg("--")
-        .arg(place::example("heat2d"));
+        .arg(paths::example("heat2d"));
     command
         .args(&HEAT2D[..2])
         .arg(iterations)
@@ -231,7 +231,7 @@ fn container() -> String {
 
 /// Files in shared memory of jobs whose names contain `part`.
 fn left(part: &str) -> Vec<String> {
-    let names = place::shared_memory().into_iter();
+    let names = paths::shared_memory().into_iter();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.contains(part)).collect()
 }
@@ -242,7 +242,7 @@ fn containers_are_possible() -> bool {
         .output();
     let are_possible = tried.is_ok_and(|output| output.status.success());
     if !are_possible {
-        place::skip("a container needs namespaces of names and processes (root)");
+        paths::skip("a container needs namespaces of names and processes (root)");
     }
     are_possible
 }
@@ -254,7 +254,7 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
     }
     let undisturbed = native(heat2d().job());
     let work = tempfile::tempdir().expect("a directory");
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     for kill_first in [false, false, false, true, true] {
         if kill_first {
             let mut killed = contained(work.path(), "600000")

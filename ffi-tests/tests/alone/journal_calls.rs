@@ -1,7 +1,7 @@
 //! Event files report the calls in the journals.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Outcome, Verdicts, place, plain};
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Outcome, Verdicts, paths, plain_commands};
 use std::collections::BTreeMap;
 use understudy_formats::events::{JournalCalls, Kind};
 
@@ -23,7 +23,7 @@ fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
 fn assert_inspected(outcome: &Outcome, file: &str) {
     let directory = outcome.event_directory();
     let arguments = ["inspect", &directory.to_string_lossy()];
-    let ran = plain::run(place::product("understudy"), &arguments, &[], false);
+    let ran = plain_commands::run(paths::product("understudy"), &arguments, &[], false);
     let text = String::from_utf8_lossy(&ran.stdout);
     let is_site = |line: &str| line.contains("  MPI_Alltoallv at ") && line.ends_with(file);
     outcome.check(
@@ -35,7 +35,7 @@ fn assert_inspected(outcome: &Outcome, file: &str) {
 }
 
 /// Ends the set-up log after the set-up of the gather-scatter library.
-fn recorded(case: &Case) -> Job {
+fn recorded(case: &TestProgram) -> Job {
     case.job()
         .env("UNDERSTUDY_STATIC", "replay")
         .env("UNDERSTUDY_INIT_END", "MPI_Allreduce#7")

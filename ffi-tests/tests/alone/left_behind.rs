@@ -2,9 +2,9 @@
 //!
 //! Files that are still needed are kept.
 
-use ffi_tests::command::{Ran, Understudy, understudy};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, place, processes};
+use ffi_tests::command::{CommandResult, UnderstudyCommand, understudy};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, paths, processes};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 use understudy_formats::private_directories;
 
 fn heat() -> String {
-    place::example("heat2d").to_string_lossy().into_owned()
+    paths::example("heat2d").to_string_lossy().into_owned()
 }
 
-fn inspect(work: &Path, arguments: &[&str]) -> (Ran, String) {
-    let ran = Understudy::new(work, &[&["inspect"], arguments].concat()).run();
+fn inspect(work: &Path, arguments: &[&str]) -> (CommandResult, String) {
+    let ran = UnderstudyCommand::new(work, &[&["inspect"], arguments].concat()).run();
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     (ran, text)
 }
@@ -37,7 +37,7 @@ fn lost_job() -> tempfile::TempDir {
     ];
     let program = ["--", &heat(), "300", "300", "100000"];
     let (directory, mut is_ended) = (work.path().to_owned(), false);
-    let ran = Understudy::new(work.path(), &[&start[..], &program].concat())
+    let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat())
         .during(move |child| {
             if !is_ended && epochs(&directory).len() >= 6 {
                 is_ended = processes::terminate(child.id());
@@ -64,7 +64,7 @@ fn epochs(work: &Path) -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn files_of_a_lost_job_are_looked_into() {
+fn files_of_a_lost_job_are_inspected() {
     let work = lost_job();
     let (ran, text) = inspect(work.path(), &["disk", "events"]);
     ran.assert(0, &[]);
@@ -129,7 +129,7 @@ fn remains(name: &str, host: &str, age: Duration) -> PathBuf {
 }
 
 #[test]
-fn what_is_left_goes_and_what_lives_stays() {
+fn leftovers_are_removed_and_files_of_living_jobs_stay() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let ended = Rc::new(Cell::new(None));
     let found = Rc::clone(&ended);
@@ -151,9 +151,9 @@ fn what_is_left_goes_and_what_lives_stays() {
         "--fault",
         "kill rank=1 at=commit.end epoch=6",
     ];
-    let ran = Understudy::new(work.path(), &[&start[..], &program].concat())
+    let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat())
         .during(move |child| {
-            let files = place::shared_memory().into_iter();
+            let files = paths::shared_memory().into_iter();
             let ledgers = files
                 .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
                 .count();
@@ -205,7 +205,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
     let job = Rc::new(RefCell::new(Vec::new()));
     let (found, start) = (Rc::clone(&job), Instant::now());
     let program = ["--", &heat(), "300", "300", "100000"];
-    let ran = Understudy::new(work.path(), &[&["run", "-n", "3"], &program[..]].concat())
+    let ran = UnderstudyCommand::new(work.path(), &[&["run", "-n", "3"], &program[..]].concat())
         .during(move |child| {
             let processes = processes::all().filter(|pid| processes::descends(*pid, child.id()));
             let processes: Vec<u32> = processes.collect();
@@ -233,7 +233,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
         .filter(is_running)
         .collect();
     assert_eq!(left, Vec::<u32>::new(), "processes are left");
-    let files = place::shared_memory().into_iter();
+    let files = paths::shared_memory().into_iter();
     let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let is_its = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
     assert_eq!(
@@ -243,7 +243,7 @@ fn a_job_ends_with_the_command_that_runs_it() {
 }
 
 #[test]
-fn only_old_torn_epochs_go() {
+fn only_old_incomplete_checkpoints_are_removed() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let file = |name: &str, age: u64| {
         let path = work.path().join(name);
@@ -266,7 +266,7 @@ fn only_old_torn_epochs_go() {
     );
     let other = file("results.part", 9999);
     // The command cleans the node as well.
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let text = understudy(&["clean", &*work.path().to_string_lossy()]);
     assert!(text.contains("never completed"), "{text}");
     assert_eq!(

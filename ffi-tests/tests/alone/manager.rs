@@ -2,15 +2,15 @@
 //!
 //! The new manager gets the state of the job from the guardians.
 
-use ffi_tests::living::look;
+use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, HEAT2D, heat2d};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Launcher, Outcome, Random, place, processes};
+use ffi_tests::{Job, Launcher, Outcome, Random, paths, processes};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Part of the line that a guardian prints when it starts another manager.
-const TOLD: &str = "another one takes its place";
+const REPLACEMENT_LINE: &str = "another one takes its place";
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
@@ -35,7 +35,9 @@ fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
 fn killed_at(job: Job, lines: &'static [usize]) -> Job {
     let mut next = 0;
     job.watch(move |first| {
-        if look(first, "heat2d").1 >= lines[next] && manager(first).is_some_and(processes::kill) {
+        if living_and_lines(first, "heat2d").1 >= lines[next]
+            && manager(first).is_some_and(processes::kill)
+        {
             next += 1;
         }
         next == lines.len()
@@ -44,7 +46,7 @@ fn killed_at(job: Job, lines: &'static [usize]) -> Job {
 
 /// Number of managers that have replaced others.
 fn managers(outcome: &Outcome) -> usize {
-    outcome.stderr.matches(TOLD).count()
+    outcome.stderr.matches(REPLACEMENT_LINE).count()
 }
 
 /// Fails unless the output is undisturbed, and `count` managers have replaced others.
@@ -135,7 +137,7 @@ fn it_may_die_at_the_end() {
 fn managers_that_die_at_once_end_the_job_with_a_word() {
     let outcome = job()
         .watch(|first| {
-            if look(first, "heat2d").1 >= 8 {
+            if living_and_lines(first, "heat2d").1 >= 8 {
                 manager(first).map(processes::kill);
             }
             false
@@ -150,7 +152,7 @@ fn managers_that_die_at_once_end_the_job_with_a_word() {
 
 #[test]
 fn it_may_die_in_a_job_of_mpichs() {
-    let Some(program) = place::mpich_example("heat2d") else {
+    let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
     let of_mpich = || {
@@ -180,7 +182,7 @@ fn processes_and_managers_may_be_killed_at_random() {
         let mut next = began;
         let job = case.job().launched_by(launcher).spares(spares);
         let outcome = case.assert_undisturbed(job.watch(move |first| {
-            let (living, printed) = look(first, "heat2d");
+            let (living, printed) = living_and_lines(first, "heat2d");
             if Instant::now() < next || !(2..50).contains(&printed) || living.is_empty() {
                 return false;
             }

@@ -1,9 +1,9 @@
 //! Observations from outside: an idle spare, event files after a recovery, a debugger's backtrace.
 
-use ffi_tests::daemon::Daemon;
+use ffi_tests::daemon_process::Daemon;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Trigger, place, plain, processes};
+use ffi_tests::{Job, Kill, Trigger, paths, plain_commands, processes};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use understudy_formats::events::RecoveryStage;
 
 /// Makes a job whose rank 0 sleeps for 12 s.
 fn idle() -> Job {
-    let job = Job::new(place::test_program("waiting"), &["12"]);
+    let job = Job::new(paths::test_program("waiting"), &["12"]);
     job.workers(2).interval("1s")
 }
 
@@ -31,7 +31,7 @@ fn beside_a_daemon_an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
 fn measure_spare(job: Job) {
     const SPARE: u32 = 2;
     /// Time after the start until the spare has entered MPI_Init.
-    const SETTLE: Duration = Duration::from_secs(1);
+    const START_TIME: Duration = Duration::from_secs(1);
     const SPAN: Duration = Duration::from_secs(3);
     let measured = Arc::new(Mutex::new(None));
     let told = Arc::clone(&measured);
@@ -44,7 +44,7 @@ fn measure_spare(job: Job) {
                 return true;
             };
             let first_seen = *first_seen.get_or_insert(now.max(seen));
-            if now.duration_since(first_seen) < SETTLE {
+            if now.duration_since(first_seen) < START_TIME {
                 return false;
             }
             let (since, used) = *begin.get_or_insert((now, time));
@@ -74,7 +74,7 @@ fn measure_spare(job: Job) {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn after_a_recovery_the_event_files_tell_the_whole_story() {
+fn after_a_recovery_the_event_files_are_complete() {
     const VICTIM: u32 = 2;
     let case = heat2d();
     let outcome = case.job().kill(Kill::at(VICTIM, Trigger::Lines(20))).run();
@@ -82,8 +82,8 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[VICTIM]);
     let directory = outcome.event_directory();
-    let report = plain::run(
-        place::product("understudy"),
+    let report = plain_commands::run(
+        paths::product("understudy"),
         &["events", &directory.to_string_lossy()],
         &[],
         false,
@@ -114,8 +114,8 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
             .any(|record| matches!(record.kind, understudy_formats::events::Kind::End { .. }));
         outcome.check(ended, &format!("rank {rank} has recorded no end"));
     }
-    let json = plain::run(
-        place::product("understudy"),
+    let json = plain_commands::run(
+        paths::product("understudy"),
         &["events", "--json", &directory.to_string_lossy()],
         &[],
         false,
@@ -129,15 +129,15 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_debugger_sees_the_program_through_a_thunk() {
-    if place::on_path("gdb").is_none() {
-        place::skip("there is no gdb on the PATH");
+    if paths::on_path("gdb").is_none() {
+        paths::skip("there is no gdb on the PATH");
         return;
     }
     const WAITING: u32 = 1;
     let backtrace = Arc::new(Mutex::new(String::new()));
     let told = Arc::clone(&backtrace);
     let mut started = None;
-    let outcome = Job::new(place::test_program("waiting"), &["8"])
+    let outcome = Job::new(paths::test_program("waiting"), &["8"])
         .workers(2)
         .watch(move |ranks| {
             // Time to enter MPI_Recv.
@@ -169,7 +169,7 @@ fn a_debugger_sees_the_program_through_a_thunk() {
     outcome.assert_success();
     let backtrace = backtrace.lock().expect("nobody has panicked");
     if backtrace.contains("ptrace: Operation not permitted") {
-        place::skip("this system does not let gdb attach");
+        paths::skip("this system does not let gdb attach");
         return;
     }
     let frame = |name: &str| {

@@ -1,7 +1,7 @@
 //! Every line is printed exactly once, in order, and without long delays.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place, processes};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, paths, processes, variants};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ const LINES: usize = 600;
 
 fn chatter() -> Job {
     Job::new(
-        place::test_program("chatter"),
+        paths::test_program("chatter"),
         &[&LINES.to_string(), "1000"],
     )
     .interval("0.1s")
@@ -63,7 +63,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
     // Each worker fails in one half of the run, then each in the other half.
     let moments =
         (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
-    for (worker, part) in few(moments, 2) {
+    for (worker, part) in variants(moments, 2) {
         let half = LINES * WORKERS as usize * 2 / 5;
         let line = 1 + part as usize * half + random.below(half as u64) as usize;
         let kill =
@@ -84,12 +84,12 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
 #[test]
 fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
     for progress in ["line", "plain"] {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         let full = File::options()
             .write(true)
             .open("/dev/full")
             .expect("Linux has it");
-        let mut run = Command::new(place::product("understudy"));
+        let mut run = Command::new(paths::product("understudy"));
         run.args([
             "run",
             "-n",
@@ -101,7 +101,7 @@ fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
             "--",
         ]);
         let ended = run
-            .arg(place::test_program("chatter"))
+            .arg(paths::test_program("chatter"))
             .arg("20")
             .stdout(full)
             .output();
@@ -117,7 +117,7 @@ fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
-    let job = || Job::new(place::test_program("chatter"), &["100", "0", "no-finalize"]);
+    let job = || Job::new(paths::test_program("chatter"), &["100", "0", "no-finalize"]);
     // Open MPI reports such an exit in its own way, so only the output is compared.
     let (with, without) = (job().run(), job().native().run());
     with.check(with.status.is_some(), "the job hangs");
@@ -166,7 +166,7 @@ fn lines_arrive_while_the_program_runs() {
     let longest = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
     let told = std::sync::Arc::clone(&longest);
     let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
-    let outcome = Job::new(place::test_program("chatter"), &["600", "2000"])
+    let outcome = Job::new(paths::test_program("chatter"), &["600", "2000"])
         .interval("0.5s")
         .watch(move |ranks| {
             let Some(launcher) = ranks.values().next().map(|process| process.parent) else {
@@ -213,7 +213,7 @@ fn times_of_another_length_cost_no_other_line() {
     const BLOCKS: usize = 20;
     let job = || {
         Job::new(
-            place::test_program("times"),
+            paths::test_program("times"),
             &[&STEPS.to_string(), &BLOCKS.to_string()],
         )
         .interval("20calls")

@@ -2,11 +2,11 @@
 //!
 //! The message names the process that prevents checkpoints.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, paths};
 
 fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
-    let job = Job::new(place::test_program("lull"), &[how, "5"]).workers(3);
+    let job = Job::new(paths::test_program("lull"), &[how, "5"]).workers(3);
     let job = job.env("UNDERSTUDY_ANYWHERE", anywhere);
     let outcome = job.interval(interval).run();
     outcome.assert_success();
@@ -15,7 +15,7 @@ fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
     outcome
 }
 
-fn told(outcome: &Outcome) -> Vec<&str> {
+fn checkpoint_warnings(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.own_lines().into_iter();
     lines
         .filter(|line| line.contains("no checkpoint for"))
@@ -24,9 +24,9 @@ fn told(outcome: &Outcome) -> Vec<&str> {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_phase_of_messages_is_told_of_with_the_call() {
+fn a_phase_of_messages_is_reported_with_the_call() {
     let outcome = lull("talk", "0.1s", "0");
-    let lines = told(&outcome);
+    let lines = checkpoint_warnings(&outcome);
     outcome.check(
         lines.len() == 1 && lines[0].contains("its last MPI call is MPI_Sendrecv at exchange+"),
         "not one line with the call",
@@ -38,7 +38,7 @@ fn a_phase_of_messages_is_told_of_with_the_call() {
 #[ignore = "a variant: make test-all"]
 fn the_worker_that_the_others_wait_for_is_named() {
     let outcome = lull("compute", "0.1s", "0");
-    let lines = told(&outcome);
+    let lines = checkpoint_warnings(&outcome);
     outcome.check(
         lines.len() == 1 && lines[0].contains("worker 1 (rank 1 on "),
         "not one line with worker 1",
@@ -47,15 +47,15 @@ fn the_worker_that_the_others_wait_for_is_named() {
 
 /// MPI_Comm_free does not disconnect the processes (MPI 4.1, 11.10.4).
 #[test]
-fn that_spawned_processes_are_connected_is_told() {
+fn connected_spawned_processes_are_reported() {
     let job = || {
-        let job = Job::new(place::test_program("spawning"), &["1", "20", "freed"]).workers(2);
+        let job = Job::new(paths::test_program("spawning"), &["1", "20", "freed"]).workers(2);
         job.tcp().interval("0.1s")
     };
     let outcome = job().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(job()));
-    let lines = told(&outcome);
+    let lines = checkpoint_warnings(&outcome);
     outcome.check(
         lines.len() == 1
             && lines[0].contains("processes that the program has spawned are connected to worker "),
@@ -68,7 +68,7 @@ fn that_spawned_processes_are_connected_is_told() {
 #[test]
 fn the_last_call_is_named_after_effects_on_files() {
     let outcome = lull("write", "0.1s", "1");
-    let lines = told(&outcome);
+    let lines = checkpoint_warnings(&outcome);
     outcome.check(
         lines.len() == 1 && lines[0].contains("its last MPI call is MPI_Barrier at main+"),
         "not one line with the call",
@@ -78,7 +78,7 @@ fn the_last_call_is_named_after_effects_on_files() {
 #[test]
 fn a_worker_that_does_not_call_mpi_is_named() {
     let outcome = lull("compute", "0.1s", "1");
-    let lines = told(&outcome);
+    let lines = checkpoint_warnings(&outcome);
     let words = [
         "a call about messages by every worker, and worker 1 (rank 1 on ",
         "MPI_Iprobe",
@@ -93,5 +93,5 @@ fn a_worker_that_does_not_call_mpi_is_named() {
 #[ignore = "a variant: make test-all"]
 fn a_phase_that_is_shorter_than_the_intervals_is_not() {
     let outcome = lull("talk", "1s", "0");
-    outcome.check(told(&outcome).is_empty(), "it was told of");
+    outcome.check(checkpoint_warnings(&outcome).is_empty(), "it was told of");
 }

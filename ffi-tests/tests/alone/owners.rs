@@ -1,9 +1,9 @@
 //! Two running jobs never share a directory of checkpoints.
 
-use ffi_tests::command::Understudy;
-use ffi_tests::kill::epochs_on_disk;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, REFUSED, place};
+use ffi_tests::command::UnderstudyCommand;
+use ffi_tests::kill::checkpoints_on_disk;
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, REFUSED, paths};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 const ARGUMENTS: [&str; 3] = ["300", "300", "150000"];
 
 fn heat() -> String {
-    place::example("heat2d").to_string_lossy().into_owned()
+    paths::example("heat2d").to_string_lossy().into_owned()
 }
 
 fn line(options: &[&str]) -> Vec<String> {
@@ -33,10 +33,10 @@ fn line(options: &[&str]) -> Vec<String> {
     words.map(|word| String::from(*word)).collect()
 }
 
-fn run(work: &Path, options: &[&str]) -> Understudy {
+fn run(work: &Path, options: &[&str]) -> UnderstudyCommand {
     let line = line(options);
     let words: Vec<&str> = line.iter().map(String::as_str).collect();
-    Understudy::new(work, &words)
+    UnderstudyCommand::new(work, &words)
 }
 
 #[test]
@@ -46,9 +46,11 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
     let (found, directory) = (Rc::clone(&refused), work.path().to_owned());
     let first = run(work.path(), &[])
         .during(move |_| {
-            if found.borrow().is_none() && epochs_on_disk(&directory.join("disk"), 2).len() >= 2 {
+            if found.borrow().is_none()
+                && checkpoints_on_disk(&directory.join("disk"), 2).len() >= 2
+            {
                 let second = |options: &[&str]| {
-                    let mut command = Command::new(place::product("understudy"));
+                    let mut command = Command::new(paths::product("understudy"));
                     let command = command.args(line(options)).current_dir(&directory);
                     command.output().expect("it is there")
                 };

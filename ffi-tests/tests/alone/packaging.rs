@@ -3,7 +3,7 @@
 //! The files for service managers, module systems and package builders are checked as far as their
 //! tools are installed.
 
-use ffi_tests::{daemon, place};
+use ffi_tests::{daemon_process, paths};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -45,10 +45,10 @@ fn run(command: &mut Command) -> String {
 
 /// Returns a `make` command that uses the files that were built.
 fn make(target: &str) -> Command {
-    let mut release = place::product("ckptd");
+    let mut release = paths::product("ckptd");
     release.pop();
     let mut make = Command::new("make");
-    make.current_dir(place::workspace()).args(["-s", target]);
+    make.current_dir(paths::workspace()).args(["-s", target]);
     make.arg(format!("RELEASE={}", release.display()));
     make
 }
@@ -64,7 +64,7 @@ fn install(prefix: &str, below: &Path) {
 
 /// Installs into a prefix of this name in a temporary directory.
 fn installed(name: &str) -> (TempDir, PathBuf) {
-    let directory = daemon::private_directory();
+    let directory = daemon_process::private_directory();
     let prefix = directory.path().join(name);
     install(&prefix.to_string_lossy(), Path::new(""));
     (directory, prefix)
@@ -102,7 +102,7 @@ fn assert_complete(prefix: &Path) {
 /// Licences of linked crates require that their text is distributed with the files.
 #[test]
 fn the_notices_are_those_of_what_is_linked() {
-    let notices = place::workspace().join("packaging/notices.py");
+    let notices = paths::workspace().join("packaging/notices.py");
     run(Command::new("python3").arg(notices).arg("--check"));
 }
 
@@ -112,7 +112,7 @@ fn the_build_needs_no_mpi_and_no_libclang() {
     let mut tree = Command::new(env!("CARGO"));
     tree.args("tree --workspace --exclude ffi-tests --edges normal,build --prefix none".split(' '));
     tree.args(["--locked", "--offline"])
-        .current_dir(place::workspace());
+        .current_dir(paths::workspace());
     let tree = run(&mut tree);
     assert!(
         tree.lines().any(|line| line.starts_with("bincode ")),
@@ -141,8 +141,8 @@ fn installed_files_have_no_symbol_tables() {
 
 /// Runs a job with a failure, and the daemon, from the files below a prefix.
 fn assert_works(prefix: &Path, work: &Path) {
-    let _turn = place::turn();
-    let mpirun = place::mpirun();
+    let _turn = paths::wait_for_turn();
+    let mpirun = paths::mpirun();
     let path = mpirun
         .parent()
         .expect("it has a directory")
@@ -151,7 +151,7 @@ fn assert_works(prefix: &Path, work: &Path) {
     let mut job = Command::new(prefix.join("bin/understudy"));
     job.args("run -n 2 --interval 20calls --fault".split(' '));
     job.args(["kill rank=1 at=commit.end epoch=3", "--"]);
-    job.arg(place::example("heat2d")).args(["60", "60", "200"]);
+    job.arg(paths::example("heat2d")).args(["60", "60", "200"]);
     job.current_dir(work).env("TMPDIR", work);
     job.env(
         "PATH",
@@ -185,7 +185,7 @@ fn tree(directory: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 /// Upper limit of the size of an installation, in bytes.
-const MOST: u64 = 30 << 20;
+const MAX_INSTALLED_BYTES: u64 = 30 << 20;
 
 /// Fails unless the links of the installed documentation lead to installed files.
 fn assert_links(documentation: &Path) {
@@ -211,7 +211,7 @@ fn assert_links(documentation: &Path) {
 fn what_is_installed_is_small_and_can_be_removed() {
     let (_directory, prefix) = installed("opt");
     let size: u64 = tree(&prefix).iter().map(|(_, size)| size).sum();
-    assert!(size < MOST, "{size} bytes");
+    assert!(size < MAX_INSTALLED_BYTES, "{size} bytes");
     assert_links(&prefix.join("share/doc/understudy"));
     run(make("uninstall").arg(format!("PREFIX={}", prefix.display())));
     assert!(tree(&prefix).is_empty());
@@ -238,7 +238,7 @@ fn a_path_with_a_blank_and_a_colon_does_not_keep_the_layer_out() {
     );
     let mut several = Command::new(prefix.join("bin/understudy"));
     several.args("run -n 2 --host localhost,elsewhere --".split(' '));
-    several.arg(place::example("heat2d"));
+    several.arg(paths::example("heat2d"));
     let refused = several
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -272,8 +272,8 @@ fn a_tree_for_packagers_names_its_later_place() {
 
 #[test]
 fn the_unit_is_one_that_systemd_takes() {
-    let Some(analyze) = place::on_path("systemd-analyze") else {
-        return place::skip("there is no systemd-analyze");
+    let Some(analyze) = paths::on_path("systemd-analyze") else {
+        return paths::skip("there is no systemd-analyze");
     };
     let (directory, prefix) = installed("opt");
     let unit = prefix.join("lib/systemd/user/ckptd.service");
@@ -285,7 +285,7 @@ fn the_unit_is_one_that_systemd_takes() {
 /// Runs a module file, which is written in Tcl.
 ///
 /// The script replaces the commands of Environment Modules, which need not be installed.
-const STAND_IN: &str = r#"
+const TCL_SCRIPT: &str = r#"
 foreach command {module-whatis conflict} { proc $command {args} {} }
 proc prepend-path {name value} { puts "$name=$value" }
 proc setenv {name value} { puts "$name=$value" }
@@ -294,12 +294,12 @@ source [lindex $argv 0]
 
 #[test]
 fn the_module_file_sets_paths() {
-    let Some(tclsh) = place::on_path("tclsh") else {
-        return place::skip("there is no tclsh");
+    let Some(tclsh) = paths::on_path("tclsh") else {
+        return paths::skip("there is no tclsh");
     };
     let (directory, prefix) = installed("opt");
     let script = directory.path().join("stand-in.tcl");
-    std::fs::write(&script, STAND_IN).expect("the directory is ours");
+    std::fs::write(&script, TCL_SCRIPT).expect("the directory is ours");
     let said = run(Command::new(tclsh).arg(script).arg(module_file(&prefix)));
     let name = prefix.display();
     for wanted in [
@@ -331,8 +331,8 @@ printf '%s\n' "${UNDERSTUDY_LIBRARY-gone}"
 
 #[test]
 fn environment_modules_load_and_unload_it() {
-    let Some(modulecmd) = place::on_path("modulecmd") else {
-        return place::skip("there is no modulecmd (Debian: apt-get install environment-modules)");
+    let Some(modulecmd) = paths::on_path("modulecmd") else {
+        return paths::skip("there is no modulecmd (Debian: apt-get install environment-modules)");
     };
     let (_directory, prefix) = installed("opt");
     let mut shell = Command::new("bash");
@@ -369,10 +369,10 @@ const RECIPES: &str = "packaging/spack/spack_repo/understudy";
 
 #[test]
 fn the_recipe_for_spack_can_be_read() {
-    let Some(python) = place::on_path("python3") else {
-        return place::skip("there is no python3");
+    let Some(python) = paths::on_path("python3") else {
+        return paths::skip("there is no python3");
     };
-    let recipe = place::workspace()
+    let recipe = paths::workspace()
         .join(RECIPES)
         .join("packages/understudy/package.py");
     let said = run(Command::new(python).args(["-c", SPACK]).arg(recipe));
@@ -381,30 +381,30 @@ fn the_recipe_for_spack_can_be_read() {
 
 /// Path of cargo-deb: that of `make deb`, or one of the PATH.
 fn cargo_deb() -> Option<PathBuf> {
-    let own = place::workspace().join("build/tools/bin/cargo-deb");
+    let own = paths::workspace().join("build/tools/bin/cargo-deb");
     if own.is_file() {
         Some(own)
     } else {
-        place::on_path("cargo-deb")
+        paths::on_path("cargo-deb")
     }
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_debian_package_runs_a_job() {
-    let (Some(cargo_deb), Some(dpkg_deb)) = (cargo_deb(), place::on_path("dpkg-deb")) else {
-        return place::skip(
+    let (Some(cargo_deb), Some(dpkg_deb)) = (cargo_deb(), paths::on_path("dpkg-deb")) else {
+        return paths::skip(
             "there is no cargo-deb (`make deb` installs it for this directory) or no dpkg-deb",
         );
     };
-    let directory = daemon::private_directory();
+    let directory = daemon_process::private_directory();
     let (package, root) = (
         directory.path().join("understudy.deb"),
         directory.path().join("root"),
     );
     run(&mut make("deb-tree"));
     let mut deb = Command::new(cargo_deb);
-    deb.current_dir(place::workspace())
+    deb.current_dir(paths::workspace())
         .args(["-p", "ckptd", "--no-build", "--fast", "-o"]);
     run(deb.arg(&package));
     let about = run(Command::new(&dpkg_deb).arg("--info").arg(&package));

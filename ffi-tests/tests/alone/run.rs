@@ -1,9 +1,9 @@
 //! `understudy run`: the right command, the program's bytes and status, clear messages.
 
-use ffi_tests::command::{Ran, Understudy};
-use ffi_tests::daemon::spares_chosen;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, place, processes};
+use ffi_tests::command::{CommandResult, UnderstudyCommand};
+use ffi_tests::daemon_process::spares_chosen;
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, paths, processes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 const HEAT: [&str; 3] = ["300", "300", "3000"];
 
 fn heat() -> String {
-    place::example("heat2d").to_string_lossy().into_owned()
+    paths::example("heat2d").to_string_lossy().into_owned()
 }
 
 fn work() -> tempfile::TempDir {
@@ -19,10 +19,10 @@ fn work() -> tempfile::TempDir {
 }
 
 /// Runs `understudy run OPTIONS -- heat2d …` with three workers and two spares.
-fn run_heat(work: &Path, options: &[&str]) -> Ran {
+fn run_heat(work: &Path, options: &[&str]) -> CommandResult {
     let heat = heat();
     let program = [&["--", heat.as_str()], &HEAT[..], &["heat.field"]].concat();
-    Understudy::new(
+    UnderstudyCommand::new(
         work,
         &[
             &["run", "-n", "3", "--spares", "2", "--interval", "20ms"],
@@ -35,7 +35,7 @@ fn run_heat(work: &Path, options: &[&str]) -> Ran {
 }
 
 /// Fails unless the output equals that of an undisturbed run.
-fn assert_undisturbed(ran: &Ran, work: &Path) {
+fn assert_undisturbed(ran: &CommandResult, work: &Path) {
     let native = native(Job::new(heat(), &[&HEAT[..], &["heat.field"]].concat()).workers(3));
     assert!(
         ran.stdout == native.stdout,
@@ -90,7 +90,7 @@ fn ckptd_starts_a_job_without_mpirun() {
 /// The second failure is reported by a spare that was idle during the first.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn the_death_of_an_understudy_is_told_once() {
+fn the_failure_of_a_replacement_is_reported_once() {
     let work = work();
     let fault = "kill rank=1 at=commit.end epoch=2; kill rank=3 at=commit.end epoch=3";
     let ran = run_heat(work.path(), &["--fault", fault]);
@@ -137,7 +137,7 @@ fn a_job_does_without_a_daemon() {
     let work = work();
     let (copy, layer) = (
         work.path().join("layer"),
-        place::product("libunderstudy.so"),
+        paths::product("libunderstudy.so"),
     );
     std::fs::create_dir(&copy).unwrap();
     for name in [
@@ -200,7 +200,7 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     let line = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(line.lines().count(), 1);
     assert!(line.contains("ckptd launch -n 3 --spares 2 "), "{line}");
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let output = Command::new("sh")
         .args(["-c", &format!("timeout 60 {line}")])
         .current_dir(work.path())
@@ -221,7 +221,7 @@ fn a_dry_run_prints_what_a_shell_can_run() {
 /// Runs the program with various endings; checks exit status and message.
 #[test]
 fn the_status_is_that_of_the_program() {
-    let program = place::test_program("endings")
+    let program = paths::test_program("endings")
         .to_string_lossy()
         .into_owned();
     let ends = |how: &str, options: &[&str]| {
@@ -238,7 +238,7 @@ fn the_status_is_that_of_the_program() {
             .copied()
             .filter(|option| *option != "--once")
             .collect();
-        Understudy::new(
+        UnderstudyCommand::new(
             work.path(),
             &[&start, &options[..], &["--", program.as_str(), how], end].concat(),
         )
@@ -267,14 +267,15 @@ fn the_status_is_that_of_the_program() {
         "pretend no-personality",
     ];
     let program = ["--", &heat, "30", "30", "10"];
-    let ran = Understudy::new(work.path(), &[&unprotected[..], &program].concat()).run();
+    let ran = UnderstudyCommand::new(work.path(), &[&unprotected[..], &program].concat()).run();
     ran.assert(0, &["runs unprotected", "was not protected"]);
     ends("kill", &["--fault", "pretend no-personality"]).assert(78, &["UNDERSTUDY_REQUIRE=1"]);
 }
 
 #[test]
-fn a_program_without_mpi_is_told_of() {
-    let ran = Understudy::new(work().path(), &["run", "-n", "2", "--", "echo", "here"]).run();
+fn a_program_without_mpi_is_reported() {
+    let ran =
+        UnderstudyCommand::new(work().path(), &["run", "-n", "2", "--", "echo", "here"]).run();
     ran.assert(0, &["was not protected", "has not called MPI_Init"]);
     assert_eq!(ran.stdout, b"here\nhere\nhere\n");
 }
@@ -296,7 +297,7 @@ fn a_signal_ends_the_job_too() {
         "300",
         "3000000",
     ];
-    let ran = Understudy::new(work.path(), &arguments)
+    let ran = UnderstudyCommand::new(work.path(), &arguments)
         .during({
             let mut is_sent = false;
             move |child| {
@@ -324,7 +325,7 @@ fn a_signal_ends_the_job_too() {
 }
 
 fn has_ledgers() -> bool {
-    place::shared_memory()
+    paths::shared_memory()
         .iter()
         .filter(|entry| entry.file_name().to_string_lossy().contains("@1-"))
         .count()
@@ -333,7 +334,7 @@ fn has_ledgers() -> bool {
 
 fn script(work: &Path, name: &str, text: &str) -> PathBuf {
     let path = work.join(name);
-    place::script(&path, text);
+    paths::script(&path, text);
     path
 }
 
@@ -360,7 +361,7 @@ fn a_shell_script_must_give_way_to_the_program() {
             KILL,
             "--",
         ];
-        Understudy::new(work.path(), &[&start[..], &[name]].concat()).run()
+        UnderstudyCommand::new(work.path(), &[&start[..], &[name]].concat()).run()
     };
     run("./waits.sh").assert(125, &["Write `exec` in front of the MPI program"]);
     let ran = run("./execs.sh");
@@ -376,7 +377,7 @@ fn a_program_with_other_rights_is_refused() {
     std::fs::copy(heat(), &copy).unwrap();
     let run = |mode: u32| {
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(mode)).unwrap();
-        Understudy::new(
+        UnderstudyCommand::new(
             work.path(),
             &["run", "--dry-run", "--no-daemon", "-n", "3", "--", "./copy"],
         )
@@ -384,7 +385,7 @@ fn a_program_with_other_rights_is_refused() {
     };
     run(0o755).assert(0, &[]);
     if std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).is_err() {
-        place::skip("only root can have a program of another user");
+        paths::skip("only root can have a program of another user");
         return;
     }
     for mode in [0o4755, 0o2755] {
@@ -394,7 +395,7 @@ fn a_program_with_other_rights_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_in_one_line() {
+fn a_program_that_cannot_be_run_is_reported_in_one_line() {
     let work = work();
     let (heat, solver) = (heat(), ["--", "./solver"]);
     script(
@@ -529,7 +530,7 @@ fn what_cannot_be_run_is_told_in_one_line() {
         ),
     ];
     for (status, options, program, words) in cases {
-        let ran = Understudy::new(
+        let ran = UnderstudyCommand::new(
             work.path(),
             &[&["run", "-n", "2"], *options, program].concat(),
         )
@@ -538,14 +539,14 @@ fn what_cannot_be_run_is_told_in_one_line() {
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{}", ran.line);
     }
-    let ran = Understudy::new(
+    let ran = UnderstudyCommand::new(
         work.path(),
         &["run", "-n", "2", "--launcher", "mpirun", "--", &heat],
     )
     .env("PATH", "/nowhere")
     .run();
     ran.assert(125, &["no mpirun on the PATH"]);
-    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--", &heat])
+    let ran = UnderstudyCommand::new(work.path(), &["run", "-n", "2", "--", &heat])
         .env("UNDERSTUDY_SPARE", "2")
         .run();
     ran.assert(

@@ -1,10 +1,10 @@
 //! Jobs that Slurm's srun starts: the processes that it starts are guardians.
 
-use ffi_tests::hosts::Hosts;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, heat2d};
-use ffi_tests::shared::native;
-use ffi_tests::slurm::Slurm;
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, plain};
+use ffi_tests::slurm_installation::Slurm;
+use ffi_tests::{Job, Kill, KillScope, Outcome, Trigger, paths, plain_commands};
 
 fn job(slurm: &Slurm, mpi: &'static str) -> Job {
     heat2d().job().launched_by_srun(slurm.srun(mpi))
@@ -34,7 +34,7 @@ fn a_worker_dies_under_srun() {
 fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
     let Some(slurm) = Slurm::start() else { return };
     let job = job(&slurm, "none").spares(0);
-    let outcome = assert_undisturbed(job.killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
+    let outcome = assert_undisturbed(job.killed_as_a_whole(Trigger::Lines(15), KillScope::Ranks));
     let taken = outcome.takeovers();
     outcome.check(
         taken.len() == 4,
@@ -68,8 +68,8 @@ fn ranks_on_several_nodes_run_as_ever_and_one_line_says_so() {
         ("SLURM_STEP_NUM_TASKS", "4"),
         ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
     ];
-    let program = place::example("heat2d");
-    let ran = plain::run(program, &["50", "50", "10"], &step, true);
+    let program = paths::example("heat2d");
+    let ran = plain_commands::run(program, &["50", "50", "10"], &step, true);
     let text = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{text}");
     let own: Vec<&str> = text

@@ -1,8 +1,8 @@
 //! Many failures, for a chosen time (`make soak MINUTES=10 SEED=…`): nothing accumulates.
 
-use ffi_tests::processes::{self, Use};
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
+use ffi_tests::native_runs::native;
+use ffi_tests::processes::{self, ResourceUse};
+use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Kill, Outcome, Random, Trigger, Verdicts};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ fn shared_memory() -> u64 {
 /// Shared memory in KiB that may remain, including that of other processes.
 const SHARED_MEMORY_LIMIT: u64 = 256 << 10;
 
-fn judge(case: &Case, undisturbed: &Outcome, outcome: &Outcome) {
+fn judge(case: &TestProgram, undisturbed: &Outcome, outcome: &Outcome) {
     outcome.assert_success();
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
     outcome.assert_nothing_left();
@@ -71,12 +71,12 @@ fn judge(case: &Case, undisturbed: &Outcome, outcome: &Outcome) {
 fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
     let end = Instant::now() + Duration::from_secs_f64(60.0 * minutes());
     let mut random = Random::announced("soak");
-    let cases: Vec<Case> = [Some(programs::cg()), programs::lammps()]
+    let cases: Vec<TestProgram> = [Some(programs::cg()), programs::lammps()]
         .into_iter()
         .flatten()
         .collect();
     let (mut verdicts, mut runs, mut recoveries, mut missed) = (Verdicts::default(), 0, 0, 0);
-    let own = |pid| processes::use_of(pid).unwrap_or_default().descriptors;
+    let own = |pid| processes::resource_use(pid).unwrap_or_default().descriptors;
     let mut before = None;
     while Instant::now() < end {
         for case in &cases {
@@ -133,23 +133,27 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
 /// Number of recoveries of the long run.
 const RECOVERIES: u32 = 34;
 /// Number of recoveries at the end during which survivors must not grow.
-const FLAT: usize = 20;
-/// Permitted growth of memory in KiB during [`FLAT`] recoveries.
+const FLAT_RECOVERIES: usize = 20;
+/// Permitted growth of memory in KiB during [`FLAT_RECOVERIES`] recoveries.
 ///
-/// Less than the size of the communicators of one recovery, times [`FLAT`].
+/// Less than the size of the communicators of one recovery, times [`FLAT_RECOVERIES`].
 const MEMORY_LIMIT: u64 = 1024;
 /// Permitted growth of the number of mappings; that of descriptors must not grow at all.
 const MAPPING_LIMIT: usize = 4;
 
 /// Resources of a survivor before each failure.
-type Uses = Vec<Use>;
+type Uses = Vec<ResourceUse>;
 
-fn assert_flat(who: &str, uses: &[Use]) {
-    assert!(uses.len() > FLAT, "{who}: only {} looks", uses.len());
-    let late = &uses[uses.len() - FLAT - 1..];
-    let (first, last) = (late[0], late[FLAT]);
-    let highest = |of: fn(&Use) -> u64| late.iter().map(of).max().unwrap_or(0);
-    println!("{who}: {first:?}, {FLAT} recoveries later {last:?}");
+fn assert_flat(who: &str, uses: &[ResourceUse]) {
+    assert!(
+        uses.len() > FLAT_RECOVERIES,
+        "{who}: only {} looks",
+        uses.len()
+    );
+    let late = &uses[uses.len() - FLAT_RECOVERIES - 1..];
+    let (first, last) = (late[0], late[FLAT_RECOVERIES]);
+    let highest = |of: fn(&ResourceUse) -> u64| late.iter().map(of).max().unwrap_or(0);
+    println!("{who}: {first:?}, {FLAT_RECOVERIES} recoveries later {last:?}");
     let grown = highest(|it| it.memory).saturating_sub(first.memory);
     assert!(grown <= MEMORY_LIMIT, "{who}: {grown} KiB more memory");
     let most = highest(|it| it.descriptors as u64) as usize;
@@ -204,7 +208,10 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
                 let mut seen = seen_too.lock().unwrap_or_else(PoisonError::into_inner);
                 let uses = seen.entry(rank).or_default();
                 // The last poll before the next failure counts.
-                if let Some(now) = ranks.get(&rank).and_then(|it| processes::use_of(it.pid)) {
+                if let Some(now) = ranks
+                    .get(&rank)
+                    .and_then(|it| processes::resource_use(it.pid))
+                {
                     uses.truncate(deaths);
                     uses.push(now);
                 }

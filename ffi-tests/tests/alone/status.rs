@@ -1,7 +1,7 @@
 //! `understudy status` and `understudy advise` on a real job.
 
-use ffi_tests::command::{Understudy, understudy};
-use ffi_tests::place;
+use ffi_tests::command::{UnderstudyCommand, understudy};
+use ffi_tests::paths;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ fn about<'a>(text: &'a str, program: &str) -> Vec<&'a str> {
 #[test]
 fn a_job_is_seen_as_it_gets_on() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let until = place::test_program("until").to_string_lossy().into_owned();
+    let until = paths::test_program("until").to_string_lossy().into_owned();
     let seen: Rc<RefCell<Vec<String>>> = Rc::default();
     let (looks, program) = (Rc::clone(&seen), until.clone());
     let end = work.path().join("end");
@@ -39,7 +39,7 @@ fn a_job_is_seen_as_it_gets_on() {
         &until,
         "end",
     ];
-    let ran = Understudy::new(work.path(), &[&start[..], &rest].concat())
+    let ran = UnderstudyCommand::new(work.path(), &[&start[..], &rest].concat())
         .during(move |_| {
             let text = understudy(&["status"]);
             let job = about(&text, &program);
@@ -119,8 +119,9 @@ fn a_job_is_seen_as_it_gets_on() {
 #[test]
 fn advice_needs_a_cost_and_a_time_between_failures() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let run =
-        |arguments: &[&str]| Understudy::new(work.path(), &[&["advise"], arguments].concat()).run();
+    let run = |arguments: &[&str]| {
+        UnderstudyCommand::new(work.path(), &[&["advise"], arguments].concat()).run()
+    };
     run(&["--cost", "50s"]).assert(2, &["--mtbf"]);
     run(&["--mtbf", "6h"]).assert(2, &["<DIR>"]);
     run(&["--mtbf", "often", "--cost", "1s"]).assert(2, &["is not a time"]);
@@ -143,6 +144,6 @@ fn advice_needs_a_cost_and_a_time_between_failures() {
 
 #[test]
 fn watching_needs_a_terminal() {
-    let ran = Understudy::new(&std::env::temp_dir(), &["status", "--watch"]).run();
+    let ran = UnderstudyCommand::new(&std::env::temp_dir(), &["status", "--watch"]).run();
     ran.assert(3, &["--watch needs a terminal"]);
 }

@@ -2,23 +2,23 @@
 //!
 //! Whichever processes fail and however often, the output is equal and no resource use grows.
 
-use ffi_tests::living::{self, beside_work, look};
-use ffi_tests::processes::{self, Use};
-use ffi_tests::programs::{self, Case, heat2d};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, few, is_thorough, place};
+use ffi_tests::living_processes::{self, beside_work, living_and_lines};
+use ffi_tests::native_runs::native;
+use ffi_tests::processes::{self, ResourceUse};
+use ffi_tests::programs::{self, TestProgram, heat2d};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, is_thorough, paths, variants};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 
-fn job(case: &Case) -> Job {
+fn job(case: &TestProgram) -> Job {
     case.job().launched_by(Launcher::Mpirun)
 }
 
 /// Fails unless the job's output is undisturbed and nothing is left.
 #[track_caller]
-fn assert_undisturbed(case: &Case, outcome: &Outcome, workers: u32) {
+fn assert_undisturbed(case: &TestProgram, outcome: &Outcome, workers: u32) {
     outcome.assert_success();
     let alone = case.job().workers(workers).limit(Duration::from_secs(400));
     outcome.assert_like(&native(alone), case.files);
@@ -31,7 +31,7 @@ const PERIOD: Duration = Duration::from_millis(300);
 /// Kills a random process of a job every [`PERIOD`] for `time`.
 ///
 /// The kills stop when `lines` lines have been printed.
-fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
+fn kill_for(case: &TestProgram, spares: u32, time: Duration, lines: usize) {
     let mut random = Random::announced("stress");
     let workers = case.job().worker_count();
     let deaths = Arc::new(Mutex::new(0));
@@ -47,7 +47,7 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
             if now < *next.get_or_insert(began + PERIOD) {
                 return false;
             }
-            let (living, printed) = look(first, "heat2d");
+            let (living, printed) = living_and_lines(first, "heat2d");
             // Before the first line, a failure restarts the job, which would make no progress at
             // this rate of failures. At the end, failed workers are not replaced.
             if (2..lines).contains(&printed) && !living.is_empty() {
@@ -80,7 +80,7 @@ fn a_process_is_killed_every_300_ms() {
 #[test]
 #[ignore = "takes minutes: make test-all"]
 fn a_process_is_killed_every_300_ms_for_a_minute() {
-    let case = Case {
+    let case = TestProgram {
         name: "heat2d, very long",
         make: || {
             let arguments = [
@@ -93,7 +93,7 @@ fn a_process_is_killed_every_300_ms_for_a_minute() {
                 "--log",
                 "heat.log",
             ];
-            Job::new(place::example("heat2d"), &arguments)
+            Job::new(paths::example("heat2d"), &arguments)
                 .workers(3)
                 .interval("50ms")
         },
@@ -105,12 +105,12 @@ fn a_process_is_killed_every_300_ms_for_a_minute() {
 }
 
 /// Resources of the processes of a job: ranks, guardians, the manager.
-type Uses = BTreeMap<(&'static str, u32), Use>;
+type Uses = BTreeMap<(&'static str, u32), ResourceUse>;
 
 /// Number of recoveries that a job has had, and the current resources of its processes.
 ///
 /// The number of files in memory is included.
-fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
+fn measure(first: &living_processes::Ranks) -> Option<(usize, Uses)> {
     let directory = beside_work(first.get(&0)?.pid)?.join("events");
     let reader = EventReader::open(&directory.join(file_name(ProcessNumber(0)))).ok()?;
     let renewals = reader
@@ -119,10 +119,13 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
         .count();
     let mut uses = Uses::new();
     for process in first.values() {
-        uses.insert(("process", process.pid), processes::use_of(process.pid)?);
+        uses.insert(
+            ("process", process.pid),
+            processes::resource_use(process.pid)?,
+        );
         uses.insert(
             ("guardian", process.parent),
-            processes::use_of(process.parent)?,
+            processes::resource_use(process.parent)?,
         );
     }
     let is_manager = |pid: &u32| {
@@ -134,7 +137,7 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     let of_ours =
         |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
     let manager = processes::all().find(|pid| of_ours(pid) && is_manager(pid))?;
-    uses.insert(("manager", manager), processes::use_of(manager)?);
+    uses.insert(("manager", manager), processes::resource_use(manager)?);
     // The last argument of the manager is the job's directory.
     let words = processes::words(manager);
     let directory = words[0].iter().find(|word| word.ends_with("-launch"))?;
@@ -143,13 +146,13 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
         .next()?
         .trim_end_matches("launch")
         .to_owned();
-    let files = place::shared_memory()
+    let files = paths::shared_memory()
         .iter()
         .filter(|file| file.file_name().to_string_lossy().starts_with(&job))
         .count();
-    let in_memory = Use {
+    let in_memory = ResourceUse {
         descriptors: files,
-        ..Use::default()
+        ..ResourceUse::default()
     };
     uses.insert(("files in memory", 0), in_memory);
     Some((renewals, uses))
@@ -186,7 +189,7 @@ const CONNECTIONS: usize = 2 * 5;
 
 #[test]
 fn nothing_grows_from_renewal_to_renewal() {
-    let case = Case {
+    let case = TestProgram {
         name: "heat2d, many renewals",
         make: || {
             let arguments = [
@@ -199,7 +202,7 @@ fn nothing_grows_from_renewal_to_renewal() {
                 "--log",
                 "heat.log",
             ];
-            Job::new(place::example("heat2d"), &arguments).interval("40calls")
+            Job::new(paths::example("heat2d"), &arguments).interval("40calls")
         },
         ..heat2d()
     };
@@ -255,7 +258,7 @@ fn nothing_grows_from_renewal_to_renewal() {
 #[test]
 fn two_jobs_of_a_node_do_not_disturb_each_other() {
     // Both jobs print an equal number of lines.
-    let case = Case {
+    let case = TestProgram {
         name: "heat2d, many lines",
         make: || {
             let arguments = [
@@ -268,7 +271,7 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
                 "--log",
                 "heat.log",
             ];
-            Job::new(place::example("heat2d"), &arguments).interval("0.1s")
+            Job::new(paths::example("heat2d"), &arguments).interval("0.1s")
         },
         ..heat2d()
     };
@@ -288,8 +291,8 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
 #[test]
 fn a_guardian_that_dies_under_mpirun_ends_the_job() {
     let case = programs::longer_heat2d();
-    let kill_guardian = |first: &living::Ranks| {
-        let (_, printed) = look(first, "heat2d");
+    let kill_guardian = |first: &living_processes::Ranks| {
+        let (_, printed) = living_and_lines(first, "heat2d");
         first
             .get(&1)
             .filter(|_| printed > 5)
@@ -309,7 +312,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
 fn no_byte_of_a_large_message_comes_late() {
     let mut random = Random::announced("bulk");
     let bulk = || {
-        Job::new(place::test_program("bulk"), &["5", "0", "32"])
+        Job::new(paths::test_program("bulk"), &["5", "0", "32"])
             .interval("0.3s")
             .launched_by(Launcher::Mpirun)
     };
@@ -323,7 +326,7 @@ fn no_byte_of_a_large_message_comes_late() {
         .lines()
         .take_while(|line| !line.starts_with("round 1:"))
         .count();
-    for smsc in few(["cma", "^cma"], 1) {
+    for smsc in variants(["cma", "^cma"], 1) {
         let mut job = bulk().env("OMPI_MCA_smsc", smsc);
         for (rank, round) in [(1, 1), (0, 3)] {
             let delay = Duration::from_micros(random.below(60_000));

@@ -1,14 +1,14 @@
 //! `understudy warn`, and the reaction of a job.
 
-use ffi_tests::command::{Understudy, understudy};
-use ffi_tests::place;
+use ffi_tests::command::{UnderstudyCommand, understudy};
+use ffi_tests::paths;
 use std::cell::Cell;
 use std::rc::Rc;
 
 #[test]
-fn a_checkpoint_is_taken_when_somebody_says_so() {
+fn a_checkpoint_is_taken_on_request() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let until = place::test_program("until").to_string_lossy().into_owned();
+    let until = paths::test_program("until").to_string_lossy().into_owned();
     let program = until.clone();
     let (end, was_told) = (work.path().join("end"), Rc::new(Cell::new(false)));
     let told = Rc::clone(&was_told);
@@ -23,7 +23,7 @@ fn a_checkpoint_is_taken_when_somebody_says_so() {
         "--log-dir",
         "events",
     ];
-    let ran = Understudy::new(work.path(), &[&start[..], &["--", &until, "end"]].concat())
+    let ran = UnderstudyCommand::new(work.path(), &[&start[..], &["--", &until, "end"]].concat())
         .during(move |_| {
             let text = understudy(&["status"]);
             let Some(line) = text.lines().find(|line| line.contains(&program)) else {
@@ -46,9 +46,9 @@ fn a_checkpoint_is_taken_when_somebody_says_so() {
 }
 
 #[test]
-fn a_job_that_does_not_run_cannot_be_told() {
+fn a_job_that_does_not_run_cannot_be_warned() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let run = |arguments: &[&str]| Understudy::new(work.path(), arguments).run();
+    let run = |arguments: &[&str]| UnderstudyCommand::new(work.path(), arguments).run();
     run(&["warn", "--mtbf", "1h", "no-such-job"])
         .assert(3, &["no job `no-such-job`", "understudy status"]);
     run(&["warn", "--mtbf", "often", "no-such-job"]).assert(2, &["is not a time"]);

@@ -2,8 +2,10 @@
 //!
 //! Memory of the device is in no mapping of the process.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{
+    Job, Kill, KillScope, Outcome, Trigger, Verdicts, fault_at_commit, paths, variants,
+};
 
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 30;
@@ -12,12 +14,12 @@ const ROUNDS: usize = 30;
 ///
 /// The time is `early`, `late` or `unused`.
 fn job(kind: &str, when: &str) -> Job {
-    let library = place::test_program("accelerator")
+    let library = paths::test_program("accelerator")
         .with_file_name("accelerators")
         .join(kind)
         .join("libcuda.so.1");
     let arguments = [&*library.to_string_lossy(), &ROUNDS.to_string(), when];
-    Job::new(place::test_program("accelerator"), &arguments)
+    Job::new(paths::test_program("accelerator"), &arguments)
         .workers(WORKERS)
         .interval("3calls")
 }
@@ -25,7 +27,7 @@ fn job(kind: &str, when: &str) -> Job {
 #[test]
 fn device_memory_comes_back_whoever_is_killed() {
     let mut verdicts = Verdicts::default();
-    for (when, victim, lines) in few(
+    for (when, victim, lines) in variants(
         [
             ("early", 1, 14),
             ("late", 0, 20),
@@ -65,7 +67,7 @@ fn assert_recovered(outcome: &Outcome, when: &str, workers: &[u32]) {
 #[test]
 fn another_process_may_die_in_the_recovery() {
     let mut verdicts = Verdicts::default();
-    for stage in few(["load", "resume", "agree", "rebuild", "reprotect"], 2) {
+    for stage in variants(["load", "resume", "agree", "rebuild", "reprotect"], 2) {
         verdicts.judge(stage, || {
             let dying = format!("kill rank=1 at=commit.end epoch=4; kill rank=3 at={stage}");
             let outcome = job("new", "early").fault(&dying).run();
@@ -85,7 +87,7 @@ fn a_job_that_was_killed_goes_on_from_the_disk() {
     };
     let mut first = job("new", "early")
         .disk()
-        .killed_as_a_whole(at, Scope::Job)
+        .killed_as_a_whole(at, KillScope::Job)
         .run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),
@@ -153,14 +155,14 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
     for (kind, when, (name, value), words) in rows {
         verdicts.judge(&format!("{kind} {when} {name}"), || {
             let outcome = job(kind, when).env(name, value).run();
-            outcome.assert_told(&["accelerator", "unprotected"]);
-            outcome.assert_told(words);
+            outcome.assert_single_line(&["accelerator", "unprotected"]);
+            outcome.assert_single_line(words);
             outcome.assert_success();
             outcome.assert_same_lines(&native(job(kind, when)));
         });
     }
     let stopped = job("old", "late").env("UNDERSTUDY_REQUIRE", "1").run();
-    stopped.assert_told(&["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_single_line(&["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
     stopped.assert_failed();
     verdicts.assert_all_good();
 }

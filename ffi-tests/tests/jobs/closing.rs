@@ -1,13 +1,13 @@
 //! Programs that close all descriptors before `MPI_Init`.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, paths};
 
 #[test]
 fn descriptors_of_the_layer_stay_open_when_a_program_closes_all() {
     for how in ["range", "from", "loop", "call"] {
         let job = || {
-            Job::new(place::test_program("closes_all"), &[how, "12"])
+            Job::new(paths::test_program("closes_all"), &[how, "12"])
                 .workers(2)
                 .interval("5calls")
         };

@@ -3,8 +3,8 @@
 //! The runs are: without understudy, with understudy, and with a failed worker.
 
 use crate::disk;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, paths};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
@@ -18,7 +18,7 @@ const TIMES: usize = 1;
 
 fn job(name: &str) -> Job {
     // Cuts occur at all collectives of a round in turn, since a round has fewer than seven of them.
-    Job::new(place::test_program(name), &ARGUMENTS).interval("7calls")
+    Job::new(paths::test_program(name), &ARGUMENTS).interval("7calls")
 }
 
 /// Runs a program in which a worker fails between two rounds or within one.
@@ -114,7 +114,7 @@ fn workers_may_die_in_the_middle_of_an_accumulate() {
 #[test]
 fn no_checkpoint_is_taken_of_communicators_of_other_values() {
     let arguments = [&ARGUMENTS[..], &["between"]].concat();
-    let job = || Job::new(place::test_program("variables"), &arguments).interval("7calls");
+    let job = || Job::new(paths::test_program("variables"), &arguments).interval("7calls");
     let undisturbed = native(job());
     undisturbed.assert_success();
     let kill = Kill::at(1, Trigger::Lines(ROUNDS as usize / 2));
@@ -150,7 +150,7 @@ fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
 /// In that checkpoint, the locks belong to the failed process.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
+fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {
     let undisturbed = native(job("locks"));
     let deaths = "kill rank=1 at=cut.end epoch=6; kill rank=3 at=resume.end";
     let outcome = job("locks").spares(2).fault(deaths).run();
@@ -168,7 +168,7 @@ fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
 fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
     for name in ["persistent", "partitioned"] {
         let make = || {
-            Job::new(place::test_program(name), &["40", "40"])
+            Job::new(paths::test_program(name), &["40", "40"])
                 .disk()
                 .interval("7calls")
         };
@@ -182,7 +182,7 @@ fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
 fn tile_registers() {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if !processor.contains(" amx_tile ") {
-        return place::skip("this processor has no tile registers (AMX)");
+        return paths::skip("this processor has no tile registers (AMX)");
     }
     conforms("tiles");
 }
@@ -198,7 +198,7 @@ fn an_abort_has_its_status() {
 /// The program has made errors of files fatal.
 #[test]
 fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
-    let outcome = Job::new(place::test_program("aborting"), &["2", "1", "file"]).run();
+    let outcome = Job::new(paths::test_program("aborting"), &["2", "1", "file"]).run();
     outcome.assert_failed();
     outcome.assert_line(&["MPI_File_open failed"]);
 }
@@ -206,7 +206,7 @@ fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
 /// No rank has contacted the process manager yet.
 #[test]
 fn an_error_before_mpi_init_ends_the_job_with_a_word() {
-    let outcome = Job::new(place::test_program("aborting"), &["2", "1", "early"]).run();
+    let outcome = Job::new(paths::test_program("aborting"), &["2", "1", "early"]).run();
     let has_failed = outcome.status.is_some_and(|status| !status.success());
     outcome.check(has_failed, "the error was not fatal");
     outcome.assert_line(&["MPI_Info_free failed"]);
@@ -215,24 +215,24 @@ fn an_error_before_mpi_init_ends_the_job_with_a_word() {
 
 /// Fails unless a small job prints equal lines with and without understudy.
 fn answers_the_same(name: &str, arguments: &[&str]) {
-    let make = || Job::new(place::test_program(name), arguments).workers(2);
+    let make = || Job::new(paths::test_program(name), arguments).workers(2);
     let outcome = make().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(make()));
 }
 
 #[test]
-fn any_thread_may_ask_where_mpi_is() {
+fn any_thread_may_query_the_state_of_mpi() {
     answers_the_same("threads", &[]);
 }
 
 #[test]
-fn mpi_comm_free_waits_for_nobody() {
+fn mpi_comm_free_does_not_wait() {
     answers_the_same("local", &["free"]);
 }
 
 #[test]
-fn mpi_comm_idup_waits_for_nobody() {
+fn mpi_comm_idup_does_not_wait() {
     answers_the_same("local", &["idup"]);
     answers_the_same("local", &["idup-inter"]);
 }

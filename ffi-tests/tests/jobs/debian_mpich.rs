@@ -3,9 +3,9 @@
 //! The library has another name than that of MPICH: `libmpich.so.12`.
 
 use crate::disk;
-use ffi_tests::hosts::Hosts;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Scope, Trigger, Verdicts, few, place};
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, KillScope, Trigger, Verdicts, paths, variants};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn sorted(text: &[u8]) -> Vec<u8> {
 
 /// Fails unless the program prints, in spite of each kill, what it prints without understudy.
 fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usize)]) {
-    let Some(program) = place::debian_mpich_program(source) else {
+    let Some(program) = paths::debian_mpich_program(source) else {
         return;
     };
     let job = || {
@@ -51,13 +51,13 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
 /// These are reduction, copy and delete functions, error handlers, and generalized requests.
 #[test]
 fn a_worker_of_a_program_of_mpi_f08_dies() {
-    let kills: Vec<_> = few([(1, 300), (0, 60)], 1).collect();
+    let kills: Vec<_> = variants([(1, 300), (0, 60)], 1).collect();
     survives("fortran/answers.f90", &["40"], "7calls", &kills);
 }
 
 #[test]
 fn a_worker_of_a_program_of_the_module_dies() {
-    let kills: Vec<_> = few([(0, 20), (1, 70)], 1).collect();
+    let kills: Vec<_> = variants([(0, 20), (1, 70)], 1).collect();
     survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
 }
 
@@ -66,7 +66,7 @@ fn a_worker_of_a_program_of_the_module_dies() {
 /// UCX has more queues after the second initialisation than after the first.
 #[test]
 fn a_worker_of_a_program_of_mpif_h_dies() {
-    let kills: Vec<_> = few([(0, 30), (1, 100)], 1).collect();
+    let kills: Vec<_> = variants([(0, 30), (1, 100)], 1).collect();
     survives("fortran/legacy.f", &["1500"], "7calls", &kills);
 }
 
@@ -79,12 +79,12 @@ fn a_worker_of_a_program_in_c_dies() {
 /// The user names the library for Open MPI, which finds the one that fits.
 #[test]
 fn a_worker_dies_under_the_launcher_of_debians_mpich() {
-    let Some(program) = place::debian_mpich_program(HEAT) else {
+    let Some(program) = paths::debian_mpich_program(HEAT) else {
         return;
     };
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let ranks = |count: &str, variables: &[(&str, &str)]| {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         let mut command = Command::new("timeout");
         command.args(["60", LAUNCHER, "-n", count]);
         for (name, value) in variables {
@@ -98,7 +98,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
     };
     let alone = ranks("2", &[]);
     assert!(alone.status.success());
-    let layer = place::layer();
+    let layer = paths::preload_library();
     let outcome = ranks(
         "3",
         &[
@@ -140,7 +140,7 @@ fn heat(program: &Path) -> Job {
 /// UCX takes these hosts for one machine, but they do not share memory.
 #[test]
 fn a_worker_of_each_host_dies() {
-    let Some(program) = place::debian_mpich_program(HEAT).filter(|_| Hosts::are_possible()) else {
+    let Some(program) = paths::debian_mpich_program(HEAT).filter(|_| Hosts::are_possible()) else {
         return;
     };
     let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
@@ -158,7 +158,7 @@ fn a_worker_of_each_host_dies() {
 /// The checkpoint to load is chosen by such a minimum.
 #[test]
 fn a_job_goes_on_from_disk() {
-    let Some(program) = place::debian_mpich_program(HEAT) else {
+    let Some(program) = paths::debian_mpich_program(HEAT) else {
         return;
     };
     let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
@@ -169,7 +169,7 @@ fn a_job_goes_on_from_disk() {
             epoch: 4,
         },
     );
-    let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
+    let mut first = job().killed_as_a_whole(on_disk, KillScope::Job).run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),
         "it came to its end before",
@@ -179,7 +179,7 @@ fn a_job_goes_on_from_disk() {
         .env("UNDERSTUDY_RESTART", "1")
         .fault("kill rank=1 at=cut.end epoch=30");
     let second = again.run_after(&mut first);
-    let refused = disk::said(&second, "it is missing");
+    let refused = disk::count_lines_with(&second, "it is missing");
     second.check(refused >= 1, "the last epoch was used");
     second.assert_taken_over(&[1]);
     disk::assert_like(&alone, FILES, &first.stdout, second);

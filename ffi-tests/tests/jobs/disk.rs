@@ -1,10 +1,10 @@
 //! The disk level: restarts of whole jobs, damaged files, and the loss of all replicas.
 
-use ffi_tests::kill::epochs_on_disk;
-use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
-use ffi_tests::shared::native;
+use ffi_tests::kill::checkpoints_on_disk;
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{HEAT2D, TestProgram, cg, heat2d};
 use ffi_tests::{
-    Job, Kill, Outcome, REFUSED, Scope, Trigger, Verdicts, fault_at_commit, few, place,
+    Job, Kill, KillScope, Outcome, REFUSED, Trigger, Verdicts, fault_at_commit, paths, variants,
 };
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use std::process::Command;
 const WORKERS: u32 = 4;
 
 /// Makes a job that has checkpoints on disk long before its end, on any machine.
-pub fn job(case: &Case) -> Job {
+pub fn job(case: &TestProgram) -> Job {
     let interval = if case.name == "cg" {
         "8calls"
     } else {
@@ -23,7 +23,7 @@ pub fn job(case: &Case) -> Job {
     case.job().disk().interval(interval)
 }
 
-pub fn restarted(case: &Case) -> Job {
+pub fn restarted(case: &TestProgram) -> Job {
     job(case).env("UNDERSTUDY_RESTART", "1")
 }
 
@@ -34,7 +34,7 @@ const fn on_disk(epoch: u64) -> Trigger {
 
 /// Kills all ranks at once when some checkpoints are on disk.
 pub fn killed(job: Job, epoch: u64) -> Outcome {
-    let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Job).run();
+    let outcome = job.killed_as_a_whole(on_disk(epoch), KillScope::Job).run();
     assert_killed(&outcome);
     outcome
 }
@@ -85,7 +85,7 @@ fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
 
 /// Fails unless the restarted job has completed with the output of an undisturbed run.
 #[track_caller]
-pub fn assert_as_undisturbed(case: &Case, before: &[u8], last: Outcome) {
+pub fn assert_as_undisturbed(case: &TestProgram, before: &[u8], last: Outcome) {
     assert_like(&native(case.job()), case.files, before, last);
 }
 
@@ -114,7 +114,7 @@ fn assert_refused(outcome: &Outcome, words: &[&str]) {
 #[test]
 fn a_job_that_was_killed_as_a_whole_goes_on() {
     let mut verdicts = Verdicts::default();
-    for (case, epoch) in few([(heat2d(), 1), (cg(), 3), (heat2d(), 3), (cg(), 1)], 2) {
+    for (case, epoch) in variants([(heat2d(), 1), (cg(), 3), (heat2d(), 3), (cg(), 1)], 2) {
         let mut first = killed(job(&case), epoch);
         let second = restarted(&case).run_after(&mut first);
         println!("{}: {:?}", case.name, second.own_lines());
@@ -131,7 +131,7 @@ fn a_job_that_was_killed_with_its_launcher_goes_on() {
     // is not compared.
     let case = heat2d();
     let mut first = job(&case)
-        .killed_as_a_whole(on_disk(3), Scope::Everything)
+        .killed_as_a_whole(on_disk(3), KillScope::Everything)
         .run();
     assert_killed(&first);
     let second = restarted(&case).run_after(&mut first);
@@ -140,10 +140,10 @@ fn a_job_that_was_killed_with_its_launcher_goes_on() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_job_can_be_restarted_again_and_again() {
+fn a_job_can_be_restarted_repeatedly() {
     let case = heat2d();
     let mut first = killed(job(&case), 3);
-    let again = restarted(&case).killed_as_a_whole(on_disk(8), Scope::Job);
+    let again = restarted(&case).killed_as_a_whole(on_disk(8), KillScope::Job);
     let mut second = again.run_after(&mut first);
     assert_killed(&second);
     let third = restarted(&case).run_after(&mut second);
@@ -170,7 +170,7 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
 
 /// Path of a worker's file of the last complete checkpoint.
 pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
-    let last = epochs_on_disk(&outcome.disk(), workers)
+    let last = checkpoints_on_disk(&outcome.disk(), workers)
         .pop()
         .expect("there are epochs on disk");
     file(&outcome.disk(), last, worker)
@@ -248,7 +248,7 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
 fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
     let case = heat2d();
     let mut verdicts = Verdicts::default();
-    for (index, (what, damage, message)) in few(DAMAGES, 2).enumerate() {
+    for (index, (what, damage, message)) in variants(DAMAGES, 2).enumerate() {
         let mut first = killed(job(&case), 4);
         let path = newest(&first, WORKERS, index as u32 % WORKERS);
         damage(&path);
@@ -270,7 +270,7 @@ fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
 fn without_a_usable_epoch_nothing_starts() {
     let case = heat2d();
     let mut first = killed(job(&case), 4);
-    for epoch in epochs_on_disk(&first.disk(), WORKERS) {
+    for epoch in checkpoints_on_disk(&first.disk(), WORKERS) {
         cut(&file(&first.disk(), epoch, 2), 5);
     }
     let damaged = restarted(&case).run_after(&mut first);
@@ -299,7 +299,7 @@ fn epochs_of_another_job_are_refused() {
         &more,
         &["another number of workers (4, and this one has 5)"],
     );
-    let program = place::example("heat2d");
+    let program = paths::example("heat2d");
     let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
     let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut more);
     assert_refused(&other, &["other arguments", &HEAT2D[..3].join(" ")]);
@@ -322,7 +322,7 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     let case = heat2d();
     let only_first = |job: Job| job.interval("off");
     let job = only_first(job(&case)).fault(&fault_at_commit(1, 1));
-    let mut first = job.killed_as_a_whole(on_disk(1), Scope::Job).run();
+    let mut first = job.killed_as_a_whole(on_disk(1), KillScope::Job).run();
     let hit = first.killed.iter().filter(|killed| killed.hit).count();
     first.check(
         hit == WORKERS as usize,
@@ -338,7 +338,7 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
 #[test]
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
     let case = heat2d();
-    for rank in few([1, 3], 1) {
+    for rank in variants([1, 3], 1) {
         let outcome = job(&case)
             .fault(&format!("kill rank={rank} at=finalize.agreed"))
             .run();
@@ -376,7 +376,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
 
 /// Makes a job that opens, changes, renames and removes files between checkpoints.
 fn files() -> Job {
-    Job::new(place::test_program("files"), &["300", "2000"]).interval("0.1s")
+    Job::new(paths::test_program("files"), &["300", "2000"]).interval("0.1s")
 }
 
 #[track_caller]
@@ -399,11 +399,11 @@ fn a_restart_finds_files_as_they_were() {
     let mut first = killed(files().disk(), 3);
     let again = files().disk().env("UNDERSTUDY_RESTART", "1");
     let mut second = again
-        .killed_as_a_whole(on_disk(8), Scope::Job)
+        .killed_as_a_whole(on_disk(8), KillScope::Job)
         .run_after(&mut first);
     assert_killed(&second);
     // The last checkpoint is lost, so changes of files before the last restart are undone, too.
-    let last = epochs_on_disk(&second.disk(), WORKERS)
+    let last = checkpoints_on_disk(&second.disk(), WORKERS)
         .pop()
         .expect("there are epochs on disk");
     cut(&file(&second.disk(), last, 1), 9);
@@ -419,7 +419,7 @@ fn a_restart_finds_files_as_they_were() {
 /// Children of the ranks change files.
 #[test]
 fn a_restart_finds_files_of_child_processes_as_they_were() {
-    let job = || Job::new(place::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
+    let job = || Job::new(paths::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
     let mut first = killed(job().disk(), 3);
     let again = job().disk().env("UNDERSTUDY_RESTART", "1").spares(1);
     let second = again.fault("kill rank=1 at=call:20").run_after(&mut first);
@@ -435,7 +435,7 @@ fn a_restart_finds_files_of_child_processes_as_they_were() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn files_are_those_of_the_epoch_on_disk_that_all_go_back_to() {
+fn files_are_those_of_the_checkpoint_on_disk() {
     let at = on_disk(4);
     let job = files()
         .disk()
@@ -462,7 +462,7 @@ impl Mount {
         if mount.mount(options) {
             return Some(mount);
         }
-        place::skip("this user may not mount a tmpfs");
+        paths::skip("this user may not mount a tmpfs");
         None
     }
 
@@ -474,7 +474,7 @@ impl Mount {
         command.status().is_ok_and(|status| status.success())
     }
 
-    fn job(&self, case: &Case) -> Job {
+    fn job(&self, case: &TestProgram) -> Job {
         case.job().env("UNDERSTUDY_DISK", &self.0.to_string_lossy())
     }
 }
@@ -486,7 +486,7 @@ impl Drop for Mount {
     }
 }
 
-pub fn said(outcome: &Outcome, words: &str) -> usize {
+pub fn count_lines_with(outcome: &Outcome, words: &str) -> usize {
     outcome
         .own_lines()
         .iter()
@@ -502,10 +502,13 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
         println!("{why}: {:?}", outcome.own_lines());
         outcome.assert_recovered(&native(case.job()), case.files, &[1]);
         outcome.check(
-            said(&outcome, "epochs cannot be written") == 1,
+            count_lines_with(&outcome, "epochs cannot be written") == 1,
             "it was not told once",
         );
-        outcome.check(said(&outcome, why) == 1, &format!("no line says `{why}`"));
+        outcome.check(
+            count_lines_with(&outcome, why) == 1,
+            &format!("no line says `{why}`"),
+        );
     };
     check(
         case.job().env("UNDERSTUDY_DISK", "/dev/null/epochs"),
@@ -523,7 +526,7 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_disk_that_has_room_again_is_used_again() {
+fn a_disk_with_new_space_is_used() {
     const FULL: &str = "epochs cannot be written";
     const ROOM: &str = "epochs are written to";
     const END: &str = "end";
@@ -532,7 +535,7 @@ fn a_disk_that_has_room_again_is_used_again() {
     };
     let path = full.0.clone();
     let mut has_room = false;
-    let job = Job::new(place::test_program("until"), &[END])
+    let job = Job::new(paths::test_program("until"), &[END])
         .interval("0.1s")
         .env("UNDERSTUDY_DISK", &full.0.to_string_lossy())
         .watch(move |ranks| {
@@ -553,9 +556,12 @@ fn a_disk_that_has_room_again_is_used_again() {
         outcome.stdout == b"4 ranks: computed\n",
         "the program's output is another one",
     );
-    outcome.check(said(&outcome, FULL) == 1, "it was not told once");
     outcome.check(
-        said(&outcome, ROOM) == 1,
+        count_lines_with(&outcome, FULL) == 1,
+        "it was not told once",
+    );
+    outcome.check(
+        count_lines_with(&outcome, ROOM) == 1,
         "that it works again was not told once",
     );
 }
@@ -565,7 +571,7 @@ fn a_disk_that_has_room_again_is_used_again() {
 /// Otherwise the next file that the program opens could get another number.
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
-    let make = || Job::new(place::test_program("lowest"), &["1000"]);
+    let make = || Job::new(paths::test_program("lowest"), &["1000"]);
     let outcome = make().disk().interval("10calls").run();
     outcome.assert_success();
     outcome.assert_like(&native(make()), &[]);

@@ -3,8 +3,8 @@
 //! The job ends in time with the right status, and a line states the cause. A bug never uses up all
 //! spares.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, Verdicts, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
 
 /// Value of `understudy_abi::exit::PROGRAM`, as documented in the guide.
 const PROGRAM: i32 = 65;
@@ -12,7 +12,7 @@ const SPARES: u32 = 4;
 
 /// Makes a job with a checkpoint every few steps, at equal steps in every run.
 fn job(arguments: &[&str]) -> Job {
-    Job::new(place::test_program("endings"), arguments)
+    Job::new(paths::test_program("endings"), arguments)
         .spares(SPARES)
         .interval("14calls")
 }
@@ -28,7 +28,7 @@ fn each<Row: Copy + Sync>(
 }
 
 #[track_caller]
-fn assert_said(outcome: &Outcome, words: &[&str]) {
+fn assert_lines_with(outcome: &Outcome, words: &[&str]) {
     let is_said = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
     let missing: Vec<&&str> = words.iter().filter(|word| !is_said(word)).collect();
     outcome.check(
@@ -50,8 +50,8 @@ fn assert_blamed(outcome: &Outcome, words: &[&str]) {
     outcome.assert_status(PROGRAM);
     outcome.check(ends(outcome) == 3, "the program was not started over twice");
     outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
-    assert_said(outcome, &["3 times since epoch", "has a bug there"]);
-    assert_said(outcome, words);
+    assert_lines_with(outcome, &["3 times since epoch", "has a bug there"]);
+    assert_lines_with(outcome, words);
     outcome.assert_nothing_left();
 }
 
@@ -68,7 +68,7 @@ fn a_crash_that_repeats_is_the_programs() {
         ("raise", "of SIGSEGV at libc"),
         ("abort", "of SIGABRT at libc"),
     ];
-    for ((way, words), outcome) in each(few(ways, 3), |(way, _)| job(&[way, "1"])) {
+    for ((way, words), outcome) in each(variants(ways, 3), |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             assert_blamed(&outcome, &[words, "called from", "endings+0x"])
         });
@@ -79,7 +79,7 @@ fn a_crash_that_repeats_is_the_programs() {
 #[test]
 fn a_crash_that_moves_to_another_rank_is_the_programs() {
     let mut verdicts = Verdicts::default();
-    for way in few(["dereference", "throw"], 1) {
+    for way in variants(["dereference", "throw"], 1) {
         let outcome = job(&[way, "next"]).run();
         verdicts.judge(way, || {
             assert_blamed(
@@ -109,21 +109,21 @@ fn an_exhausted_stack_is_the_programs() {
         let outcome = job(&["overflow", "2"]).run();
         assert_blamed(&outcome, &["worker 2 died of SIGSEGV", "stack overflow"]);
     } else {
-        place::skip("a kernel before Linux 6.15 does not tell of an exhausted stack");
+        paths::skip("a kernel before Linux 6.15 does not tell of an exhausted stack");
     }
 }
 
 #[test]
 fn a_crash_that_does_not_repeat_is_recovered_from() {
     let mut verdicts = Verdicts::default();
-    for way in few(["bad-buffer", "dereference", "abort"], 1) {
+    for way in variants(["bad-buffer", "dereference", "abort"], 1) {
         let arguments = [way, "2", "once"];
         let outcome = job(&arguments).input("once", "").run();
         verdicts.judge(way, || {
             outcome.assert_success();
             outcome.check(ends(&outcome) == 1, "nobody has crashed");
             outcome.assert_taken_over(&[2]);
-            assert_said(&outcome, &["worker 2 died of SIG"]);
+            assert_lines_with(&outcome, &["worker 2 died of SIG"]);
             // Without the file, no rank crashes.
             outcome.assert_like(&native(job(&arguments)), &[]);
             outcome.assert_nothing_left();
@@ -155,7 +155,7 @@ fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares
         verdicts.judge(way, || {
             outcome.assert_status(75);
             outcome.check(ends(&outcome) == 10, "another number of deaths");
-            assert_said(&outcome, &[words, "worker 1 has died 10 times since epoch"]);
+            assert_lines_with(&outcome, &[words, "worker 1 has died 10 times since epoch"]);
             outcome.assert_nothing_left();
         });
     }
@@ -190,13 +190,13 @@ fn a_child_may_end_as_it_likes() {
 fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let mut verdicts = Verdicts::default();
     // The launcher reports the status of a rank, or 1.
-    let ways = few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
+    let ways = variants([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
     for ((way, said, status), outcome) in each(ways, |(way, ..)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             outcome.assert_status(status);
             outcome.check(ends(&outcome) == 1, "the program was started over");
             let words = format!("rank 1 ended with status {said} without MPI_Finalize");
-            assert_said(&outcome, &[&words]);
+            assert_lines_with(&outcome, &[&words]);
             outcome.assert_nothing_left();
         });
     }
@@ -207,7 +207,7 @@ fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
 fn mpi_abort_ends_the_job_with_its_code() {
     let outcome = job(&["MPI_Abort", "1"]).run();
     outcome.assert_status(6);
-    assert_said(
+    assert_lines_with(
         &outcome,
         &["MPI_Abort was called by worker 1 with error code 6"],
     );
@@ -220,9 +220,9 @@ fn mpi_abort_ends_the_job_with_its_code() {
 /// Releasing thousands of requests at once takes no noticeable time.
 #[test]
 fn delete_functions_communicate_when_mpi_finalize_begins() {
-    let job = || Job::new(place::test_program("last_words"), &["1", "1"]).interval("3calls");
+    let job = || Job::new(paths::test_program("last_words"), &["1", "1"]).interval("3calls");
     let undisturbed = native(job());
-    for call in few([60_016, 60_012, 60_019], 1) {
+    for call in variants([60_016, 60_012, 60_019], 1) {
         let outcome = job().fault(&format!("kill rank=1 at=call:{call}")).run();
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);

@@ -2,8 +2,8 @@
 //!
 //! With failures, the bytes of their output equal those without.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, paths, variants};
 use understudy_formats::events::Kind;
 
 /// Newton's method with a dense system of equations.
@@ -11,7 +11,7 @@ use understudy_formats::events::Kind;
 /// Panels and blocks are sent in the communicators of the rows and columns of a grid.
 fn argtrig() -> Job {
     let arguments = ["48", "30", "x", "--block", "8", "--print-every", "2"];
-    Job::new(place::example("argtrig"), &arguments).interval("5calls")
+    Job::new(paths::example("argtrig"), &arguments).interval("5calls")
 }
 
 #[track_caller]
@@ -23,14 +23,14 @@ fn assert_undisturbed(outcome: &Outcome, alone: Job, files: &[&str], killed: u32
 }
 
 #[test]
-fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
+fn a_dense_solver_recovers_from_any_failure() {
     let faults = [
         (1, "at=call:1000"),
         (2, "at=ship.half epoch=4"),
         (0, "at=call:2300"),
         (3, "at=commit.end epoch=6 delay=3ms"),
     ];
-    for (rank, place) in few(faults, 2) {
+    for (rank, place) in variants(faults, 2) {
         let outcome = argtrig().fault(&format!("kill rank={rank} {place}")).run();
         assert_undisturbed(&outcome, argtrig(), &["x"], rank);
         // The rollback went back by five iterations at most.
@@ -46,18 +46,18 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
 /// The field equals that of a single loop, however the plate is distributed.
 fn relax(way: &[&str]) -> Job {
     let arguments = [&["200", "200", "300", "field"], way].concat();
-    Job::new(place::example("relax"), &arguments).interval("20calls")
+    Job::new(paths::example("relax"), &arguments).interval("20calls")
 }
 
 #[test]
-fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoever_is_killed() {
+fn a_skeleton_of_supersteps_recovers_with_any_distribution() {
     let ways = [
         (2, 1100, &["--by", "block", "--shift", "30"][..]),
         (1, 500, &["--pace", "1"]),
         (0, 900, &["--by", "block", "--pace", "2"]),
         (3, 1000, &[]),
     ];
-    for (rank, call, way) in few(ways, 2) {
+    for (rank, call, way) in variants(ways, 2) {
         let outcome = relax(way)
             .fault(&format!("kill rank={rank} at=call:{call}"))
             .run();
@@ -99,9 +99,9 @@ fn a_loop_without_collectives_has_one_checkpoint_unless_it_has_points() {
 }
 
 #[test]
-fn data_that_go_around_are_where_they_belong_after_a_recovery() {
-    let ring = || Job::new(place::example("ring"), &["120", "20", "product"]).interval("7calls");
-    for (rank, call) in few([(2, 150), (0, 240), (3, 100)], 1) {
+fn rotating_data_are_in_place_after_a_recovery() {
+    let ring = || Job::new(paths::example("ring"), &["120", "20", "product"]).interval("7calls");
+    for (rank, call) in variants([(2, 150), (0, 240), (3, 100)], 1) {
         let outcome = ring()
             .fault(&format!("kill rank={rank} at=call:{call}"))
             .run();

@@ -2,16 +2,16 @@
 //!
 //! Their names do so as well.
 
-use ffi_tests::hosts::Hosts;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, paths, variants};
 use std::time::Duration;
 
 /// Number of steps; the second half takes at least 1 s.
 const STEPS: usize = 200;
 
 fn files() -> Job {
-    Job::new(place::test_program("files"), &[&STEPS.to_string(), "10000"]).interval("0.1s")
+    Job::new(paths::test_program("files"), &[&STEPS.to_string(), "10000"]).interval("0.1s")
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn files_are_as_if_nobody_had_been_killed() {
     let undisturbed = native(files());
     let mut random = Random::announced("files");
     let mut verdicts = Verdicts::default();
-    for worker in few([2, 0, 1, 3], 1) {
+    for worker in variants([2, 0, 1, 3], 1) {
         let lines = 1 + random.below(STEPS as u64 / 2) as usize;
         let kill = Kill::at(worker, Trigger::Lines(lines))
             .after(Duration::from_micros(random.below(5000)));
@@ -35,7 +35,7 @@ fn files_are_as_if_nobody_had_been_killed() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn files_are_as_if_nobody_had_been_killed_twice() {
+fn files_are_undisturbed_by_two_failures() {
     let undisturbed = native(files());
     let (first, second) = (
         Kill::at(1, Trigger::Lines(60)),
@@ -51,9 +51,9 @@ fn files_are_as_if_nobody_had_been_killed_twice() {
 /// Other workers, which are late, have the file open as well.
 #[test]
 fn a_file_that_several_hold_open_may_grow_at_once() {
-    let job = || Job::new(place::test_program("appended"), &["12", "2"]).interval("7calls");
+    let job = || Job::new(paths::test_program("appended"), &["12", "2"]).interval("7calls");
     let undisturbed = native(job());
-    for epoch in few([3, 4, 5, 6, 7, 8], 3) {
+    for epoch in variants([3, 4, 5, 6, 7, 8], 3) {
         // Delays a worker when it captures, and when it restores its files.
         let late = |rank| {
             format!(
@@ -78,7 +78,7 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
 /// agreed on, and only the state of the files could influence the next attempt.
 #[test]
 fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
-    let job = || Job::new(place::test_program("snapshots"), &["4", "400000"]).interval("1calls");
+    let job = || Job::new(paths::test_program("snapshots"), &["4", "400000"]).interval("1calls");
     let undisturbed = native(job());
     let fault = "wait rank=1 at=ship.begin epoch=3 delay=50ms; kill rank=0 at=commit.begin \
         epoch=3 delay=150ms; kill rank=2 at=agree.end";
@@ -107,21 +107,21 @@ fn what_is_overwritten_on_several_hosts_comes_back() {
         return;
     }
     let job = || {
-        let job = Job::new(place::test_program("table/in_place"), &["40"]);
+        let job = Job::new(paths::test_program("table/in_place"), &["40"]);
         job.interval("7calls").hosts(&[3, 3]).map_by("node")
     };
-    assert_survived_in(job, few([(2, 78), (0, 50), (1, 64), (3, 92)], 1));
+    assert_survived_in(job, variants([(2, 78), (0, 50), (1, 64), (3, 92)], 1));
 }
 
 /// The program creates a file, links it to another name, and removes the first name.
 #[test]
 fn a_file_that_was_given_another_name_is_found_by_that() {
     let job = || {
-        Job::new(place::test_program("openings"), &["linked", "40"])
+        Job::new(paths::test_program("openings"), &["linked", "40"])
             .workers(2)
             .interval("5calls")
     };
-    assert_survived_in(job, few([(1, 22), (0, 9), (1, 14), (0, 31)], 2));
+    assert_survived_in(job, variants([(1, 22), (0, 9), (1, 14), (0, 31)], 2));
 }
 
 /// Redirects output to a file, a pipe and /dev/null, before and after a cut.
@@ -129,18 +129,24 @@ fn a_file_that_was_given_another_name_is_found_by_that() {
 fn output_that_is_led_elsewhere_for_a_while_comes_back() {
     let job = |interval| {
         move || {
-            Job::new(place::test_program("redirected"), &["40"])
+            Job::new(paths::test_program("redirected"), &["40"])
                 .workers(2)
                 .interval(interval)
         }
     };
-    assert_survived_in(job("5calls"), few([(1, 15), (0, 16), (1, 17), (0, 20)], 2));
-    assert_survived_in(job("1calls"), few((13..19).map(|call| (call % 2, call)), 3));
+    assert_survived_in(
+        job("5calls"),
+        variants([(1, 15), (0, 16), (1, 17), (0, 20)], 2),
+    );
+    assert_survived_in(
+        job("1calls"),
+        variants((13..19).map(|call| (call % 2, call)), 3),
+    );
 }
 
 #[test]
 fn a_line_that_a_child_process_has_appended_is_there_once() {
-    let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);
+    let job = || Job::new(paths::test_program("appends"), &["6"]).workers(2);
     for worker in [0, 1] {
         let fault = format!("kill rank={worker} at=call:16");
         let outcome = job().interval("1000s").fault(&fault).run();
@@ -158,7 +164,7 @@ fn a_line_that_a_child_process_has_appended_is_there_once() {
 /// Runs a command without LD_PRELOAD in its environment.
 #[test]
 fn a_child_process_without_the_preload_library_is_named() {
-    let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);
+    let job = || Job::new(paths::test_program("appends"), &["6"]).workers(2);
     let outcome = job().env("APPENDS_BY", "env -i").run();
     outcome.assert_success();
     let named = |line: &&str| line.contains("/sh, into which understudy is not preloaded");

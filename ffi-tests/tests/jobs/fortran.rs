@@ -2,15 +2,15 @@
 //!
 //! The bindings are those of the distribution's Open MPI.
 
-use ffi_tests::older::{fortran, older};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few};
+use ffi_tests::native_runs::native;
+use ffi_tests::open_mpi_4::{fortran, with_open_mpi_4};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, variants};
 use std::process::Command;
 
 const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);
 const HEAT: (&str, &[&str]) = ("heat", &["300", "2000"]);
 const RECORDS: (&str, &[&str]) = ("records", &["1500"]);
-const LEGACY: (&str, &[&str]) = ("legacy", &["1500"]);
+const FORTRAN_77: (&str, &[&str]) = ("legacy", &["1500"]);
 const DETAILS: (&str, &[&str]) = ("details", &["40"]);
 
 type Program = (&'static str, &'static [&'static str]);
@@ -24,7 +24,7 @@ fn job((name, arguments): Program) -> Option<Job> {
 ///
 /// The undisturbed run uses the Open MPI that the bindings belong to.
 fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Option<Job>) {
-    let Some(undisturbed) = job(program).and_then(older).map(native) else {
+    let Some(undisturbed) = job(program).and_then(with_open_mpi_4).map(native) else {
         return;
     };
     let mut verdicts = Verdicts::default();
@@ -36,7 +36,7 @@ fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Optio
         verdicts.judge(
             &format!("{program:?}, worker {rank} after {lines} lines"),
             || {
-                is_like(&outcome, &undisturbed);
+                assert_like(&outcome, &undisturbed);
                 outcome.assert_taken_over(&[rank]);
             },
         );
@@ -44,7 +44,7 @@ fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Optio
     verdicts.assert_all_good();
 }
 
-fn is_like(outcome: &Outcome, undisturbed: &Outcome) {
+fn assert_like(outcome: &Outcome, undisturbed: &Outcome) {
     outcome.assert_success();
     outcome.check(outcome.stdout == undisturbed.stdout, "the output differs");
     outcome.assert_nothing_left();
@@ -52,26 +52,26 @@ fn is_like(outcome: &Outcome, undisturbed: &Outcome) {
 
 #[test]
 fn what_mpi_answers_to_fortran_2008() {
-    let kills: Vec<_> = few([(1, 6), (0, 20), (2, 33), (0, 1)], 2).collect();
-    survives(ANSWERS, &kills, older);
+    let kills: Vec<_> = variants([(1, 6), (0, 20), (2, 33), (0, 1)], 2).collect();
+    survives(ANSWERS, &kills, with_open_mpi_4);
 }
 
 #[test]
 fn a_worker_of_a_program_of_the_module_dies() {
-    let kills: Vec<_> = few([(2, 40), (0, 70), (1, 5)], 1).collect();
-    survives(HEAT, &kills, older);
+    let kills: Vec<_> = variants([(2, 40), (0, 70), (1, 5)], 1).collect();
+    survives(HEAT, &kills, with_open_mpi_4);
 }
 
 #[test]
 fn a_worker_of_a_program_of_mpif_h_dies() {
-    let kills: Vec<_> = few([(1, 30), (0, 100), (2, 2)], 1).collect();
-    survives(LEGACY, &kills, older);
+    let kills: Vec<_> = variants([(1, 30), (0, 100), (2, 2)], 1).collect();
+    survives(FORTRAN_77, &kills, with_open_mpi_4);
 }
 
 /// Work of the bindings themselves, without a procedure in C.
 #[test]
 fn texts_datatypes_by_size_and_arguments_of_spawned_programs() {
-    survives(DETAILS, &[(1, 300)], older);
+    survives(DETAILS, &[(1, 300)], with_open_mpi_4);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
         .status();
     assert!(status.is_ok_and(|status| status.success()), "cc fails");
     let preloaded = || Some(job(HEAT)?.preload(&library));
-    let Some(undisturbed) = preloaded().and_then(older).map(native) else {
+    let Some(undisturbed) = preloaded().and_then(with_open_mpi_4).map(native) else {
         return;
     };
     let assert_counted = |outcome: &Outcome| {
@@ -95,31 +95,31 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
         outcome.check(counts == 3, "not each process has counted its calls");
     };
     assert_counted(&undisturbed);
-    let Some(job) = preloaded().and_then(older) else {
+    let Some(job) = preloaded().and_then(with_open_mpi_4) else {
         return;
     };
     let outcome = job.kill(Kill::at(1, Trigger::Lines(40))).run();
-    is_like(&outcome, &undisturbed);
+    assert_like(&outcome, &undisturbed);
     assert_counted(&outcome);
     outcome.assert_taken_over(&[1]);
 }
 
 #[test]
 fn a_data_representation_is_registered_or_not() {
-    survives(("represented", &["900"]), &[(1, 30)], older);
+    survives(("represented", &["900"]), &[(1, 30)], with_open_mpi_4);
 }
 
 /// The output shows the content of the files.
 #[test]
 fn records_that_are_written_over_come_back() {
-    let kills: Vec<_> = few([(1, 400), (0, 900), (2, 50)], 2).collect();
-    survives(RECORDS, &kills, older);
+    let kills: Vec<_> = variants([(1, 400), (0, 900), (2, 50)], 2).collect();
+    survives(RECORDS, &kills, with_open_mpi_4);
 }
 
 /// The bindings are wrappers, and understudy opens any installed libmpi.
 #[test]
 fn bindings_of_one_open_mpi_work_with_another() {
-    for program in few([ANSWERS, LEGACY, HEAT], 1) {
+    for program in variants([ANSWERS, FORTRAN_77, HEAT], 1) {
         survives(program, &[(1, 10)], Some);
     }
 }

@@ -1,6 +1,6 @@
 //! A failure after other processes have filled `/dev/shm` while a job runs.
 
-use ffi_tests::place;
+use ffi_tests::paths;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const LOST: i32 = 75;
 fn run(prepare: &str) -> Option<Output> {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
     if !may_mount.is_ok_and(|status| status.success()) {
-        place::skip("unshare --mount");
+        paths::skip("unshare --mount");
         return None;
     }
     let work = tempfile::tempdir().expect("there is room for temporary files");
@@ -21,8 +21,8 @@ fn run(prepare: &str) -> Option<Output> {
         "mount -t tmpfs -o size=64m tmpfs /dev/shm; export OMPI_MCA_btl=self,sm; {prepare}; \
          exec timeout 60 {} run -n 3 --spares 1 --interval 5calls --no-daemon --progress none \
          --fault 'kill rank=1 at=call:40' -- {} 20 10 /dev/shm",
-        place::product("understudy").display(),
-        place::test_program("fills").display()
+        paths::product("understudy").display(),
+        paths::test_program("fills").display()
     );
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "sh", "-c", &script]);
@@ -38,7 +38,7 @@ fn run(prepare: &str) -> Option<Output> {
 
 #[test]
 fn open_mpi_initialises_in_another_directory() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let Some(output) = run("true") else { return };
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -52,7 +52,7 @@ fn open_mpi_initialises_in_another_directory() {
 
 #[test]
 fn a_library_that_can_begin_nowhere_else_ends_the_job_soon_with_the_cause() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let began = Instant::now();
     let Some(output) = run("touch $TMPDIR/understudy-$(id -u)") else {
         return;

@@ -3,11 +3,13 @@
 //! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
 
 use crate::disk;
-use ffi_tests::daemon::{self, spares_chosen};
-use ffi_tests::hosts::Hosts;
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, Verdicts, few, place, processes};
+use ffi_tests::daemon_process::{self, spares_chosen};
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{
+    Job, Kill, Launcher, Outcome, Random, Trigger, Verdicts, paths, processes, variants,
+};
 use std::time::Duration;
 
 /// Two workers on each of three hosts; the last has slots for the spares too.
@@ -21,12 +23,12 @@ fn spread(job: Job) -> Job {
     job.workers(WORKERS).spares(SPARES).hosts(&SLOTS)
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<TestProgram> {
     vec![programs::short_heat2d(), programs::short_cg()]
 }
 
 /// Fails unless the output is undisturbed, nothing is left, and these workers were replaced.
-fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &Case, taken_over: &[u32]) {
+fn assert_good(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram, taken_over: &[u32]) {
     outcome.assert_success();
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
     outcome.assert_replaced(taken_over);
@@ -164,7 +166,7 @@ fn all_ranks_of_a_host_may_be_killed_at_once() {
         (Launcher::Mpirun, 4, 1),
     ];
     let mut verdicts = Verdicts::default();
-    for (launcher, first, way) in few(deaths, 2) {
+    for (launcher, first, way) in variants(deaths, 2) {
         let both = [first, first + 1];
         let outcome = ways[way](spread(case.job()).launched_by(launcher), both).run();
         let what = format!("{launcher:?}, workers {both:?}, way {way}");
@@ -243,7 +245,7 @@ fn a_host_may_be_cut_off() {
 
 /// The second and the third host are a rack, whose remaining host is used last.
 #[test]
-fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
+fn a_worker_of_a_lost_host_is_replaced_by_a_spare_of_another_domain() {
     if !Hosts::are_possible() {
         return;
     }
@@ -313,11 +315,11 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
         .unwrap_or(TIMES);
     let mut random = Random::announced("large messages");
     let mut verdicts = Verdicts::default();
-    for (mebibytes, rounds) in few([(16, 12), (1, 200)], 1) {
+    for (mebibytes, rounds) in variants([(16, 12), (1, 200)], 1) {
         let arguments = [(mebibytes << 20).to_string(), rounds.to_string()];
         let job = || {
             let arguments = arguments.each_ref().map(String::as_str);
-            spread(Job::new(place::test_program("ring"), &arguments)).interval("5calls")
+            spread(Job::new(paths::test_program("ring"), &arguments)).interval("5calls")
         };
         let undisturbed = native(job());
         for _ in 0..times {
@@ -348,12 +350,12 @@ fn one_command_runs_a_job_on_all_hosts() {
     if !Hosts::are_possible() {
         return;
     }
-    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let arguments = ["300", "300", "3000", "heat.field"];
     let native = native(Job::new(&heat, &arguments).workers(WORKERS));
     let (hosts, work) = (
         Hosts::new(&SLOTS).expect("possible"),
-        daemon::private_directory(),
+        daemon_process::private_directory(),
     );
     let options = [
         "-n",
@@ -370,7 +372,7 @@ fn one_command_runs_a_job_on_all_hosts() {
         "--",
         &heat,
     ];
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let output = hosts
         .run(work.path(), &[&options[..], &arguments].concat())
         .output()
@@ -401,7 +403,7 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
     if !Hosts::are_possible() {
         return;
     }
-    let job = || Job::new(place::test_program("commons"), &["16", "20"]).workers(3);
+    let job = || Job::new(paths::test_program("commons"), &["16", "20"]).workers(3);
     let undisturbed = native(job());
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         let outcome = job()
@@ -421,8 +423,8 @@ fn workers_with_a_window_may_part() {
     if !Hosts::are_possible() {
         return;
     }
-    let windows = || Job::new(place::test_program("windows"), &["60", "8"]);
-    let case = Case {
+    let windows = || Job::new(paths::test_program("windows"), &["60", "8"]);
+    let case = TestProgram {
         name: "windows",
         make: windows,
         files: &[],
@@ -470,7 +472,7 @@ fn shared_pointers_of_several_hosts_go_back() {
     if !Hosts::are_possible() {
         return;
     }
-    let program = place::test_program("pointers");
+    let program = paths::test_program("pointers");
     let make = || {
         let job = Job::new(&program, &["12", "2"]).workers(4).spares(1);
         job.hosts(&[2, 3]).interval("5calls")
@@ -480,7 +482,7 @@ fn shared_pointers_of_several_hosts_go_back() {
     let names: Vec<String> = (0..24).map(|file| format!("turns.{file}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     // The files are open from checkpoint 15 on.
-    for (rank, epoch) in few([(1, 16), (3, 19), (0, 17), (2, 20)], 2) {
+    for (rank, epoch) in variants([(1, 16), (3, 19), (0, 17), (2, 20)], 2) {
         let fault = format!("kill rank={rank} at=cut.begin epoch={epoch}");
         let outcome = make().fault(&fault).run();
         outcome.assert_success();

@@ -1,8 +1,8 @@
 //! Understudy does not affect processes that are not ranks of an MPI job.
 
-use ffi_tests::plain::{assert_indifferent, run};
+use ffi_tests::plain_commands::{assert_indifferent, run};
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Launcher, place, shared::native};
+use ffi_tests::{Job, Launcher, native_runs::native, paths};
 
 #[test]
 fn ordinary_programs_do_not_notice_the_layer() {
@@ -34,7 +34,7 @@ fn the_environment_of_other_programs_is_not_touched() {
     let output = run("env", &[], &variables, true);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = [
-        format!("LD_PRELOAD={}", place::layer().display()),
+        format!("LD_PRELOAD={}", paths::preload_library().display()),
         "UNDERSTUDY_SPARES=2".into(),
         "UNDERSTUDY_INTERVAL=soon".into(),
     ];
@@ -53,7 +53,7 @@ fn the_environment_of_other_programs_is_not_touched() {
 
 #[test]
 fn an_mpi_program_without_mpirun_runs_normally() {
-    let chatter = place::test_program("chatter");
+    let chatter = paths::test_program("chatter");
     let chatter = chatter.to_string_lossy();
     assert_indifferent(&chatter, &["20"], &[]);
     assert_indifferent(&chatter, &["20"], &[("UNDERSTUDY_REQUIRE", "1")]);
@@ -62,7 +62,7 @@ fn an_mpi_program_without_mpirun_runs_normally() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn understudy_disable_gives_the_program_all_ranks() {
-    let job = || Job::new(place::test_program("chatter"), &["30"]).workers(5);
+    let job = || Job::new(paths::test_program("chatter"), &["30"]).workers(5);
     let undisturbed = native(job());
     // Five ranks in all: one of them would be a spare.
     let outcome = job()
@@ -70,7 +70,7 @@ fn understudy_disable_gives_the_program_all_ranks() {
         .spares(1)
         .env("UNDERSTUDY_DISABLE", "1")
         .run();
-    if place::launcher() == Launcher::Ckptd {
+    if paths::launcher() == Launcher::Ckptd {
         // Without understudy, each process would be a job of its own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         outcome.check(outcome.own_lines().len() == 1, "not told in one line");

@@ -3,10 +3,10 @@
 //! Other input is never lost without a message.
 
 use ffi_tests::job::STANDARD_INPUT;
-use ffi_tests::kill::lines;
-use ffi_tests::living::beside_work;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Trigger, place, processes};
+use ffi_tests::kill::count_lines;
+use ffi_tests::living_processes::beside_work;
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Launcher, Trigger, paths, processes};
 use std::collections::BTreeMap;
 
 /// Rounds of the program, and the pause after each in milliseconds.
@@ -22,14 +22,14 @@ fn numbers() -> String {
 /// Makes a job that reads `lines` lines from the launcher's pipe.
 fn from_pipe(lines: usize) -> Job {
     let arguments = [&ROUNDS.to_string(), PAUSE, &lines.to_string()];
-    Job::new(place::test_program("input"), &arguments)
+    Job::new(paths::test_program("input"), &arguments)
         .input(STANDARD_INPUT, &numbers())
         .interval("7calls")
 }
 
 /// Makes a job that reads a line of a file in each round.
 fn from_file() -> Job {
-    let program = place::test_program("input");
+    let program = paths::test_program("input");
     let command = format!(
         "exec {} {ROUNDS} {PAUSE} {ROUNDS} < numbers",
         program.display()
@@ -94,7 +94,7 @@ fn input_that_was_read_before_the_checkpoint_is_not_missed() {
 
 /// Makes a job that reads a pipe that its wrapper has opened.
 fn from_pipe_of_wrapper() -> Job {
-    let program = place::test_program("input");
+    let program = paths::test_program("input");
     let command = format!(
         "exec {} {ROUNDS} {PAUSE} {ROUNDS} < <(cat numbers)",
         program.display()
@@ -116,7 +116,7 @@ fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
 
 /// Number of lines that a job has printed, seen from one of its processes.
 fn printed(pid: u32) -> usize {
-    beside_work(pid).map_or(0, |job| lines(&job.join("stdout")))
+    beside_work(pid).map_or(0, |job| count_lines(&job.join("stdout")))
 }
 
 /// The spare reads the input through another process, which is killed.

@@ -1,11 +1,12 @@
 //! The journal of the set-up phase: permitted operations, and damaged journals.
 
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, prints};
-use ffi_tests::shared::native;
-use ffi_tests::thin::{
-    THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned,
+use ffi_tests::reduced_replicas::{
+    ALL_REDUCED, WORKERS, assert_like_undisturbed, assert_lost, assert_workers_recover,
+    elided_pages, job, rebuilt,
 };
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, variants};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,12 +23,12 @@ fn has_refused_a_journal(outcome: &Outcome) -> bool {
 fn a_damaged_journal_is_never_replayed() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
-    for copy in few(["half-journal", "journal"], 1) {
+    for copy in variants(["half-journal", "journal"], 1) {
         // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, the
         // persistent replica store of the failed worker would be used instead.
         let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
         let run = |job: Job, thin: Trigger| job.fault(&fault).kill(Kill::at(1, thin)).run();
-        let lost = run(job(&case), THIN);
+        let lost = run(job(&case), ALL_REDUCED);
         verdicts.judge(&fault, || {
             let words = [
                 "worker 1 (rank 1 on ",
@@ -38,7 +39,7 @@ fn a_damaged_journal_is_never_replayed() {
             assert_lost(&lost, &words);
             lost.check(has_refused_a_journal(&lost), "nobody met the damage");
         });
-        let both_thin = Trigger::Thinned {
+        let both_thin = Trigger::Reduced {
             workers: WORKERS,
             times: 2,
         };
@@ -48,12 +49,12 @@ fn a_damaged_journal_is_never_replayed() {
                 job(&case).env("UNDERSTUDY_COPIES", "2"),
                 both_thin,
             ),
-            ("a disk", job(&case).disk(), THIN),
+            ("a disk", job(&case).disk(), ALL_REDUCED),
         ];
         for (what, job, thin) in others {
             let outcome = run(job, thin);
             verdicts.judge(&format!("{what}: {fault}"), || {
-                like_undisturbed(&outcome, &case);
+                assert_like_undisturbed(&outcome, &case);
                 outcome.assert_taken_over(&[1]);
                 outcome.check(has_refused_a_journal(&outcome), "nobody met the damage");
             });
@@ -64,7 +65,7 @@ fn a_damaged_journal_is_never_replayed() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
+fn a_journal_that_is_damaged_before_its_trial_replay_is_not_used() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     for copy in ["journal", "half-journal"] {
@@ -72,9 +73,9 @@ fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
             format!("corrupt rank=1 at=phase.end copy={copy}; kill rank=1 at=cut.begin epoch=20");
         let outcome = job(&case).fault(&fault).run();
         verdicts.judge(&fault, || {
-            like_undisturbed(&outcome, &case);
+            assert_like_undisturbed(&outcome, &case);
             outcome.assert_taken_over(&[1]);
-            outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+            outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
         });
     }
     verdicts.assert_all_good();
@@ -83,14 +84,14 @@ fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
 #[test]
 fn two_newcomers_replay_two_parts_at_once() {
     let mut verdicts = Verdicts::default();
-    for case in few([programs::cg(), programs::heat2d()], 1) {
+    for case in variants([programs::cg(), programs::heat2d()], 1) {
         let outcome = job(&case)
             .spares(2)
-            .kill(Kill::at(0, THIN))
-            .kill(Kill::at(2, THIN))
+            .kill(Kill::at(0, ALL_REDUCED))
+            .kill(Kill::at(2, ALL_REDUCED))
             .run();
         verdicts.judge(case.name, || {
-            like_undisturbed(&outcome, &case);
+            assert_like_undisturbed(&outcome, &case);
             outcome.assert_taken_over(&[0, 2]);
             let pages = [WORKERS, WORKERS + 1].map(|spare| rebuilt(&outcome, spare));
             outcome.check(
@@ -105,9 +106,9 @@ fn two_newcomers_replay_two_parts_at_once() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
-    everyone_dies(
+    assert_workers_recover(
         &prints("unlike", || {
-            Job::new(place::test_program("unlike"), &["8000"])
+            Job::new(paths::test_program("unlike"), &["8000"])
         }),
         20,
     );
@@ -118,24 +119,24 @@ fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
 #[ignore = "a variant: make test-all"]
 fn calls_that_are_not_the_same_twice_are_noticed() {
     let case = prints("unlike, calls", || {
-        Job::new(place::test_program("unlike"), &["8000", "calls"])
+        Job::new(paths::test_program("unlike"), &["8000", "calls"])
     });
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+    outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpi_may_call_the_program_back_in_the_phase() {
     let case = prints("callbacks", || {
-        Job::new(place::test_program("callbacks"), &["8000"])
+        Job::new(paths::test_program("callbacks"), &["8000"])
     });
     for epoch in [2, 40] {
         let fault = format!("kill rank=1 at=cut.begin epoch={epoch}");
         let outcome = job(&case).fault(&fault).run();
-        like_undisturbed(&outcome, &case);
+        assert_like_undisturbed(&outcome, &case);
         outcome.assert_taken_over(&[1]);
     }
 }
@@ -144,7 +145,7 @@ fn mpi_may_call_the_program_back_in_the_phase() {
 fn roundabout() -> Job {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
-        let directory = place::lasting_directory();
+        let directory = paths::lasting_directory();
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/roundabout.c");
         let there = directory.to_string_lossy();
         let compile = |name: &str, flags: &[&str]| {
@@ -195,13 +196,13 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
         String::from_utf8_lossy(&undisturbed.stdout).contains("right before MPI_Init"),
         "the constructor asks before MPI_Init",
     );
-    everyone_dies(&case, 100);
+    assert_workers_recover(&case, 100);
     let in_the_phase = job(&case)
-        .kill(Kill::at(2, THIN))
+        .kill(Kill::at(2, ALL_REDUCED))
         .fault("kill rank=1 at=call:40")
         .spares(2)
         .run();
-    like_undisturbed(&in_the_phase, &case);
+    assert_like_undisturbed(&in_the_phase, &case);
     in_the_phase.assert_taken_over(&[1, 2]);
 }
 
@@ -220,10 +221,10 @@ fn different(outcome: &Outcome) -> Option<u64> {
 #[test]
 fn clocks_are_answered_from_the_journal() {
     let case = prints("clocks", || {
-        Job::new(place::test_program("clocks"), &["8000"])
+        Job::new(paths::test_program("clocks"), &["8000"])
     });
-    let outcome = job(&case).kill(Kill::at(1, THIN)).run();
-    like_undisturbed(&outcome, &case);
+    let outcome = job(&case).kill(Kill::at(1, ALL_REDUCED)).run();
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     println!("pages that differ: {:?}", different(&outcome));
     outcome.check(
@@ -238,17 +239,17 @@ fn clocks_are_answered_from_the_journal() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn handlers_may_ask_clocks_in_the_phase() {
+fn handlers_may_read_clocks_in_the_phase() {
     let case = prints("clocks, signals", || {
-        Job::new(place::test_program("clocks"), &["8000", "signals"])
+        Job::new(paths::test_program("clocks"), &["8000", "signals"])
     });
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=20").run();
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
 }
 
 /// A program with a special operation in its set-up phase: see `programs/phase.c`.
-fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::Case {
+fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::TestProgram {
     prints(what, make)
 }
 
@@ -267,9 +268,9 @@ fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Op
 }
 
 /// Kills a worker when replicas are reduced; fails if the journal is longer than `most`.
-fn journal_is_short(case: &ffi_tests::programs::Case, most: u64) {
-    let outcome = job(case).kill(Kill::at(1, THIN)).run();
-    like_undisturbed(&outcome, case);
+fn assert_short_journal(case: &ffi_tests::programs::TestProgram, most: u64) {
+    let outcome = job(case).kill(Kill::at(1, ALL_REDUCED)).run();
+    assert_like_undisturbed(&outcome, case);
     outcome.assert_taken_over(&[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) > 100,
@@ -285,27 +286,27 @@ fn journal_is_short(case: &ffi_tests::programs::Case, most: u64) {
 #[test]
 fn an_attached_buffer_is_no_output() {
     let case = phase("attach", || {
-        Job::new(place::test_program("phase"), &["20000", "attach"])
+        Job::new(paths::test_program("phase"), &["20000", "attach"])
     });
-    journal_is_short(&case, 20_000);
+    assert_short_journal(&case, 20_000);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn what_is_packed_is_recorded_once() {
     let case = phase("pack", || {
-        Job::new(place::test_program("phase"), &["20000", "pack"])
+        Job::new(paths::test_program("phase"), &["20000", "pack"])
     });
-    journal_is_short(&case, 100_000);
+    assert_short_journal(&case, 100_000);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn tests_in_vain_take_no_room() {
     let case = phase("tests", || {
-        Job::new(place::test_program("phase"), &["20000", "tests"])
+        Job::new(paths::test_program("phase"), &["20000", "tests"])
     });
-    journal_is_short(&case, 20_000);
+    assert_short_journal(&case, 20_000);
 }
 
 /// The recording ends without a cut, since none can occur during the calls.
@@ -314,13 +315,13 @@ fn tests_in_vain_take_no_room() {
 fn a_journal_ends_when_it_is_too_long() {
     const LIMIT: u64 = 100_000;
     let case = phase("clock", || {
-        Job::new(place::test_program("phase"), &["2000", "clock"])
+        Job::new(paths::test_program("phase"), &["2000", "clock"])
     });
     let outcome = job(&case)
         .env("UNDERSTUDY_LOG_LIMIT", &LIMIT.to_string())
         .env("UNDERSTUDY_LOG", "warn")
         .run();
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     let (journal, kept) = longest_journal(&outcome);
     let is_in_time = (LIMIT..LIMIT + 10_000).contains(&journal.bytes);
     outcome.check(kept.is_none() && is_in_time, &format!("{journal:?}"));

@@ -3,8 +3,8 @@
 //! No checkpoint is taken as long as a worker has such an object. After ten intervals, one line
 //! names the object, and the job continues without protection or stops.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, REFUSED, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, REFUSED, paths};
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn job(kind: &str, last: Option<u32>) -> Job {
     let last = last.map(|last| last.to_string());
     let mut arguments = vec!["45", "0", kind];
     arguments.extend(last.as_deref());
-    Job::new(place::test_program("kernel_state"), &arguments)
+    Job::new(paths::test_program("kernel_state"), &arguments)
         .workers(2)
         .interval("5calls")
 }
@@ -82,11 +82,11 @@ fn can_be_made(kind: &str) -> bool {
 
 fn assert_refused(kind: &str, word: &str) {
     if !can_be_made(kind) {
-        return place::skip(&format!("{kind} needs root, or a kernel that has it"));
+        return paths::skip(&format!("{kind} needs root, or a kernel that has it"));
     }
     let unprotected = job(kind, None).run();
     unprotected.assert_success();
-    unprotected.assert_told(&[word, "of rank 1", "10 intervals", "unprotected"]);
+    unprotected.assert_single_line(&[word, "of rank 1", "10 intervals", "unprotected"]);
     unprotected.assert_same_lines(&native(job(kind, None)));
     unprotected.assert_nothing_left();
 }
@@ -137,7 +137,7 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
 fn system_v_objects_are_restored_on_another_host() {
     let may_unshare = Command::new("unshare").args(["--ipc", "true"]).status();
     if !may_unshare.is_ok_and(|status| status.success()) {
-        return place::skip("unshare --ipc");
+        return paths::skip("unshare --ipc");
     }
     let programs = [
         "table/system_v",
@@ -145,7 +145,7 @@ fn system_v_objects_are_restored_on_another_host() {
         "table/posix_queues",
     ];
     for program in programs {
-        let path = place::test_program(program).display().to_string();
+        let path = paths::test_program(program).display().to_string();
         let job = || Job::new("unshare", &["--ipc", &path, "16"]).workers(3);
         for call in [23, 31] {
             let fault = format!("kill rank=1 at=call:{call}");
@@ -187,14 +187,14 @@ fn a_port_that_another_process_takes_ends_the_job() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = free.expect("a free port").port();
     let taking = std::thread::spawn(move || take_port(port));
-    let program = place::test_program("fixed_port");
+    let program = paths::test_program("fixed_port");
     let outcome = Job::new(program, &["40", "10", &port.to_string()])
         .workers(2)
         .interval("5calls")
         .spares(1)
         .fault("kill rank=1 at=call:40")
         .run();
-    outcome.assert_told(&["its socket at 127.0.0.1:", "in use", "the job ends"]);
+    outcome.assert_single_line(&["its socket at 127.0.0.1:", "in use", "the job ends"]);
     outcome.assert_status(CANNOT_BE_RESTORED);
     outcome.assert_nothing_left();
     assert!(taking.is_finished(), "the port was not taken");
@@ -203,7 +203,7 @@ fn a_port_that_another_process_takes_ends_the_job() {
 #[test]
 fn a_job_that_must_be_protected_stops() {
     let outcome = job("inotify", None).env("UNDERSTUDY_REQUIRE", "1").run();
-    outcome.assert_told(&["anon_inode:inotify", "the job stops"]);
+    outcome.assert_single_line(&["anon_inode:inotify", "the job stops"]);
     outcome.assert_status(REFUSED);
     outcome.assert_nothing_left();
 }

@@ -1,14 +1,14 @@
 //! A worker is killed at any moment: the output equals that of an undisturbed run.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Kill, Random, Trigger, Verdicts, few};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Kill, Random, Trigger, Verdicts, variants};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
 
 /// Kills every worker once in each of `times` equal parts of the run.
-fn kill_everyone(case: &Case, times: usize) {
+fn kill_everyone(case: &TestProgram, times: usize) {
     let mut random = Random::announced(case.name);
     let undisturbed = native(case.job());
     let lines = undisturbed
@@ -18,7 +18,7 @@ fn kill_everyone(case: &Case, times: usize) {
         .count()
         - case.tail;
     let (mut verdicts, mut left_behind, mut late) = (Verdicts::default(), Vec::new(), 0);
-    let workers: Vec<u32> = few([0, 2, 1, 3], 2).collect();
+    let workers: Vec<u32> = variants([0, 2, 1, 3], 2).collect();
     for &worker in &workers {
         for time in 0..times {
             // Moments are chosen by printed lines, so that they do not depend on the machine's
@@ -87,7 +87,7 @@ fn cg_writes_the_same_whoever_is_killed_and_whenever() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn cg_with_a_shared_library_writes_the_same_whoever_is_killed_and_whenever() {
+fn cg_with_a_shared_library_recovers_from_any_failure() {
     // The program of the test before, but loaded differently.
     kill_everyone(&programs::cg_shared(), times().div_ceil(5));
 }

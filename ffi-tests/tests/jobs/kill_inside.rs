@@ -1,14 +1,20 @@
 //! A worker fails at a fault point: in a checkpoint, before one, at the end.
 
 use crate::disk;
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, fault_at_commit, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, fault_at_commit, paths, variants};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
 
-fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str) -> Outcome {
+fn judge(
+    verdicts: &mut Verdicts,
+    case: &TestProgram,
+    job: Job,
+    worker: u32,
+    what: &str,
+) -> Outcome {
     let undisturbed = native(case.job());
     let outcome = job.run();
     println!(
@@ -26,7 +32,7 @@ fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str
 ///
 /// A short transfer is over before it is polled, and takes less time than the work between two
 /// checkpoints.
-fn case_for(point: &str) -> Case {
+fn case_for(point: &str) -> TestProgram {
     if ["ship.half", "whole.begin"].contains(&point) {
         programs::large_heat2d()
     } else {
@@ -76,7 +82,7 @@ fn everyone(_: usize) -> Vec<u32> {
 /// A worker, another one at each point; with `make test-all` two.
 fn some(index: usize) -> Vec<u32> {
     let first = index as u32 % WORKERS;
-    few([first, (first + 1 + index as u32 % 2) % WORKERS], 1).collect()
+    variants([first, (first + 1 + index as u32 % 2) % WORKERS], 1).collect()
 }
 
 #[test]
@@ -111,7 +117,7 @@ fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
     let case = programs::lasting_heat2d();
     let mut random = Random::announced("before the first interval");
     let mut verdicts = Verdicts::default();
-    for worker in few([1, 0, 2, 3], 1) {
+    for worker in variants([1, 0, 2, 3], 1) {
         let tracking = ["auto", "compare"][worker as usize % 2];
         let kill = Kill::at(worker, Trigger::Lines(1 + random.below(20) as usize))
             .after(Duration::from_micros(random.below(15_000)));
@@ -203,11 +209,11 @@ fn another_worker_may_die_during_the_recovery() {
 #[test]
 fn receives_are_posted_again_in_their_order() {
     let make = || {
-        Job::new(place::test_program("posting"), &[])
+        Job::new(paths::test_program("posting"), &[])
             .workers(2)
             .interval("1calls")
     };
-    let case = Case {
+    let case = TestProgram {
         name: "posting",
         tail: 0,
         files: &[],
@@ -231,9 +237,9 @@ fn receives_are_posted_again_in_their_order() {
 ///
 /// They are reposted by a survivor, or by the replacement.
 #[test]
-fn a_worker_may_die_while_receives_are_posted_again() {
+fn a_worker_may_fail_while_receives_are_reposted() {
     let make = || {
-        Job::new(place::test_program("posting"), &[])
+        Job::new(paths::test_program("posting"), &[])
             .workers(2)
             .interval("1calls")
             .limit(Duration::from_secs(20))
@@ -253,9 +259,9 @@ fn a_worker_may_die_while_receives_are_posted_again() {
 
 /// The whole job has been restarted, and the other worker runs already.
 #[test]
-fn a_worker_may_die_while_another_is_being_started_again() {
+fn a_worker_may_fail_while_another_one_restarts() {
     let make = || {
-        Job::new(place::test_program("posting"), &["3000", "0"])
+        Job::new(paths::test_program("posting"), &["3000", "0"])
             .disk()
             .interval("53calls")
             .limit(Duration::from_secs(40))
@@ -276,7 +282,7 @@ fn a_worker_may_die_while_another_is_being_started_again() {
 #[test]
 fn no_message_overtakes_a_cut() {
     let make = || {
-        Job::new(place::test_program("crossing"), &[])
+        Job::new(paths::test_program("crossing"), &[])
             .workers(3)
             .interval("1calls")
     };

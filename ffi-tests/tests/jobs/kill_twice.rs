@@ -3,9 +3,9 @@
 //! Four workers and two spares; worker 1 fails at a cut. Worker 2 is its buddy, and worker 1 is the
 //! buddy of worker 0.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Outcome, Verdicts, few};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Outcome, Verdicts, variants};
 use std::fmt::{self, Display};
 use understudy_formats::events::RecoveryStage;
 
@@ -13,21 +13,21 @@ use understudy_formats::events::RecoveryStage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The worker whose replica was lost with the first.
-    Partner,
+    Protected,
     /// The worker that stores the only replica of the first.
-    Holder,
+    Buddy,
     Bystander,
     /// The spare that replaces the first.
-    Understudy,
+    Replacement,
     /// The spare that remains idle.
     Spare,
 }
 
 const ROLES: [Role; 5] = [
-    Role::Partner,
-    Role::Holder,
+    Role::Protected,
+    Role::Buddy,
     Role::Bystander,
-    Role::Understudy,
+    Role::Replacement,
     Role::Spare,
 ];
 
@@ -35,10 +35,10 @@ impl Role {
     /// Rank in the launcher's world.
     fn rank(self) -> u32 {
         match self {
-            Role::Partner => 0,
-            Role::Holder => 2,
+            Role::Protected => 0,
+            Role::Buddy => 2,
             Role::Bystander => 3,
-            Role::Understudy => 4,
+            Role::Replacement => 4,
             Role::Spare => 5,
         }
     }
@@ -53,7 +53,7 @@ fn points() -> impl Iterator<Item = &'static str> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ExpectedEnd {
     Survives,
     /// Worker `.0` and its only replica, at worker `.1`, are lost together.
     Lost(u32, u32),
@@ -69,7 +69,7 @@ fn position(point: &str) -> usize {
 
 /// Lifetime of replicas: that of the node, or that of the process that stores them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Copies {
+enum ReplicaLifetime {
     Outlive,
     Die,
 }
@@ -78,33 +78,33 @@ enum Copies {
 ///
 /// If replicas do not outlive their process, a rank and its buddy are lost together until another
 /// replica has been made.
-fn fate(role: Role, point: &str, copies: Copies) -> Fate {
-    if copies == Copies::Outlive {
-        return Fate::Survives;
+fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd {
+    if copies == ReplicaLifetime::Outlive {
+        return ExpectedEnd::Survives;
     }
     let at = position(point);
     let (dead, holder, made) = match role {
-        Role::Holder => (1, 2, "fetch"),
-        Role::Partner => (0, 1, "reprotect"),
-        _ => return Fate::Survives,
+        Role::Buddy => (1, 2, "fetch"),
+        Role::Protected => (0, 1, "reprotect"),
+        _ => return ExpectedEnd::Survives,
     };
     // The buddy may end its own stage a little before the replacement does; all processes meet in
     // the stage after the load.
-    let certain = if role == Role::Holder {
+    let certain = if role == Role::Buddy {
         "rebuild.half"
     } else {
         "resume"
     };
     if at < position(made) {
-        Fate::Lost(dead, holder)
+        ExpectedEnd::Lost(dead, holder)
     } else if at < position(certain) {
-        Fate::Either(dead, holder)
+        ExpectedEnd::Either(dead, holder)
     } else {
-        Fate::Survives
+        ExpectedEnd::Survives
     }
 }
 
-fn assert_survived(outcome: &Outcome, case: &Case) {
+fn assert_survived(outcome: &Outcome, case: &TestProgram) {
     let undisturbed = native(case.job());
     outcome.assert_success();
     outcome.assert_like_after(&undisturbed, case.files, case.canonical);
@@ -129,7 +129,13 @@ fn assert_lost(outcome: &Outcome, worker: u32, holder: u32) {
     );
 }
 
-fn die(case: &Case, deaths: &impl Display, spares: u32, fate: Fate, verdicts: &mut Verdicts) {
+fn die(
+    case: &TestProgram,
+    deaths: &impl Display,
+    spares: u32,
+    fate: ExpectedEnd,
+    verdicts: &mut Verdicts,
+) {
     let fault = format!("kill rank=1 at=cut.end epoch=3; {deaths}");
     let job = case
         .job()
@@ -145,9 +151,9 @@ fn die(case: &Case, deaths: &impl Display, spares: u32, fate: Fate, verdicts: &m
     );
     verdicts.judge(&format!("{}: {fault}", case.name), || {
         match fate {
-            Fate::Survives => assert_survived(&outcome, case),
-            Fate::Lost(worker, holder) => assert_lost(&outcome, worker, holder),
-            Fate::Either(worker, holder) => {
+            ExpectedEnd::Survives => assert_survived(&outcome, case),
+            ExpectedEnd::Lost(worker, holder) => assert_lost(&outcome, worker, holder),
+            ExpectedEnd::Either(worker, holder) => {
                 match outcome.status.is_some_and(|status| status.success()) {
                     true => assert_survived(&outcome, case),
                     false => assert_lost(&outcome, worker, holder),
@@ -169,20 +175,26 @@ impl Display for Deaths {
 }
 
 fn sweep(
-    case: &Case,
-    copies: Copies,
+    case: &TestProgram,
+    copies: ReplicaLifetime,
     points: impl Iterator<Item = (usize, &'static str)>,
     roles: impl Fn(usize) -> Vec<Role>,
 ) {
     let die_with_process = match copies {
-        Copies::Outlive => "",
-        Copies::Die => "; pretend no-memfd",
+        ReplicaLifetime::Outlive => "",
+        ReplicaLifetime::Die => "; pretend no-memfd",
     };
     let mut verdicts = Verdicts::default();
     for (index, point) in points {
         for role in roles(index) {
             let deaths = format!("{}{die_with_process}", Deaths(vec![(role.rank(), point)]));
-            die(case, &deaths, 2, fate(role, point, copies), &mut verdicts);
+            die(
+                case,
+                &deaths,
+                2,
+                expected_end(role, point, copies),
+                &mut verdicts,
+            );
         }
     }
     verdicts.assert_all_good();
@@ -194,8 +206,8 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
     let points: Vec<_> = points().enumerate().collect();
     sweep(
         &programs::cg(),
-        Copies::Outlive,
-        few(points.into_iter().rev(), 3),
+        ReplicaLifetime::Outlive,
+        variants(points.into_iter().rev(), 3),
         |index| vec![ROLES[(2 * index + 3) % ROLES.len()]],
     );
 }
@@ -204,10 +216,15 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
 #[ignore = "long: make sweep"]
 fn any_second_process_may_die_at_any_stage_of_a_recovery() {
     for case in [programs::heat2d(), programs::cg(), programs::large_heat2d()] {
-        sweep(&case, Copies::Outlive, points().enumerate(), |_| {
+        sweep(
+            &case,
+            ReplicaLifetime::Outlive,
+            points().enumerate(),
+            |_| ROLES.to_vec(),
+        );
+        sweep(&case, ReplicaLifetime::Die, points().enumerate(), |_| {
             ROLES.to_vec()
         });
-        sweep(&case, Copies::Die, points().enumerate(), |_| ROLES.to_vec());
     }
 }
 
@@ -225,7 +242,7 @@ fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
             &programs::heat2d(),
             &deaths,
             3,
-            Fate::Survives,
+            ExpectedEnd::Survives,
             &mut verdicts,
         );
     }
@@ -235,7 +252,7 @@ fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
         &programs::large_heat2d(),
         &deaths,
         2,
-        Fate::Survives,
+        ExpectedEnd::Survives,
         &mut verdicts,
     );
     verdicts.assert_all_good();

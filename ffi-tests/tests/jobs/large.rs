@@ -3,15 +3,15 @@
 //! Transfers between the other ranks are in flight then, and must not write to memory that has been
 //! rolled back.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, paths, variants};
 use std::time::Duration;
 use understudy_formats::events::Kind;
 
 const ROUNDS: u32 = 6;
 
 fn large() -> Job {
-    Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
+    Job::new(paths::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
 }
 
 /// Disables CMA, so that transfers take long.
@@ -26,7 +26,7 @@ fn in_pieces(job: Job) -> Job {
 /// It does not prevent the restoration either.
 #[test]
 fn freed_memory_is_no_part_of_copies() {
-    let job = || Job::new(place::test_program("freed"), &["12", "2"]).interval("7calls");
+    let job = || Job::new(paths::test_program("freed"), &["12", "2"]).interval("7calls");
     let outcome = job().fault(&fault_at_commit(1, 3)).run();
     outcome.assert_recovered(&native(job()), &[], &[1]);
     let captured: Vec<u64> = outcome
@@ -58,7 +58,7 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);
     });
-    for worker in few([1, 0, 2, 3], 1) {
+    for worker in variants([1, 0, 2, 3], 1) {
         for _ in 0..times {
             let round = first_lines + random.below(u64::from(ROUNDS) - 3) as usize;
             let delay = Duration::from_micros(random.below(100_000));
@@ -83,6 +83,6 @@ fn a_worker_may_die_in_a_large_collective() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_worker_may_die_in_a_large_collective_whose_data_goes_in_pieces() {
+fn a_worker_may_fail_in_a_large_collective_with_data_in_pieces() {
     kill_everyone("large, in pieces", || in_pieces(large()), 2);
 }

@@ -2,15 +2,15 @@
 //!
 //! They are protected, or a line reports that they are not.
 
-use ffi_tests::plain::assert_indifferent;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Trigger, fault_at_commit, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::plain_commands::assert_indifferent;
+use ffi_tests::{Job, Kill, Trigger, fault_at_commit, paths};
 use std::path::{Path, PathBuf};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
 
 fn interpreter() -> PathBuf {
-    place::on_path("python3").expect("there is a python3")
+    paths::on_path("python3").expect("there is a python3")
 }
 
 fn python(library: &Path) -> Job {
@@ -22,7 +22,7 @@ fn python(library: &Path) -> Job {
 
 #[test]
 fn an_interpreter_that_opens_libmpi_is_protected() {
-    let library = place::libmpi();
+    let library = paths::libmpi();
     let undisturbed = native(python(&library));
     undisturbed.assert_success();
     let layered = python(&library).run();
@@ -39,7 +39,7 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
 #[test]
 fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
     const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/hashes.py");
-    let library = place::libmpi();
+    let library = paths::libmpi();
     let job = || {
         let arguments = [SCRIPT, &library.to_string_lossy(), "60"];
         Job::new(interpreter(), &arguments).interval("5calls")
@@ -65,7 +65,7 @@ fn by_script(interpreter: &str, library: &Path) -> Job {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_wrapper_gives_its_program_what_it_needs() {
-    let chatter = place::test_program("chatter");
+    let chatter = paths::test_program("chatter");
     let wrapped = |prefix: &str| {
         let command = format!("{prefix} {} 40 10000", chatter.display());
         Job::new("/bin/sh", &["-c", &command])
@@ -85,12 +85,12 @@ fn a_wrapper_gives_its_program_what_it_needs() {
 }
 
 #[test]
-fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_be_an_interpreter() {
+fn an_unprotected_child_of_a_script_is_reported() {
     let place = tempfile::tempdir().expect("there is room for temporary files");
     let unknown = place.path().join("unknown");
     std::fs::copy(interpreter(), &unknown).expect("the interpreter can be copied");
     let job = || {
-        by_script(&unknown.to_string_lossy(), &place::libmpi())
+        by_script(&unknown.to_string_lossy(), &paths::libmpi())
             .workers(2)
             .spares(1)
     };
@@ -114,7 +114,7 @@ fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_b
     let prepared = job().env("UNDERSTUDY_LATE", "1").run();
     prepared.assert_success();
     // The shell stays between the launcher and the program.
-    prepared.assert_told(&["has started sh", "exec"]);
+    prepared.assert_single_line(&["has started sh", "exec"]);
     prepared.assert_same_lines(&native(job().workers(2)));
 }
 
@@ -137,12 +137,12 @@ fn a_script_gets_its_arguments_once() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let script = |name: &str, text: &str| {
         let path = work.path().join(name);
-        place::script(&path, text);
+        paths::script(&path, text);
         path.to_string_lossy().into_owned()
     };
-    const TELL: &str = "printf '<%s>' \"$0\" \"$@\"; cat /proc/$$/comm\n";
-    let shell = script("a shell", &format!("#!/bin/sh\n{TELL}"));
-    let with_option = script("option", &format!("#!/bin/sh -eu\n{TELL}"));
+    const PRINT_ARGUMENTS: &str = "printf '<%s>' \"$0\" \"$@\"; cat /proc/$$/comm\n";
+    let shell = script("a shell", &format!("#!/bin/sh\n{PRINT_ARGUMENTS}"));
+    let with_option = script("option", &format!("#!/bin/sh -eu\n{PRINT_ARGUMENTS}"));
     let nested = script("nested", &format!("#!{with_option} one two\nnever read\n"));
     let python = script(
         "python",

@@ -2,21 +2,21 @@
 //!
 //! On one node, any set of workers may fail together.
 
-use ffi_tests::living::look;
-use ffi_tests::place;
-use ffi_tests::processes::{self, Use};
-use ffi_tests::programs::{self, Case, heat2d};
-use ffi_tests::thin::{self, LOST, THIN};
-use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few};
+use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::paths;
+use ffi_tests::processes::{self, ResourceUse};
+use ffi_tests::programs::{self, TestProgram, heat2d};
+use ffi_tests::reduced_replicas::{self, ALL_REDUCED, LOST};
+use ffi_tests::{Job, Kill, KillScope, Launcher, Trigger, variants};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn job() -> Job {
-    renewed(&heat2d())
+    under_ckptd(&heat2d())
 }
 
-fn renewed(case: &Case) -> Job {
+fn under_ckptd(case: &TestProgram) -> Job {
     case.job().launched_by(Launcher::Ckptd)
 }
 
@@ -34,7 +34,7 @@ fn killed(
     const LATE: usize = 2;
     let (mut done, mut least) = (0, 0);
     job.watch(move |first| {
-        let (living, printed) = look(first, "heat2d");
+        let (living, printed) = living_and_lines(first, "heat2d");
         if printed < least.max(lines * (done + 1)) || choose(&living).is_empty() {
             return false;
         }
@@ -86,13 +86,13 @@ fn the_same_without_a_spare() {
 
 #[test]
 fn all_processes_may_die_at_once() {
-    heat2d().assert_undisturbed(job().killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
+    heat2d().assert_undisturbed(job().killed_as_a_whole(Trigger::Lines(15), KillScope::Ranks));
     heat2d().assert_undisturbed(killed(job().spares(0), 3, 9, all(4)));
 }
 
 #[test]
 fn a_job_of_one_worker_is_protected() {
-    let one = |case: &Case| renewed(case).workers(1).spares(0);
+    let one = |case: &TestProgram| under_ckptd(case).workers(1).spares(0);
     let lasting = programs::lasting_heat2d();
     let outcome = lasting.assert_undisturbed(killed(one(&lasting), 4, 4, all(1)));
     outcome.check(outcome.recoveries() >= 4, "it was not recovered");
@@ -102,7 +102,7 @@ fn a_job_of_one_worker_is_protected() {
 
 #[test]
 fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
-    for point in few(
+    for point in variants(
         ["ship.begin", "commit.begin", "capture.end", "commit.end"],
         2,
     ) {
@@ -118,7 +118,7 @@ fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
 
 #[test]
 fn an_heir_may_die_before_it_has_its_part() {
-    for stage in few(
+    for stage in variants(
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
     ) {
@@ -149,19 +149,19 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
 #[ignore = "a variant: make test-all"]
 fn copies_without_static_data_are_fetched_as_ever() {
     let case = programs::sem();
-    let job = thin::job(&case).launched_by(Launcher::Ckptd);
-    let outcome = case.assert_undisturbed(job.kill(Kill::at(1, THIN)));
+    let job = reduced_replicas::job(&case).launched_by(Launcher::Ckptd);
+    let outcome = case.assert_undisturbed(job.kill(Kill::at(1, ALL_REDUCED)));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
 /// A replacement does not take over a replica without static data.
 #[test]
 fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
-    let job = thin::job(&heat2d()).launched_by(Launcher::Ckptd);
-    let at_once = |job: Job, worker| job.kill(Kill::at(worker, THIN));
+    let job = reduced_replicas::job(&heat2d()).launched_by(Launcher::Ckptd);
+    let at_once = |job: Job, worker| job.kill(Kill::at(worker, ALL_REDUCED));
     let outcome = (0..4).fold(job, at_once).run();
     outcome.assert_status(LOST);
-    outcome.assert_told(&["the job cannot be recovered"]);
+    outcome.assert_single_line(&["the job cannot be recovered"]);
     outcome.assert_nothing_left();
 }
 
@@ -187,27 +187,28 @@ const LIMITS: (u64, usize) = (2048, 6);
 
 #[test]
 fn nothing_grows_from_death_to_death() {
-    let case = Case {
+    let case = TestProgram {
         name: "heat2d, small",
-        make: || Job::new(place::example("heat2d"), &SMALL).interval("40calls"),
+        make: || Job::new(paths::example("heat2d"), &SMALL).interval("40calls"),
         ..heat2d()
     };
-    let seen: Arc<Mutex<Vec<[Use; 2]>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<[ResourceUse; 2]>>> = Arc::default();
     let seen_too = Arc::clone(&seen);
     let [deaths, early] = DEATHS;
     // Worker 0 survives; the oldest of the others is killed.
-    let job = renewed(&case)
+    let job = under_ckptd(&case)
         .workers(3)
         .spares(0)
         .limit(Duration::from_secs(200));
     let mut done = 0;
     let job = job.watch(move |first| {
-        let (living, printed) = look(first, "heat2d");
+        let (living, printed) = living_and_lines(first, "heat2d");
         if living.len() < 3 || printed < 3 * (done + 1) {
             return false;
         }
         let manager = first[&0].parent;
-        let uses = [manager, living[&0]].map(|pid| processes::use_of(pid).unwrap_or_default());
+        let uses =
+            [manager, living[&0]].map(|pid| processes::resource_use(pid).unwrap_or_default());
         seen_too.lock().expect("nobody has failed").push(uses);
         let oldest_but_first = living.values().nth(1).copied();
         assert!(

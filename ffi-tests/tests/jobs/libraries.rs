@@ -2,23 +2,23 @@
 //!
 //! They run under its Open MPI 4.1, and under the Open MPI of the other tests.
 
-use ffi_tests::older::older;
-use ffi_tests::programs::Case;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, libraries, programs};
+use ffi_tests::native_runs::native;
+use ffi_tests::open_mpi_4::with_open_mpi_4;
+use ffi_tests::programs::TestProgram;
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, library_programs, programs, variants};
 use std::time::Duration;
 
 /// Workers, and lines of output after which they are killed, in one run each.
 type Deaths = &'static [(u32, usize)];
 
 /// Fails unless the program writes what it writes undisturbed, in spite of each kill.
-fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>) {
+fn survives(case: Option<TestProgram>, deaths: Deaths, launched: fn(Job) -> Option<Job>) {
     let Some(case) = case else { return };
-    let Some(undisturbed) = older(case.job()).map(native) else {
+    let Some(undisturbed) = with_open_mpi_4(case.job()).map(native) else {
         return;
     };
     let (mut random, mut verdicts) = (Random::announced(case.name), Verdicts::default());
-    for (worker, lines) in few(deaths.iter().copied(), 1) {
+    for (worker, lines) in variants(deaths.iter().copied(), 1) {
         let Some(job) = launched(case.job()) else {
             return;
         };
@@ -43,24 +43,24 @@ fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>
 #[test]
 fn a_worker_of_a_program_of_hdf5_dies() {
     survives(
-        libraries::hdf5(),
+        library_programs::hdf5(),
         &[(2, 15), (0, 30), (1, 2), (3, 22), (0, 9)],
-        older,
+        with_open_mpi_4,
     );
 }
 
 #[test]
 #[ignore = "a variant"]
 fn a_worker_of_a_program_of_hdf5_dies_with_another_open_mpi() {
-    survives(libraries::hdf5(), &[(0, 19), (3, 6), (1, 31)], Some);
+    survives(library_programs::hdf5(), &[(0, 19), (3, 6), (1, 31)], Some);
 }
 
 #[test]
 fn a_worker_of_a_program_of_netcdf_dies() {
     survives(
-        libraries::netcdf(),
+        library_programs::netcdf(),
         &[(1, 12), (0, 24), (3, 1), (2, 33)],
-        older,
+        with_open_mpi_4,
     );
 }
 
@@ -69,22 +69,26 @@ fn a_worker_of_lammps_that_writes_by_mpi_io_dies() {
     survives(
         programs::lammps_by_mpi_io(),
         &[(2, 40), (0, 55), (3, 34), (1, 62)],
-        older,
+        with_open_mpi_4,
     );
 }
 
 #[test]
 fn a_worker_of_a_program_of_petsc_with_mumps_dies() {
-    survives(libraries::mumps(), &[(0, 5), (2, 8), (1, 1), (0, 9)], older);
+    survives(
+        library_programs::mumps(),
+        &[(0, 5), (2, 8), (1, 1), (0, 9)],
+        with_open_mpi_4,
+    );
 }
 
 #[test]
 fn a_worker_of_a_program_of_the_cxx_bindings_dies() {
-    let Some(job) = libraries::bindings(&[]) else {
+    let Some(job) = library_programs::bindings(&[]) else {
         return;
     };
     let undisturbed = native(job);
-    let job = libraries::bindings(&[]).expect("it has been there");
+    let job = library_programs::bindings(&[]).expect("it has been there");
     let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();
     outcome.assert_success();
     outcome.assert_like(&undisturbed, &[]);
@@ -93,7 +97,7 @@ fn a_worker_of_a_program_of_the_cxx_bindings_dies() {
 
 #[test]
 fn an_exception_of_the_cxx_bindings_ends_the_job_with_a_word() {
-    let Some(job) = libraries::bindings(&["throws"]) else {
+    let Some(job) = library_programs::bindings(&["throws"]) else {
         return;
     };
     let outcome = job.run();

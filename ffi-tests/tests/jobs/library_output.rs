@@ -2,9 +2,9 @@
 //!
 //! No line of the program is missing or printed twice.
 
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, fault_at_commit, place};
+use ffi_tests::{Job, fault_at_commit, paths};
 use std::path::Path;
 
 /// Makes MPICH print a summary in each MPI_Init.
@@ -17,7 +17,7 @@ fn with_summary(program: &Path) -> Job {
 
 #[test]
 fn what_the_mpi_library_prints_costs_no_line_of_the_program() {
-    let Some(program) = place::mpich_example("heat2d") else {
+    let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
     let alone = native(with_summary(&program));

@@ -2,10 +2,10 @@
 //!
 //! The job ends with a clear message instead of a hang or a wrong result.
 
-use ffi_tests::hosts::Hosts;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, variants};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
 /// Kills a worker in MPI_Init; fails unless the job recovers or restarts.
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
-    for &delay in few(delays_ms, 2) {
+    for &delay in variants(delays_ms, 2) {
         let outcome = job()
             .kill(Kill::at(2, at).after(Duration::from_millis(delay)))
             .run();
@@ -197,7 +197,7 @@ fn a_process_may_die_before_mpi_init() {
         "kill rank=0 at=boot.end",
         "kill rank=3 at=init.begin",
     ];
-    for fault in few(faults, 2) {
+    for fault in variants(faults, 2) {
         let outcome = job().fault(fault).run();
         // The job restarts by itself.
         verdicts.judge(fault, || assert_survived(&outcome, &[]));
@@ -224,7 +224,7 @@ fn checkpoints_may_be_counted_in_calls() {
 #[ignore = "a variant: make test-all"]
 fn the_exit_status_of_the_program_is_that_of_the_job() {
     // The program itself refuses the shape of the plate, after MPI_Finalize.
-    let refused = || Job::new(place::example("heat2d"), &["1", "1", "10"]);
+    let refused = || Job::new(paths::example("heat2d"), &["1", "1", "10"]);
     let (with, without) = (refused().run(), refused().native().run());
     let status = |outcome: &Outcome| outcome.status.and_then(|status| status.code());
     with.check(status(&with).is_some(), "the job hangs");
@@ -274,7 +274,7 @@ fn data_of(pid: u32) -> Option<u64> {
 fn with_memory(limit: &str) -> Job {
     const LIMITED: &str =
         r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
-    let program = place::example("heat2d");
+    let program = paths::example("heat2d");
     let program = program.to_str().expect("a path in UTF-8");
     let arguments = [
         "-c",
@@ -324,7 +324,7 @@ fn a_limit_of_file_size_or_time_that_ends_a_process_is_named() {
         ("file", "its limit of file size (SIGXFSZ, `ulimit -f`)"),
         ("time", "its limit of CPU time (SIGXCPU, `ulimit -t`)"),
     ] {
-        let outcome = Job::new(place::test_program("exceeds"), &[what]).run();
+        let outcome = Job::new(paths::test_program("exceeds"), &[what]).run();
         assert_ended(
             &outcome,
             &[limit, "before the first checkpoint; raise the limit"],

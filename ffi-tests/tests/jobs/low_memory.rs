@@ -2,8 +2,8 @@
 //!
 //! Static data that they have changed for the first time are rebuilt when they are rolled back.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, Trigger, place, processes};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, Trigger, paths, processes};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
-const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };
+const OWN_REDUCED: Trigger = Trigger::OwnReduced { workers: WORKERS };
 /// Exit status of a job that cannot be recovered.
 const LOST: i32 = 75;
 /// Least number of pages that each of the named ranks changes; see `programs/adapting.c`.
@@ -23,7 +23,7 @@ const PART: u64 = 1 << 17;
 const UNMAPPED: u64 = PART * 8 / 4096;
 
 fn adapting(arguments: &[&str]) -> Job {
-    Job::new(place::test_program("adapting"), arguments)
+    Job::new(paths::test_program("adapting"), arguments)
 }
 
 /// Protects the program, with its own images reduced.
@@ -38,7 +38,7 @@ fn protected(arguments: &[&str]) -> Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// Before the program waits: images are reduced.
-    Thin,
+    Reduced,
     Changed,
     /// Checkpoints have been taken since the change.
     Half,
@@ -48,7 +48,7 @@ type Ranks = BTreeMap<u32, processes::Process>;
 
 /// Calls `then` at each stop; the program continues when it returns true.
 fn disturb(job: Job, then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
-    disturb_from(THIN, job, then)
+    disturb_from(OWN_REDUCED, job, then)
 }
 
 fn disturb_from(
@@ -59,7 +59,7 @@ fn disturb_from(
     let mut stops = vec![
         (Stop::Half, Trigger::Lines(2), "end"),
         (Stop::Changed, Trigger::Lines(1), "go-on"),
-        (Stop::Thin, first, "change"),
+        (Stop::Reduced, first, "change"),
     ];
     let watched = job.watch(move |ranks| {
         let Some((stop, trigger, file)) = stops.last() else {
@@ -72,7 +72,8 @@ fn disturb_from(
         else {
             return false;
         };
-        if trigger.has_come(&root.join("stdout"), &root.join("events")) && then(*stop, ranks, &root)
+        if trigger.is_reached(&root.join("stdout"), &root.join("events"))
+            && then(*stop, ranks, &root)
         {
             std::fs::write(root.join("work").join(file), "").expect("the directory is writable");
             stops.pop();
@@ -104,7 +105,7 @@ fn kill(ranks: &Ranks, rank: u32) {
 }
 
 /// Kills the template process of a rank.
-fn kill_seed(ranks: &Ranks, rank: u32) {
+fn kill_template(ranks: &Ranks, rank: u32) {
     let seeds = processes::attached_to(ranks[&rank].pid, "understudy-seed");
     assert_eq!(seeds.len(), 1, "{seeds:?}");
     assert!(processes::kill(seeds[0]));
@@ -228,7 +229,7 @@ fn changed_pages_are_dynamic_afterwards() {
 fn a_second_failure_finds_the_copies_in_order() {
     let outcome = disturb(protected(&["0,1,2"]).spares(2), |stop, ranks, _| {
         match stop {
-            Stop::Thin => {}
+            Stop::Reduced => {}
             // Worker 0 stores the replica of 3, and worker 3 that of 2.
             Stop::Changed => kill(ranks, 3),
             Stop::Half => kill(ranks, 0),
@@ -268,9 +269,9 @@ fn the_process_that_replays_may_end() {
     let mut is_killed = false;
     let outcome = disturb(protected(&["0,1"]), move |stop, ranks, root| {
         match stop {
-            Stop::Thin => {
+            Stop::Reduced => {
                 if !std::mem::replace(&mut is_killed, true) {
-                    kill_seed(ranks, 1);
+                    kill_template(ranks, 1);
                 }
                 let said = std::fs::read_to_string(root.join("stderr")).unwrap_or_default();
                 return said.contains("copies of static data are kept again");
@@ -290,7 +291,7 @@ fn the_process_that_replays_may_end() {
 fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
     let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
         if stop == Stop::Changed {
-            kill_seed(ranks, 1);
+            kill_template(ranks, 1);
             kill(ranks, 2);
         }
         true
@@ -320,7 +321,7 @@ fn memory(mode: &'static str) -> u64 {
     let told = found.clone();
     let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", mode);
     let first = if mode == "replay" {
-        THIN
+        OWN_REDUCED
     } else {
         Trigger::Commit { rank: 0, epoch: 4 }
     };

@@ -1,13 +1,13 @@
 //! Annotations of a program (`understudy.h`), and their effects.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, paths};
 use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
     // Long enough for checkpoints at intervals of time on a fast machine.
     let rounds = if way == "held" { "5000" } else { "1000" };
-    Job::new(place::test_program("marks"), &[way, rounds])
+    Job::new(paths::test_program("marks"), &[way, rounds])
 }
 
 #[track_caller]
@@ -58,7 +58,7 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
 /// A few workers reach a point of all workers while a cut is agreed on.
 #[test]
 fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
-    let job = || Job::new(place::test_program("marks"), &["slow", "2000"]);
+    let job = || Job::new(paths::test_program("marks"), &["slow", "2000"]);
     let outcome = job().interval("5ms").run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(job()));
@@ -120,7 +120,7 @@ fn captured(outcome: &Outcome, rank: u32) -> u64 {
 }
 
 fn fields(way: &str) -> Job {
-    Job::new(place::test_program("marks"), &[way, "60"])
+    Job::new(paths::test_program("marks"), &[way, "60"])
         .workers(3)
         .interval("5calls")
 }

@@ -1,6 +1,6 @@
 //! Control groups with a memory limit that is too low for replicas.
 
-use ffi_tests::place;
+use ffi_tests::paths;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -65,13 +65,13 @@ fn errors(output: &Output) -> String {
 fn growing() -> String {
     format!(
         "{} {GROWING}",
-        place::test_program("table/growing").display()
+        paths::test_program("table/growing").display()
     )
 }
 
 /// Command that runs a program with three workers and a spare.
 fn protected(options: &str, program: &str) -> String {
-    let understudy = place::product("understudy").display().to_string();
+    let understudy = paths::product("understudy").display().to_string();
     let run = "run -n 3 --spares 1 --interval 50ms --no-daemon --progress none";
     format!("timeout 60 {understudy} {run} {options} -- {program}")
 }
@@ -97,12 +97,12 @@ fn run_within(percent: u64, options: &str) -> Option<String> {
 #[test]
 fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
     const LIMIT_MIB: u64 = 200;
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let Some(group) = Group::new(LIMIT_MIB) else {
-        return place::skip("no control group can be made here");
+        return paths::skip("no control group can be made here");
     };
     // The program exceeds the limit even without replicas.
-    let program = place::example("heat2d").display().to_string();
+    let program = paths::example("heat2d").display().to_string();
     let lost = group.run(&protected("", &format!("{program} 3000 3000 200")));
     let errors = errors(&lost);
     assert_eq!(lost.status.code(), Some(LOST), "{errors}");
@@ -111,7 +111,7 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
     assert_eq!(errors.lines().filter(is_cause).count(), 1, "{errors}");
     assert!(!errors.contains("starts again"), "{errors}");
 
-    let understudy = place::product("understudy").display().to_string();
+    let understudy = paths::product("understudy").display().to_string();
     let doctor = group.run(&format!("{understudy} doctor"));
     let found = String::from_utf8_lossy(&doctor.stdout);
     let limit = format!("limited to {LIMIT_MIB}.0 MiB");
@@ -120,20 +120,20 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
 
 #[test]
 fn a_job_that_fits_alone_runs_to_its_end_beside_its_copies() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     for percent in [150, 250, 350] {
         if run_within(percent, "").is_none() {
-            return place::skip("no control group can be made here");
+            return paths::skip("no control group can be made here");
         }
     }
 }
 
 #[test]
 fn a_checkpoint_that_does_not_fit_is_left_out_and_the_earlier_one_serves() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     // Worker 1 fails after it has grown.
     let Some(errors) = run_within(250, "--fault 'kill rank=1 at=call:100'") else {
-        return place::skip("no control group can be made here");
+        return paths::skip("no control group can be made here");
     };
     assert!(
         errors.contains("MiB are left for them in control group"),
@@ -148,9 +148,9 @@ fn a_checkpoint_that_does_not_fit_is_left_out_and_the_earlier_one_serves() {
 
 #[test]
 fn a_program_gets_the_memory_of_its_copies_before_the_kernel_kills_it() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let Some(errors) = run_within(150, "") else {
-        return place::skip("no control group can be made here");
+        return paths::skip("no control group can be made here");
     };
     let words = "the program needs the memory of its copies";
     assert!(
@@ -161,9 +161,9 @@ fn a_program_gets_the_memory_of_its_copies_before_the_kernel_kills_it() {
 
 #[test]
 fn a_job_that_must_be_protected_stops_where_a_checkpoint_does_not_fit() {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let Some(group) = Group::new(PEAK_MIB * 5 / 2) else {
-        return place::skip("no control group can be made here");
+        return paths::skip("no control group can be made here");
     };
     let command = protected("", &growing());
     let stopped = group.run(&format!("env UNDERSTUDY_REQUIRE=1 {command}"));

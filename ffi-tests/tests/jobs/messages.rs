@@ -1,6 +1,6 @@
 //! The catalogue and the code have equal messages.
 
-use ffi_tests::place;
+use ffi_tests::paths;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn sources(directory: &Path) -> String {
 fn code(directories: &[&str]) -> String {
     let sources = directories
         .iter()
-        .map(|it| sources(&place::workspace().join(it)));
+        .map(|it| sources(&paths::workspace().join(it)));
     sources.collect()
 }
 
@@ -45,7 +45,7 @@ fn code(directories: &[&str]) -> String {
 fn every_message_is_printed_somewhere() {
     let code = code(&["interpose", "ckptd"]);
     let catalogue = std::fs::read_to_string(
-        place::workspace().join("ckptd/catalogue/src/generated/message.rs"),
+        paths::workspace().join("ckptd/catalogue/src/generated/message.rs"),
     );
     let catalogue = catalogue.expect("the texts");
     let names = |pattern: &str, text: &str| -> BTreeSet<String> {
@@ -109,7 +109,7 @@ fn lines_for_the_user_are_those_of_the_catalogue() {
 
 #[test]
 fn tests_of_messages_exist() {
-    let tests = sources(&place::workspace().join("ffi-tests/tests"));
+    let tests = sources(&paths::workspace().join("ffi-tests/tests"));
     let named = understudy_table::tests_of_messages();
     let is_missing = |(_, test): &&(String, String)| {
         let (_, function) = test.rsplit_once("::").expect("a module and a function");

@@ -3,8 +3,8 @@
 //! The runs are: without understudy, with understudy, and with a failed worker. `make conformance`
 //! runs all of the tests.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, paths};
 
 /// A few areas of the standard.
 const MODULES: [&str; 6] = [
@@ -20,14 +20,14 @@ const MODULES: [&str; 6] = [
 ///
 /// Returns `None`, and prints the reason, if they are not installed.
 fn modules() -> Option<Job> {
-    let python = place::workspace().join(".env/python/bin/python3");
-    let tests = place::workspace().join(".env/python/mpi4py-tests");
+    let python = paths::workspace().join(".env/python/bin/python3");
+    let tests = paths::workspace().join(".env/python/mpi4py-tests");
     if !tests.is_dir() {
-        place::skip("mpi4py's tests are not installed; `make python` installs them");
+        paths::skip("mpi4py's tests are not installed; `make python` installs them");
         return None;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/modules.py");
-    let library = place::libmpi();
+    let library = paths::libmpi();
     let directory = library
         .parent()
         .unwrap_or(&library)
@@ -43,7 +43,7 @@ fn modules() -> Option<Job> {
 }
 
 #[test]
-fn modules_of_mpi4py_s_tests_come_to_the_same_verdicts() {
+fn modules_of_mpi4py_s_tests_have_equal_verdicts() {
     let (Some(plain), Some(layered)) = (modules(), modules()) else {
         return;
     };

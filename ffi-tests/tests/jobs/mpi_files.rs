@@ -2,8 +2,8 @@
 //!
 //! The program writes files in every way that MPI has.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, paths, variants};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
 
 #[test]
 fn nothing_changes_under_the_layer() {
-    let make = || job(&place::test_program("mpi_files"));
+    let make = || job(&paths::test_program("mpi_files"));
     assert_same(&make().run(), &alone(make()), WORKERS);
 }
 
@@ -73,7 +73,7 @@ fn nothing_changes_under_the_layer() {
 fn a_worker_dies_between_writes() {
     let times = if is_thorough() { 8 } else { 2 };
     killed(
-        || job(&place::test_program("mpi_files")),
+        || job(&paths::test_program("mpi_files")),
         WORKERS,
         times,
         "mpi_files",
@@ -83,7 +83,7 @@ fn a_worker_dies_between_writes() {
 /// The second failure occurs when the first recovery has reopened the files.
 #[test]
 fn two_die_one_after_the_other() {
-    let make = || job(&place::test_program("mpi_files"));
+    let make = || job(&paths::test_program("mpi_files"));
     let undisturbed = alone(make());
     let deaths = "kill rank=1 at=cut.end epoch=4; kill rank=2 at=cut.end epoch=7";
     let outcome = make().spares(2).fault(deaths).run();
@@ -99,14 +99,14 @@ fn two_of_mpich(program: Option<PathBuf>, name: &str) {
 
 #[test]
 fn a_worker_of_mpich_dies() {
-    two_of_mpich(place::mpich_program("mpi_files"), "mpi_files of MPICH");
+    two_of_mpich(paths::mpich_program("mpi_files"), "mpi_files of MPICH");
 }
 
 /// Modes and origins of offsets have other values than in Open MPI and MPICH.
 #[test]
 fn a_worker_of_the_standard_abi_dies() {
     two_of_mpich(
-        place::standard_program("mpi_files"),
+        paths::standard_program("mpi_files"),
         "mpi_files of the standard ABI",
     );
 }
@@ -145,22 +145,22 @@ fn assert_survived(
 /// nothing is compared with these libraries.
 #[test]
 fn views_that_repeat_bytes_and_errors_of_one_process() {
-    let make = || Job::new(place::test_program("mpi_views"), &["4", "2"]).interval("23calls");
+    let make = || Job::new(paths::test_program("mpi_views"), &["4", "2"]).interval("23calls");
     let undisturbed = checked(make());
     assert_survived(
         make,
         &undisturbed,
-        few([(1, 7), (3, 12), (0, 15), (2, 21)], 2),
+        variants([(1, 7), (3, 12), (0, 15), (2, 21)], 2),
     );
 }
 
 /// The program writes on under the other name, and without a name.
 #[test]
 fn files_are_renamed_or_removed_while_they_are_open() {
-    let make = || Job::new(place::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
+    let make = || Job::new(paths::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
     let undisturbed = checked(make());
     undisturbed.assert_like(&alone(make()), &["moved.a"]);
-    undisturbed.assert_told(&["has no name any more"]);
+    undisturbed.assert_single_line(&["has no name any more"]);
     let deaths = [
         (1, 6),
         (2, 7),
@@ -173,21 +173,25 @@ fn files_are_renamed_or_removed_while_they_are_open() {
         (1, 14),
         (2, 15),
     ];
-    assert_survived(make, &undisturbed, few(deaths, 5));
+    assert_survived(make, &undisturbed, variants(deaths, 5));
 }
 
 #[test]
 fn a_long_file_is_cut_off_in_pieces() {
-    let make = || Job::new(place::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");
+    let make = || Job::new(paths::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");
     let undisturbed = checked(make());
     undisturbed.assert_like(&alone(make()), &["long.dat"]);
-    assert_survived(make, &undisturbed, few([(1, 3), (0, 4), (2, 5), (3, 6)], 2));
+    assert_survived(
+        make,
+        &undisturbed,
+        variants([(1, 3), (0, 4), (2, 5), (3, 6)], 2),
+    );
 }
 
 /// Elements are too long for the MPI library's procedures, which have 31-bit positions.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn elements_may_have_2_gib() {
-    let job = Job::new(place::test_program("mpi_long"), &["1", "2"]).workers(2);
+    let job = Job::new(paths::test_program("mpi_long"), &["1", "2"]).workers(2);
     checked(job.interval("off"));
 }

@@ -3,10 +3,10 @@
 //! Handles are integers; status and constants differ from those of Open MPI. MPICH spins while it
 //! waits, so its own launcher gets two ranks. The jobs here have two workers and a spare.
 
-use ffi_tests::hosts::Hosts;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, is_thorough, paths, variants};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ fn killed(program: &Path, lines: usize) -> Outcome {
 #[track_caller]
 fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     let mut verdicts = Verdicts::default();
-    for name in few(names, 2) {
+    for name in variants(names, 2) {
         let Some(program) = compile(name) else { return };
         let alone = native(job(&program));
         if is_thorough() {
@@ -53,7 +53,7 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
 /// The fault is at a call, so that no worker runs ahead.
 #[test]
 fn sums_are_added_up_in_the_same_order() {
-    let Some(program) = place::mpich_program("orders") else {
+    let Some(program) = paths::mpich_program("orders") else {
         return;
     };
     let job = || {
@@ -64,7 +64,7 @@ fn sums_are_added_up_in_the_same_order() {
     };
     let alone = native(job());
     let mut verdicts = Verdicts::default();
-    for (worker, call) in few([(3, 25), (0, 61), (7, 94)], 2) {
+    for (worker, call) in variants([(3, 25), (0, 61), (7, 94)], 2) {
         let outcome = job()
             .fault(&format!("kill rank={worker} at=call:{call}"))
             .run();
@@ -78,7 +78,7 @@ fn sums_are_added_up_in_the_same_order() {
 #[test]
 fn messages_requests_and_collectives() {
     conform(
-        place::mpich_program,
+        paths::mpich_program,
         &["completion", "collectives", "buffered"],
     );
 }
@@ -86,33 +86,33 @@ fn messages_requests_and_collectives() {
 #[test]
 fn persistent_collectives_generalized_requests_and_tools() {
     conform(
-        place::mpich_program,
+        paths::mpich_program,
         &["persistent", "partitioned", "ahead", "general", "tools"],
     );
 }
 
 #[test]
 fn windows() {
-    conform(place::mpich_program, &["windows", "commons", "accumulates"]);
+    conform(paths::mpich_program, &["windows", "commons", "accumulates"]);
 }
 
 #[test]
 fn large_counts() {
-    conform(place::mpich_program, &["large_counts"]);
-    conform(place::standard_program, &["large_counts"]);
+    conform(paths::mpich_program, &["large_counts"]);
+    conform(paths::standard_program, &["large_counts"]);
 }
 
 #[test]
 fn arrays_of_large_counts() {
-    conform(place::mpich_program, &["large_arrays"]);
-    conform(place::standard_program, &["large_arrays"]);
+    conform(paths::mpich_program, &["large_arrays"]);
+    conform(paths::standard_program, &["large_arrays"]);
 }
 
 /// Each worker has a buffer of that size, which replicas contain: 20 GiB in all.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn messages_of_more_elements_than_an_int_counts() {
-    let Some(program) = place::mpich_program("long_messages") else {
+    let Some(program) = paths::mpich_program("long_messages") else {
         return;
     };
     let job = || {
@@ -133,14 +133,14 @@ fn messages_of_more_elements_than_an_int_counts() {
 /// Counts, displacements and extents do not fit in 31 bits.
 #[test]
 fn datatypes_of_large_counts() {
-    conform(place::mpich_program, &["large_types"]);
-    conform(place::standard_program, &["large_types"]);
+    conform(paths::mpich_program, &["large_types"]);
+    conform(paths::standard_program, &["large_types"]);
 }
 
 #[test]
 fn communicators_groups_and_topologies() {
     conform(
-        place::mpich_program,
+        paths::mpich_program,
         &[
             "communicators",
             "parting",
@@ -155,15 +155,15 @@ fn communicators_groups_and_topologies() {
 /// MPICH keeps error fields that Open MPI changes, and vice versa.
 #[test]
 fn error_fields_of_statuses() {
-    conform(place::mpich_program, &["statuses"]);
-    conform(place::standard_program, &["statuses"]);
+    conform(paths::mpich_program, &["statuses"]);
+    conform(paths::standard_program, &["statuses"]);
 }
 
 /// Each ABI has its own limits for names, keys and texts.
 #[test]
 fn texts_of_any_length() {
-    conform(place::mpich_program, &["texts"]);
-    conform(place::standard_program, &["texts"]);
+    conform(paths::mpich_program, &["texts"]);
+    conform(paths::standard_program, &["texts"]);
 }
 
 /// The error handler is that of MPI_COMM_WORLD or of MPI_COMM_SELF.
@@ -171,10 +171,10 @@ fn texts_of_any_length() {
 /// Which one is called, and what is returned afterwards, depends on the version of the library.
 #[test]
 fn error_handlers_of_errors_without_an_object() {
-    conform(place::mpich_program, &["handlers"]);
-    conform(place::standard_program, &["handlers"]);
+    conform(paths::mpich_program, &["handlers"]);
+    conform(paths::standard_program, &["handlers"]);
     conform(
-        |name| place::debian_mpich_program(&format!("{name}.c")),
+        |name| paths::debian_mpich_program(&format!("{name}.c")),
         &["handlers"],
     );
 }
@@ -182,9 +182,9 @@ fn error_handlers_of_errors_without_an_object() {
 /// Completed requests, attached buffers and error codes are restored from a cut.
 #[test]
 fn states_of_requests_buffers_and_removed_errors() {
-    conform(place::mpich_program, &["newer"]);
-    conform(place::standard_program, &["newer"]);
-    let Some(program) = place::mpich_program("newer") else {
+    conform(paths::mpich_program, &["newer"]);
+    conform(paths::standard_program, &["newer"]);
+    let Some(program) = paths::mpich_program("newer") else {
         return;
     };
     let alone = native(job(&program));
@@ -201,7 +201,7 @@ fn states_of_requests_buffers_and_removed_errors() {
 /// A replacement has the worker's rank.
 #[test]
 fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
-    let Some(program) = place::mpich_program("intercommunicators") else {
+    let Some(program) = paths::mpich_program("intercommunicators") else {
         return;
     };
     let job = || job(&program).workers(4);
@@ -213,13 +213,13 @@ fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
 
 #[test]
 fn operators_and_the_environment() {
-    conform(place::mpich_program, &["operators", "environment"]);
+    conform(paths::mpich_program, &["operators", "environment"]);
 }
 
 #[test]
 fn a_worker_of_a_program_of_the_standard_abi_dies() {
     conform(
-        place::standard_program,
+        paths::standard_program,
         &[
             "completion",
             "intercommunicators",
@@ -238,8 +238,8 @@ fn a_worker_of_a_program_of_the_standard_abi_dies() {
 #[test]
 fn what_mpich_answers_otherwise() {
     let mut verdicts = Verdicts::default();
-    for name in few(["point_to_point", "attributes"], 1) {
-        let Some(program) = place::mpich_program(name) else {
+    for name in variants(["point_to_point", "attributes"], 1) {
+        let Some(program) = paths::mpich_program(name) else {
             return;
         };
         let layered = job(&program).run();
@@ -260,11 +260,11 @@ fn heat2d(program: &Path) -> Job {
 
 #[test]
 fn a_worker_of_heat2d_dies_in_the_middle() {
-    let Some(program) = place::mpich_example("heat2d") else {
+    let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
     let alone = native(heat2d(&program));
-    for (worker, line) in few([(0, 12), (1, 20)], 1) {
+    for (worker, line) in variants([(0, 12), (1, 20)], 1) {
         let outcome = heat2d(&program)
             .kill(Kill::at(worker, Trigger::Lines(line)))
             .run();
@@ -277,16 +277,16 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
 /// A child of a shell finds it as well.
 #[test]
 fn a_worker_dies_under_mpichs_own_launcher() {
-    let Some(program) = place::mpich_example("heat2d") else {
+    let Some(program) = paths::mpich_example("heat2d") else {
         return;
     };
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let ranks = |count: &str, variables: &[(&str, &str)], by: &[&str]| {
-        let _turn = place::turn();
+        let _turn = paths::wait_for_turn();
         let mut command = Command::new("timeout");
         command
             .arg("60")
-            .arg(place::mpich().join("mpiexec"))
+            .arg(paths::mpich().join("mpiexec"))
             .args(["-n", count]);
         for (name, value) in variables {
             command.args(["-env", name, value]);
@@ -298,7 +298,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
             .expect("timeout runs")
     };
     let alone = ranks("2", &[], &[]);
-    let layer = place::layer();
+    let layer = paths::preload_library();
     let protected = [
         ("LD_PRELOAD", layer.to_str().expect("text")),
         ("UNDERSTUDY_INTERVAL", "100calls"),
@@ -322,7 +322,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
 /// The guardians of the hosts exchange their addresses by mpiexec.
 #[test]
 fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
-    let Some(program) = place::mpich_example("heat2d").filter(|_| Hosts::are_possible()) else {
+    let Some(program) = paths::mpich_example("heat2d").filter(|_| Hosts::are_possible()) else {
         return;
     };
     let spread = || {
@@ -339,7 +339,7 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
 /// Two workers resume on another host.
 #[test]
 fn sums_do_not_depend_on_hosts() {
-    let Some(program) = place::mpich_program("orders").filter(|_| Hosts::are_possible()) else {
+    let Some(program) = paths::mpich_program("orders").filter(|_| Hosts::are_possible()) else {
         return;
     };
     let spread = || {
@@ -362,7 +362,7 @@ fn sums_do_not_depend_on_hosts() {
 /// Unsupported calls return an MPI error or print a message, and are never silent.
 #[test]
 fn what_is_not_supported_says_so() {
-    let Some(program) = place::mpich_program("of_mpich") else {
+    let Some(program) = paths::mpich_program("of_mpich") else {
         return;
     };
     let outcome = job(&program).run();
@@ -463,13 +463,13 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
 }
 
 #[test]
-fn the_table_of_abis_is_what_the_headers_say() {
+fn the_table_of_abis_matches_the_headers() {
     assert_the_header_agrees(PathBuf::from("mpicc"), 2);
     for (compiler, column) in [("mpicc", 3), ("mpicc_abi", 4)] {
-        let compiler = place::mpich().join(compiler);
+        let compiler = paths::mpich().join(compiler);
         match compiler.is_file() {
             true => assert_the_header_agrees(compiler, column),
-            false => place::skip("there is no MPICH in .env/mpich (make setup)"),
+            false => paths::skip("there is no MPICH in .env/mpich (make setup)"),
         }
     }
 }

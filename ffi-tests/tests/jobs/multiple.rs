@@ -2,8 +2,8 @@
 //!
 //! A waiting thread yields the MPI lock to the others, also during a cut.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Random, Verdicts, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Random, Verdicts, paths, variants};
 use std::path::Path;
 
 fn job(program: &Path, arguments: &[&str]) -> Job {
@@ -26,7 +26,7 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
 /// The main thread waits for an answer between two checkpoints.
 #[test]
 fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
-    let (multiple, hybrid) = (place::test_program("multiple"), place::example("hybrid"));
+    let (multiple, hybrid) = (paths::test_program("multiple"), paths::example("hybrid"));
     let strips = &["300", "120", "100", "--threads", "3", "--multiple"][..];
     let rows = [
         (&multiple, &["150"][..], "kill rank=1 at=call:900"),
@@ -49,7 +49,7 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
         ),
     ];
     let mut verdicts = Verdicts::default();
-    for (program, arguments, faults) in few(rows, 2) {
+    for (program, arguments, faults) in variants(rows, 2) {
         verdicts.judge(
             &format!("{} {arguments:?}: {faults}", program.display()),
             || {
@@ -86,9 +86,10 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
 /// threads of their process.
 #[test]
 fn threads_make_communicators_and_connect_at_the_same_time() {
-    let program = place::test_program("constructors");
+    let program = paths::test_program("constructors");
     let assert = |arguments: &[&str], calls: &[(u32, u32)]| {
-        let faults = few(calls, 2).map(|(rank, call)| format!("kill rank={rank} at=call:{call}"));
+        let faults =
+            variants(calls, 2).map(|(rank, call)| format!("kill rank={rank} at=call:{call}"));
         assert_as_undisturbed(|| job(&program, arguments), &faults.collect::<Vec<_>>());
     };
     assert(&["10", "ports"], &[(1, 45), (0, 90), (2, 300), (1, 500)]);
@@ -98,14 +99,14 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
 /// A callback of an interpreter waits in this way.
 #[test]
 fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
-    let program = place::test_program("callbacks");
-    for (rank, call) in few([(1, 300), (0, 90), (2, 600), (1, 150)], 2) {
+    let program = paths::test_program("callbacks");
+    for (rank, call) in variants([(1, 300), (0, 90), (2, 600), (1, 150)], 2) {
         assert_survives(
             || job(&program, &["20"]),
             &format!("kill rank={rank} at=call:{call}"),
         );
     }
-    if let Some(program) = place::mpich_program("callbacks") {
+    if let Some(program) = paths::mpich_program("callbacks") {
         let of_mpich = || job(&program, &["5"]).workers(2).of_mpich();
         assert_survives(of_mpich, "kill rank=1 at=call:150");
     }
@@ -113,7 +114,7 @@ fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
 
 #[test]
 fn threads_make_communicators_at_the_same_time_with_mpich() {
-    let Some(program) = place::mpich_program("constructors") else {
+    let Some(program) = paths::mpich_program("constructors") else {
         return;
     };
     let of_mpich = || job(&program, &["10"]).workers(2).of_mpich();
@@ -122,7 +123,7 @@ fn threads_make_communicators_at_the_same_time_with_mpich() {
 
 #[test]
 fn they_are_brought_back_with_mpich() {
-    let Some(program) = place::mpich_program("multiple") else {
+    let Some(program) = paths::mpich_program("multiple") else {
         return;
     };
     let of_mpich = || job(&program, &["40"]).workers(2).of_mpich();
@@ -136,7 +137,7 @@ fn they_are_brought_back_with_mpich() {
 #[ignore = "a variant: make test-all"]
 fn they_make_communicators_whenever_a_worker_dies() {
     let mut random = Random::announced("constructors");
-    let program = place::test_program("constructors");
+    let program = paths::test_program("constructors");
     for arguments in [&["10", "ports"][..], &["10"]] {
         for interval in ["5calls", "8ms"] {
             let mut fault = || {
@@ -158,7 +159,7 @@ fn they_make_communicators_whenever_a_worker_dies() {
 #[ignore = "a variant: make test-all"]
 fn they_are_brought_back_whenever_a_worker_dies() {
     let (mut verdicts, mut random) = (Verdicts::default(), Random::announced("multiple"));
-    let program = place::test_program("multiple");
+    let program = paths::test_program("multiple");
     for round in 0..20 {
         let arguments: &[&str] = if round % 3 == 0 {
             &["40", "objects"]

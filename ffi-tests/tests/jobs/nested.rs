@@ -1,12 +1,12 @@
 //! Launchers in place of the program, one in each rank.
 
 use ffi_tests::Job;
-use ffi_tests::place::{self, Launcher};
-use ffi_tests::shared::native;
+use ffi_tests::native_runs::native;
+use ffi_tests::paths::{self, Launcher};
 use std::path::Path;
 
 fn program() -> String {
-    place::test_program("chatter").display().to_string()
+    paths::test_program("chatter").display().to_string()
 }
 
 /// Makes a directory with a program of each launcher's name, which does nothing.
@@ -27,7 +27,7 @@ fn launchers() -> tempfile::TempDir {
 }
 
 fn job(words: &[&str]) -> Job {
-    let wrapper = place::on_path(words[0]).expect("an ordinary program");
+    let wrapper = paths::on_path(words[0]).expect("an ordinary program");
     Job::new(wrapper, &words[1..]).workers(2)
 }
 
@@ -39,7 +39,7 @@ fn a_launcher_behind_a_wrapper_is_refused() {
     let program = program();
     let line = format!("{mpirun} -n 2 {program} 4");
     let script = path("script");
-    place::script(Path::new(&script), &format!("#!/bin/sh\nexec {line}\n"));
+    paths::script(Path::new(&script), &format!("#!/bin/sh\nexec {line}\n"));
     std::os::unix::fs::symlink(&mpirun, path("start")).expect("a new name");
     let cases: [(&[&str], &str); 12] = [
         (&["env", &path("start"), "-n", "2", &program], "/start"),
@@ -70,7 +70,7 @@ fn a_launcher_behind_a_wrapper_is_refused() {
 /// `understudy run` within a job of `understudy run`.
 #[test]
 fn a_launcher_of_ours_behind_a_wrapper_is_refused() {
-    let own = place::product("understudy").display().to_string();
+    let own = paths::product("understudy").display().to_string();
     let words = ["env", &own, "run", "-n", "2", "--", &program()];
     let outcome = job(&words).launched_by(Launcher::Ckptd).run();
     outcome.assert_refused(&["/understudy is a launcher"]);
@@ -87,7 +87,7 @@ fn a_script_that_only_mentions_a_launcher_runs() {
          if [ a = b ]; then {mpirun} -n 2 a.out; fi\nexec {} 20\n",
         program()
     );
-    place::script(&script, &text);
+    paths::script(&script, &text);
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         let outcome = Job::new(&script, &[]).launched_by(launcher).run();
         outcome.assert_success();
@@ -103,9 +103,9 @@ fn a_script_that_only_mentions_a_launcher_runs() {
 /// The default is one spare, which the user may not expect.
 #[test]
 fn the_default_number_of_spares_is_reported() {
-    let _turn = place::turn();
-    let mut mpirun = std::process::Command::new(place::mpirun());
-    let preload = format!("LD_PRELOAD={}", place::layer().display());
+    let _turn = paths::wait_for_turn();
+    let mut mpirun = std::process::Command::new(paths::mpirun());
+    let preload = format!("LD_PRELOAD={}", paths::preload_library().display());
     mpirun.args([
         "--oversubscribe",
         "-n",

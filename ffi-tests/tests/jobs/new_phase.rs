@@ -2,39 +2,39 @@
 //!
 //! The program opens another set-up phase with MPI_Pcontrol, whose journal replaces the first.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::thin::{self, WORKERS, like_undisturbed, rebuilt};
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::reduced_replicas::{self, WORKERS, assert_like_undisturbed, rebuilt};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, variants};
 
 /// Pages of the table at first (100000 doubles); each set-up doubles the number.
 const FIRST_PAGES: u64 = 195;
 
-fn adapt() -> Case {
+fn adapt() -> TestProgram {
     programs::prints("adapt", || {
-        Job::new(place::test_program("adapt"), &["8000"])
+        Job::new(paths::test_program("adapt"), &["8000"])
     })
 }
 
-fn adapt_twice() -> Case {
+fn adapt_twice() -> TestProgram {
     programs::prints("adapt", || {
-        Job::new(place::test_program("adapt"), &["8000", "2"])
+        Job::new(paths::test_program("adapt"), &["8000", "2"])
     })
 }
 
-fn job(case: &Case) -> Job {
-    thin::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
+fn job(case: &TestProgram) -> Job {
+    reduced_replicas::job(case).env("UNDERSTUDY_INIT_END", "pcontrol:1")
 }
 
 /// Triggers when this number of phases are verified and all replicas are reduced.
 fn proved(times: usize) -> Trigger {
-    Trigger::Thinned {
+    Trigger::Reduced {
         workers: WORKERS,
         times,
     }
 }
 
-fn assert_recovered(outcome: &Outcome, case: &Case, worker: u32) {
-    like_undisturbed(outcome, case);
+fn assert_recovered(outcome: &Outcome, case: &TestProgram, worker: u32) {
+    assert_like_undisturbed(outcome, case);
     outcome.assert_taken_over(&[worker]);
 }
 
@@ -50,7 +50,7 @@ fn what_is_set_up_anew_is_rebuilt() {
         (&case, 2, 2 * FIRST_PAGES, 2),
         (&case, 1, FIRST_PAGES, 0),
     ];
-    for (case, times, pages, worker) in few(deaths, 1) {
+    for (case, times, pages, worker) in variants(deaths, 1) {
         let outcome = job(case).kill(Kill::at(worker, proved(times))).run();
         let made = rebuilt(&outcome, WORKERS);
         println!("phase {times}, worker {worker}: {made} pages rebuilt");
@@ -78,7 +78,7 @@ fn a_worker_may_die_in_a_new_phase() {
             let outcome = job(&case).fault(&at(worker)).run();
             let is_met = !outcome.faults().is_empty();
             verdicts.judge(&at(worker), || {
-                like_undisturbed(&outcome, &case);
+                assert_like_undisturbed(&outcome, &case);
                 if is_met {
                     outcome.assert_taken_over(&[worker]);
                 }

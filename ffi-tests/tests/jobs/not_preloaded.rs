@@ -1,12 +1,12 @@
 //! Programs into which the loader preloads nothing, behind a wrapper that preloads understudy.
 
-use ffi_tests::place::{self, Launcher};
+use ffi_tests::paths::{self, Launcher};
 use ffi_tests::{Job, users};
 
 #[test]
 fn a_program_that_executes_itself_past_libc_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        let program = place::test_program("executes_itself").display().to_string();
+        let program = paths::test_program("executes_itself").display().to_string();
         let script = format!("{program} || exit $?");
         for words in [&[&*program][..], &["/bin/sh", "-c", &script]] {
             let job = Job::new(words[0], &words[1..]).workers(2);
@@ -47,10 +47,10 @@ fn a_program_that_runs_as_another_user_is_refused() {
 fn a_set_user_id_program_of_the_user_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     // A temporary directory may be mounted with nosuid.
-    let build = place::workspace().join("build");
+    let build = paths::workspace().join("build");
     let directory = tempfile::tempdir_in(build).expect("there is room");
     let program = directory.path().join("chatter");
-    std::fs::copy(place::test_program("chatter"), &program).expect("there is room");
+    std::fs::copy(paths::test_program("chatter"), &program).expect("there is room");
     let mode = std::fs::Permissions::from_mode(0o4755);
     std::fs::set_permissions(&program, mode).expect("the copy is this user's");
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {

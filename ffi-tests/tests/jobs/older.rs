@@ -2,20 +2,24 @@
 //!
 //! Its programs are protected under a plain mpirun like any others.
 
-use ffi_tests::older::older;
-use ffi_tests::place;
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
+use ffi_tests::native_runs::native;
+use ffi_tests::open_mpi_4::with_open_mpi_4;
+use ffi_tests::paths;
+use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Job, Kill, Trigger};
 
 /// Kills workers at these lines; fails unless the output is undisturbed.
-fn survives(case: &Case, kills: &[(u32, usize)]) {
-    let Some(job) = older(case.job()) else { return };
+fn survives(case: &TestProgram, kills: &[(u32, usize)]) {
+    let Some(job) = with_open_mpi_4(case.job()) else {
+        return;
+    };
     let kill =
         |job: Job, &(rank, lines): &(u32, usize)| job.kill(Kill::at(rank, Trigger::Lines(lines)));
     let outcome = kills.iter().fold(job, kill).run();
     outcome.assert_success();
-    let undisturbed = older(case.job()).map(native).expect("it is there");
+    let undisturbed = with_open_mpi_4(case.job())
+        .map(native)
+        .expect("it is there");
     outcome.assert_like_after(&undisturbed, case.files, case.canonical);
     outcome.assert_nothing_left();
     let victims: Vec<u32> = kills.iter().map(|&(rank, _)| rank).collect();
@@ -36,13 +40,16 @@ fn a_worker_of_lammps_dies() {
 
 #[test]
 fn persistent_collectives_have_the_names_of_this_version() {
-    let job = || Job::new(place::test_program("older_names"), &[]).interval("3calls");
-    let Some(undisturbed) = older(job()).map(native) else {
+    let job = || Job::new(paths::test_program("older_names"), &[]).interval("3calls");
+    let Some(undisturbed) = with_open_mpi_4(job()).map(native) else {
         return;
     };
     undisturbed.assert_success();
     let kill = Kill::at(1, Trigger::Lines(20));
-    let outcome = older(job()).expect("it is there").kill(kill).run();
+    let outcome = with_open_mpi_4(job())
+        .expect("it is there")
+        .kill(kill)
+        .run();
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
     outcome.assert_taken_over(&[1]);

@@ -2,9 +2,9 @@
 //!
 //! The user plants names, reads files, and makes others remove files.
 
-use ffi_tests::command::Understudy;
+use ffi_tests::command::UnderstudyCommand;
 use ffi_tests::kill::fault_at_commit;
-use ffi_tests::{place, processes, users};
+use ffi_tests::{paths, processes, users};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -190,7 +190,7 @@ fn an_unprotected_program_has_all_processes_as_ranks() {
 ///
 /// These are checkpoints, undo logs, event files, and the record of the run.
 #[test]
-fn nobody_else_reads_what_a_job_writes() {
+fn files_of_a_job_are_private() {
     let script = r#"
         umask 000
         chmod 755 .; mkdir -m 755 open; chown $alice_id open; touch out errors; chown $alice_id out errors
@@ -253,7 +253,7 @@ struct Seen {
 /// Runs a job with or without a secret in the launcher's environment.
 fn watched(secret: Option<&str>) -> Seen {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let program = place::example("heat2d").to_string_lossy().into_owned();
+    let program = paths::example("heat2d").to_string_lossy().into_owned();
     let line = [
         "run",
         "-n",
@@ -266,8 +266,8 @@ fn watched(secret: Option<&str>) -> Seen {
         "6000",
     ];
     let run = match secret {
-        Some(secret) => Understudy::new(work.path(), &line).env(SECRET, secret),
-        None => Understudy::new(work.path(), &line).without(SECRET),
+        Some(secret) => UnderstudyCommand::new(work.path(), &line).env(SECRET, secret),
+        None => UnderstudyCommand::new(work.path(), &line).without(SECRET),
     };
     let seen = Rc::new(RefCell::new(Seen::default()));
     let found = Rc::clone(&seen);
@@ -303,7 +303,7 @@ fn watched(secret: Option<&str>) -> Seen {
 ///
 /// No other user can derive them from data that all users can read.
 #[test]
-fn guards_come_from_a_secret_that_is_on_no_command_line() {
+fn guards_are_derived_from_a_secret_that_is_on_no_command_line() {
     let runs = [Some("told"), Some("told"), None].map(watched);
     let guards = |run: &Seen| run.guards.values().copied().collect::<BTreeSet<_>>();
     for run in &runs {

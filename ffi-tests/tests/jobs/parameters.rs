@@ -1,11 +1,11 @@
 //! Parameters of Open MPI's components that the user has set: survivors keep their processes.
 
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::HEAT2D;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, fault_at_commit, place};
+use ffi_tests::{Job, fault_at_commit, paths};
 
 fn job() -> Job {
-    Job::new(place::example("heat2d"), &HEAT2D)
+    Job::new(paths::example("heat2d"), &HEAT2D)
         .workers(2)
         .interval("100calls")
 }

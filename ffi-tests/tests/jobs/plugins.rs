@@ -2,11 +2,11 @@
 //!
 //! The libraries are plug-ins with thread-local data, and Python's extension modules.
 
-use ffi_tests::job::Scope;
-use ffi_tests::older::older;
+use ffi_tests::job::KillScope;
+use ffi_tests::native_runs::native;
+use ffi_tests::open_mpi_4::with_open_mpi_4;
 use ffi_tests::outcome::Outcome;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, paths, variants};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ const MANY: usize = 20;
 
 /// Builds the libraries that the program `plugins` opens.
 fn build_libraries() -> PathBuf {
-    let directory = place::lasting_directory();
+    let directory = paths::lasting_directory();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/plugins");
     let compile = |source: &str, library: &str, more: &[&str]| {
         let mut command = Command::new(if source.ends_with("cpp") {
@@ -60,7 +60,7 @@ fn libraries() -> &'static Path {
 fn plugins(directory: &Path, rounds: usize, more: &[&str]) -> Job {
     let (directory, rounds) = (directory.to_string_lossy(), rounds.to_string());
     let arguments = [&[&*directory, &rounds, "4"], more].concat();
-    Job::new(place::test_program("plugins"), &arguments)
+    Job::new(paths::test_program("plugins"), &arguments)
         .workers(WORKERS)
         .interval("3calls")
 }
@@ -89,12 +89,12 @@ fn python(script: &str, arguments: &[&str]) -> Option<Job> {
 
 /// Makes a job that finds mpi4py and numpy; `make` gets the directory of the interpreter.
 fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
-    let python = place::workspace().join(".env/python/bin");
+    let python = paths::workspace().join(".env/python/bin");
     if !python.join("python3").is_file() {
-        place::skip("mpi4py and numpy are not installed; `make python` installs them");
+        paths::skip("mpi4py and numpy are not installed; `make python` installs them");
         return None;
     }
-    let library = place::libmpi();
+    let library = paths::libmpi();
     let directory = library
         .parent()
         .unwrap_or(&library)
@@ -117,7 +117,7 @@ fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
     undisturbed.assert_success();
     let mut random = Random::announced(name);
     let mut verdicts = Verdicts::default();
-    for time in few(0..times, 2) {
+    for time in variants(0..times, 2) {
         let worker = random.below(u64::from(WORKERS)) as u32;
         // The last tenth is excluded, so that the process still exists.
         let part = ROUNDS * 9 / 10 / times;
@@ -147,7 +147,7 @@ fn libraries_opened_in_mid_run_come_back_where_they_were() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
+fn a_replacement_rolls_back_past_a_library_that_it_has_opened() {
     let undisturbed = native(opens_plugins());
     // The second failure leads back to the checkpoint that the first victim had saved.
     let fault = "kill rank=1 at=commit.end epoch=4 delay=2ms; kill rank=0 at=resume delay=9ms";
@@ -161,11 +161,11 @@ fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
 ///
 /// At the program's next dlclose, ld.so has scopes of these libraries to free.
 #[test]
-fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
-    let Some(job) = older(opens_plugins()) else {
+fn survivors_of_open_mpi_4_roll_back_and_repeat_a_close() {
+    let Some(job) = with_open_mpi_4(opens_plugins()) else {
         return;
     };
-    let undisturbed = native(older(opens_plugins()).expect("it is there"));
+    let undisturbed = native(with_open_mpi_4(opens_plugins()).expect("it is there"));
     // The failure is in round 18; all workers have closed a library in round 17, and the last
     // checkpoint is before round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
@@ -174,7 +174,7 @@ fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn survivors_go_back_before_a_library_was_closed() {
+fn survivors_roll_back_to_before_a_close() {
     let undisturbed = native(opens_plugins());
     // Right after this checkpoint, the library that was opened in round 12 is closed and reopened.
     let outcome = opens_plugins()
@@ -185,14 +185,14 @@ fn survivors_go_back_before_a_library_was_closed() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_job_started_again_opens_what_it_had_opened() {
+fn a_restarted_job_opens_its_libraries() {
     let undisturbed = native(opens_plugins());
     let job = || opens_plugins().disk();
     let at = Trigger::OnDisk {
         workers: WORKERS,
         epoch: 5,
     };
-    let mut ended = job().killed_as_a_whole(at, Scope::Everything).run();
+    let mut ended = job().killed_as_a_whole(at, KillScope::Everything).run();
     let outcome = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
     outcome.assert_success();
     let last = |outcome: &Outcome| {
@@ -209,7 +209,7 @@ fn threads_use_the_thread_local_data_of_a_library_opened_late() {
     let job = || plugins(libraries(), 3, &["threads"]);
     let undisturbed = native(job());
     // With checkpoints between the threads' calls, and without any.
-    for interval in few(["1calls", "100s"], 1) {
+    for interval in variants(["1calls", "100s"], 1) {
         let outcome = job().interval(interval).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
@@ -288,7 +288,7 @@ fn solver(is_script: bool) -> Option<Job> {
 #[test]
 fn numpy_computes_with_the_threads_of_its_blas() {
     let mut verdicts = Verdicts::default();
-    for (is_script, worker, line) in few(
+    for (is_script, worker, line) in variants(
         [(true, 1, 4), (false, 0, 6), (false, 1, 9), (true, 0, 12)],
         1,
     ) {
@@ -309,7 +309,7 @@ fn numpy_computes_with_the_threads_of_its_blas() {
 
 #[test]
 #[ignore = "many kills: make sweep"]
-fn libraries_opened_in_mid_run_come_back_at_any_moment() {
+fn libraries_opened_during_the_run_are_restored_at_any_moment() {
     kill_often("plugins", || Some(opens_plugins()), MANY);
     kill_often("standard", || imports("standard"), MANY);
     kill_often("numpy", || imports("numpy"), MANY);

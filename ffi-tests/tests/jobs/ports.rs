@@ -4,8 +4,8 @@
 //! So the program states what it expects. Runs with failures are compared with an undisturbed run
 //! under understudy.
 
-use ffi_tests::hosts::Hosts;
-use ffi_tests::{Job, Outcome, Verdicts, few, place};
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
 use std::path::Path;
 
 const ARGUMENTS: [&str; 2] = ["6", "4"];
@@ -29,7 +29,7 @@ fn undisturbed(job: Job) -> Outcome {
 /// Failures on both sides of a connection, in calls that make it and later.
 #[test]
 fn a_worker_dies_whose_program_connects() {
-    let make = || job(&place::test_program("ports"));
+    let make = || job(&paths::test_program("ports"));
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
     let epochs = [
@@ -42,7 +42,7 @@ fn a_worker_dies_whose_program_connects() {
         (0, 2),
         (2, 7),
     ];
-    for (rank, epoch) in few(epochs, 3) {
+    for (rank, epoch) in variants(epochs, 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -54,10 +54,10 @@ fn a_worker_dies_whose_program_connects() {
 #[test]
 fn a_cut_falls_while_workers_wait_to_connect() {
     let arguments = ["3", "2", "120"];
-    let make = || Job::new(place::test_program("ports"), &arguments).interval("8ms");
+    let make = || Job::new(paths::test_program("ports"), &arguments).interval("8ms");
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    for (rank, epoch) in few([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 3) {
+    for (rank, epoch) in variants([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -77,14 +77,14 @@ fn workers_on_several_hosts_die_whose_program_connects() {
     if !Hosts::are_possible() {
         return;
     }
-    let make = || job(&place::test_program("ports"));
+    let make = || job(&paths::test_program("ports"));
     // The output does not depend on the hosts.
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
     verdicts.judge("undisturbed", || {
         undisturbed(spread(make())).assert_like(&expected, &[]);
     });
-    for (rank, epoch) in few([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 3) {
+    for (rank, epoch) in variants([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -98,10 +98,10 @@ fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
         return;
     }
     let arguments = ["3", "2", "120"];
-    let make = || Job::new(place::test_program("ports"), &arguments).interval("20ms");
+    let make = || Job::new(paths::test_program("ports"), &arguments).interval("20ms");
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    for (rank, epoch) in few([(1, 6), (0, 9), (3, 5), (2, 7)], 2) {
+    for (rank, epoch) in variants([(1, 6), (0, 9), (3, 5), (2, 7)], 2) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
         verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
@@ -111,7 +111,7 @@ fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
 
 #[test]
 fn a_worker_of_mpich_dies() {
-    let Some(program) = place::mpich_program("ports") else {
+    let Some(program) = paths::mpich_program("ports") else {
         return;
     };
     let make = || job(&program).workers(2).of_mpich();
@@ -122,7 +122,7 @@ fn a_worker_of_mpich_dies() {
 
 #[test]
 fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
-    let Some(program) = place::mpich_program("ports").filter(|_| Hosts::are_possible()) else {
+    let Some(program) = paths::mpich_program("ports").filter(|_| Hosts::are_possible()) else {
         return;
     };
     let make = || job(&program).workers(2).of_mpich();

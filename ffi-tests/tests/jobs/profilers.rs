@@ -1,8 +1,8 @@
 //! Libraries that wrap MPI procedures keep their place between the program and understudy.
 
-use ffi_tests::older::older;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::open_mpi_4::with_open_mpi_4;
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, paths};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,7 +59,7 @@ impl Profiled {
 }
 
 /// Fails unless the profile and the program's output are undisturbed.
-fn has_same_report(outcome: &Outcome, undisturbed: &Outcome) {
+fn assert_equal_report(outcome: &Outcome, undisturbed: &Outcome) {
     outcome.assert_success();
     outcome.assert_same_lines(undisturbed);
     let report = |outcome: &Outcome| {
@@ -79,9 +79,9 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
         String::from_utf8_lossy(&undisturbed.stdout).contains("profile of rank 3: 54 calls"),
         "it is profiled without the layer",
     );
-    has_same_report(&profiled.job().run(), &undisturbed);
+    assert_equal_report(&profiled.job().run(), &undisturbed);
     let killed = profiled.job().kill(Kill::at(1, Trigger::Lines(25))).run();
-    has_same_report(&killed, &undisturbed);
+    assert_equal_report(&killed, &undisturbed);
     killed.assert_taken_over(&[1]);
 }
 
@@ -96,7 +96,7 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
     for launcher in [Launcher::Mpirun, Launcher::Ckptd] {
         let job = preloaded().launched_by(launcher);
         let killed = job.kill(Kill::at(2, Trigger::Lines(25))).run();
-        has_same_report(&killed, &undisturbed);
+        assert_equal_report(&killed, &undisturbed);
         killed.assert_taken_over(&[2]);
         let names = killed
             .file("profiled")
@@ -143,12 +143,12 @@ fn eztrace_has_the_trace_of_an_undisturbed_run() {
     const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";
     let libraries = ["lib", "openmpi"].map(|name| format!("{DIRECTORY}/libeztrace-{name}.so"));
     if !libraries.iter().all(|library| Path::new(library).exists()) {
-        return place::skip("there is no EZTrace; try make libraries");
+        return paths::skip("there is no EZTrace; try make libraries");
     }
     let profiled = Profiled::new(false);
     let job = || {
         let job = profiled.job().env("EZTRACE_TRACE", "openmpi");
-        older(job.preload(Path::new(&libraries.join(":"))))
+        with_open_mpi_4(job.preload(Path::new(&libraries.join(":"))))
     };
     let Some(undisturbed) = job().map(native) else {
         return;

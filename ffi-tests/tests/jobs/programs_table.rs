@@ -6,8 +6,8 @@
 //! the table expects. A line may change other settings.
 
 use Expected::{Recovered, Unprotected};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, REFUSED, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, REFUSED, paths};
 
 /// Result of the runs of a program in which workers fail.
 enum Expected {
@@ -48,7 +48,7 @@ impl Line {
     }
 
     fn job(&self) -> Job {
-        let path = place::test_program(&format!("table/{}", self.program));
+        let path = paths::test_program(&format!("table/{}", self.program));
         let job = Job::new(path, &[ROUNDS]);
         let job = job.workers(self.workers).interval(self.interval);
         if self.is_on_disk { job.disk() } else { job }
@@ -79,7 +79,7 @@ impl Line {
                 }
                 Unprotected(words) => {
                     let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
-                    outcome.assert_told(words);
+                    outcome.assert_single_line(words);
                     outcome.assert_status(REFUSED);
                     outcome.assert_nothing_left();
                 }
@@ -89,8 +89,8 @@ impl Line {
 }
 
 fn assert_unprotected(outcome: &Outcome, words: &[&str]) {
-    outcome.assert_told(words);
-    outcome.assert_told(&["unprotected"]);
+    outcome.assert_single_line(words);
+    outcome.assert_single_line(&["unprotected"]);
 }
 
 /// Makes three tests of each line.

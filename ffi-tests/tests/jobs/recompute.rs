@@ -1,12 +1,12 @@
 //! Memory that a function of the program recomputes (`understudy_recompute`).
 
 use ffi_tests::command::understudy;
-use ffi_tests::shared::{native, survive};
-use ffi_tests::{Job, Outcome, Scope, Trigger, place};
+use ffi_tests::native_runs::{native, run_with_fault};
+use ffi_tests::{Job, KillScope, Outcome, Trigger, paths};
 use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
-    Job::new(place::test_program("recompute"), &[way, "60"])
+    Job::new(paths::test_program("recompute"), &[way, "60"])
         .workers(3)
         .interval("5calls")
 }
@@ -15,11 +15,11 @@ fn job(way: &str) -> Job {
 const TABLE: u64 = 4 << 20;
 
 fn run(way: &str, fault: &str) -> Outcome {
-    survive(|| job(way), fault)
+    run_with_fault(|| job(way), fault)
 }
 
 #[track_caller]
-fn assert_said(outcome: &Outcome, what: &str) {
+fn assert_stderr_has(outcome: &Outcome, what: &str) {
     outcome.check(
         outcome.stderr.contains(what),
         &format!("it does not say \"{what}\""),
@@ -103,23 +103,23 @@ fn workers_die_around_a_recomputation() {
 #[test]
 fn parity_is_without_it() {
     let job = || job("marked").env("UNDERSTUDY_COPIES", "xor:3");
-    survive(job, "kill rank=2 at=commit.end epoch=7").assert_taken_over(&[2]);
+    run_with_fault(job, "kill rank=2 at=commit.end epoch=7").assert_taken_over(&[2]);
 }
 
 #[test]
-fn a_job_that_is_started_again_recomputes() {
+fn a_restarted_job_recomputes() {
     let job = || {
-        let job = Job::new(place::test_program("recompute"), &["marked", "600"]).workers(3);
+        let job = Job::new(paths::test_program("recompute"), &["marked", "600"]).workers(3);
         job.disk().interval("5calls")
     };
     let on_disk = Trigger::OnDisk {
         workers: 3,
         epoch: 4,
     };
-    let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
+    let mut first = job().killed_as_a_whole(on_disk, KillScope::Job).run();
     let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
     second.assert_success();
-    assert_said(&second, "the job goes on from epoch");
+    assert_stderr_has(&second, "the job goes on from epoch");
     let (all, rest) = (native(job()), &second.stdout);
     second.check(
         all.stdout.ends_with(rest) && !rest.is_empty(),
@@ -134,23 +134,23 @@ fn a_region_is_as_protected_as_it_was() {
 
 /// An annotation after a checkpoint is undone by a rollback to the checkpoint.
 #[test]
-fn what_is_said_of_memory_goes_back_with_it() {
+fn annotations_are_rolled_back_with_their_memory() {
     for call in [33, 36, 39, 42, 45] {
         run("late", &format!("kill rank=2 at=call:{call}")).assert_taken_over(&[2]);
     }
 }
 
 #[test]
-fn memory_that_is_gone_is_not_recomputed() {
+fn unmapped_memory_is_not_recomputed() {
     let outcome = run("unmapped", "kill rank=1 at=capture.end epoch=10");
     outcome.assert_taken_over(&[1]);
-    assert_said(&outcome, "is not memory of the program any more");
+    assert_stderr_has(&outcome, "is not memory of the program any more");
 }
 
 #[test]
 fn static_data_are_rebuilt_beside_it() {
     let job = || job("marked").env("UNDERSTUDY_STATIC", "replay");
-    survive(job, "kill rank=1 at=commit.end epoch=7").assert_taken_over(&[1]);
+    run_with_fault(job, "kill rank=1 at=commit.end epoch=7").assert_taken_over(&[1]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_function_that_communicates_ends_the_job() {
         status.is_some_and(|status| status != 0),
         "the job has gone on, or hangs",
     );
-    assert_said(
+    assert_stderr_has(
         &outcome,
         "a function that was given to understudy_recompute has called MPI_Barrier",
     );
@@ -179,7 +179,7 @@ fn poison_finds_memory_that_is_not_what_is_recomputed() {
         outcome
     };
     let wrong = run("wrong");
-    assert_said(
+    assert_stderr_has(
         &wrong,
         "is not what its function makes: byte 17284 is another one",
     );

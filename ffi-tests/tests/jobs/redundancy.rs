@@ -3,11 +3,11 @@
 //! Four workers with an offset of 1: worker 1's replicas are at worker 2 and, with
 //! UNDERSTUDY_COPIES=2, at worker 3. The groups of xor:2 are workers 0 and 2, and 1 and 3.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, Verdicts, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
 
-fn job(case: &Case, copies: &str, fault: &str) -> Job {
+fn job(case: &TestProgram, copies: &str, fault: &str) -> Job {
     case.job()
         .spares(3)
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -15,7 +15,7 @@ fn job(case: &Case, copies: &str, fault: &str) -> Job {
         .fault(&format!("{fault}; pretend no-memfd"))
 }
 
-fn assert_survived(outcome: &Outcome, case: &Case, workers: &[u32]) {
+fn assert_survived(outcome: &Outcome, case: &TestProgram, workers: &[u32]) {
     outcome.assert_recovered_after(&native(case.job()), case.files, case.canonical, workers);
 }
 
@@ -42,7 +42,7 @@ fn assert_refusals(outcome: &Outcome, count: usize) {
 #[test]
 fn a_damaged_copy_is_never_loaded() {
     let mut verdicts = Verdicts::default();
-    for (case, copy) in few([(programs::cg(), "state"), (programs::heat2d(), "held")], 1) {
+    for (case, copy) in variants([(programs::cg(), "state"), (programs::heat2d(), "held")], 1) {
         let fault = format!(
             "corrupt rank=2 at=commit.end epoch=3 copy={copy}; kill rank=1 at=cut.end epoch=4"
         );
@@ -69,7 +69,7 @@ fn a_damaged_copy_is_never_loaded() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_damaged_copy_is_made_again() {
+fn a_damaged_replica_is_rebuilt() {
     let case = programs::heat2d();
     // Rank 4 has replaced worker 1 when that fails a second time, together with worker 3, which has
     // the second replica.
@@ -93,7 +93,7 @@ fn the_disk_is_used_when_a_copy_is_damaged() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
+fn a_survivor_with_a_damaged_image_gets_its_replica_from_its_buddy() {
     let mut verdicts = Verdicts::default();
     for (case, rank) in [(programs::heat2d(), 3), (programs::cg(), 0)] {
         let fault = format!(
@@ -126,7 +126,7 @@ fn deaths(ranks: &[u32], point: &str) -> String {
     ranks.iter().map(death).collect::<Vec<_>>().join("; ")
 }
 
-fn two_die(case: &Case, [first, second]: [u32; 2], point: &str, verdicts: &mut Verdicts) {
+fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts: &mut Verdicts) {
     let fault = deaths(&[first, second], point);
     let outcome = job(case, "2", &fault).run();
     println!(
@@ -162,7 +162,7 @@ fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
         "ship.end",
         "commit.end",
     ];
-    for (index, point) in few(points, 2).enumerate() {
+    for (index, point) in variants(points, 2).enumerate() {
         let worker = index as u32 % 4;
         // Together with the first buddy, or with the second.
         let (case, further) = match index % 2 {
@@ -176,7 +176,7 @@ fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
             &mut verdicts,
         );
     }
-    for workers in few([[1, 2], [0, 2]], 1) {
+    for workers in variants([[1, 2], [0, 2]], 1) {
         two_die(
             &programs::large_heat2d(),
             workers,
@@ -204,7 +204,7 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn both_copies_are_made_again_after_a_recovery() {
+fn both_replicas_are_rebuilt_after_a_recovery() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
     // After the first recovery, rank 4 is worker 1, which stores replicas of workers 0 (the first)
@@ -226,7 +226,7 @@ fn both_copies_are_made_again_after_a_recovery() {
 
 /// Makes jobs whose ranks map and unmap different memory.
 fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
-    let job = || Job::new(place::test_program("mappings"), &["240", "1000"]).interval("20calls");
+    let job = || Job::new(paths::test_program("mappings"), &["240", "1000"]).interval("20calls");
     let disturbed = job()
         .spares(3)
         .env("UNDERSTUDY_COPIES", scheme)
@@ -236,7 +236,7 @@ fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn memory_that_comes_and_goes_survives_under_every_scheme() {
+fn memory_that_is_mapped_and_unmapped_survives_under_every_scheme() {
     let mut verdicts = Verdicts::default();
     let schemes = ["1", "2", "xor:2", "xor:3", "xor:4"];
     for (index, scheme) in schemes.iter().enumerate() {
@@ -359,7 +359,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
             ["worker 1 (rank 1 on ", "died", damage],
         ),
     ];
-    for (scheme, fault, words) in few(losses, 2) {
+    for (scheme, fault, words) in variants(losses, 2) {
         let outcome = job(&case, scheme, &fault).run();
         verdicts.judge(&format!("{scheme}: {fault}"), || {
             assert_lost(&outcome, &words)
@@ -379,7 +379,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn with_parity_a_damaged_own_copy_is_made_again_from_the_group() {
+fn with_parity_a_damaged_image_is_rebuilt_from_the_group() {
     let case = programs::heat2d();
     // Groups of 0 and 2, 1 and 3: the damage is in the group without a failure.
     let fault = "corrupt rank=2 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4";

@@ -2,14 +2,14 @@
 //!
 //! The program then runs unprotected, or stops if the user has requested that.
 
-use ffi_tests::living::look;
+use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs::heat2d;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, REFUSED, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Outcome, REFUSED, Trigger, paths, processes};
 use std::process::Command;
 
 fn chatter() -> Job {
-    Job::new(place::test_program("chatter"), &["20"])
+    Job::new(paths::test_program("chatter"), &["20"])
 }
 
 fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {
@@ -22,9 +22,9 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     let [unprotected, stopped] = &outcomes[..] else {
         unreachable!("two rows")
     };
-    unprotected.assert_told(words);
-    unprotected.assert_told(&["unprotected"]);
-    if place::launcher() == Launcher::Ckptd {
+    unprotected.assert_single_line(words);
+    unprotected.assert_single_line(&["unprotected"]);
+    if paths::launcher() == Launcher::Ckptd {
         // Without understudy, each process would be a job of its own.
         return assert_stopped(unprotected);
     }
@@ -33,8 +33,8 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
     unprotected.assert_nothing_left();
 
     assert_stopped(stopped);
-    stopped.assert_told(words);
-    stopped.assert_told(&["UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_single_line(words);
+    stopped.assert_single_line(&["UNDERSTUDY_REQUIRE=1"]);
 }
 
 #[track_caller]
@@ -47,8 +47,8 @@ fn assert_stopped(outcome: &Outcome) {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn more_spares_than_ranks_are_refused() {
-    if place::launcher() == Launcher::Ckptd {
-        return place::skip("ckptd launch is told of workers and spares, and starts both");
+    if paths::launcher() == Launcher::Ckptd {
+        return paths::skip("ckptd launch is told of workers and spares, and starts both");
     }
     let change = |job: Job| job.env("UNDERSTUDY_SPARES", "9");
     assert_refused(
@@ -128,10 +128,10 @@ fn run_after(shell: &[&str], prepare: &str, options: &str) -> (Option<i32>, Stri
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let run = format!(
         "{prepare}; exec {} run -n 2 --no-daemon {options} -- {} 20 20 10",
-        place::product("understudy").display(),
-        place::example("heat2d").display()
+        paths::product("understudy").display(),
+        paths::example("heat2d").display()
     );
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args(["-c", &run]);
     command.current_dir(work.path());
@@ -170,7 +170,7 @@ fn a_limit_is_named_with_its_remedy() {
 fn a_missing_directory_in_memory_is_named_with_its_remedy() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
     if !may_mount.is_ok_and(|status| status.success()) {
-        return place::skip("unshare --mount");
+        return paths::skip("unshare --mount");
     }
     for (mount, words) in MOUNTS {
         let prepare = format!("{NO_SESSION}; {mount}");
@@ -183,14 +183,14 @@ fn a_missing_directory_in_memory_is_named_with_its_remedy() {
 fn a_directory_in_memory_of_each_rank_is_refused() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
     if !may_mount.is_ok_and(|status| status.success()) {
-        return place::skip("unshare --mount");
+        return paths::skip("unshare --mount");
     }
-    let program = place::example("heat2d").display().to_string();
+    let program = paths::example("heat2d").display().to_string();
     let command = format!("mount -t tmpfs tmpfs /dev/shm; exec {program} 20 20 10");
     let job = Job::new("/usr/bin/unshare", &["--mount", "sh", "-c", &command]);
     let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
     outcome.assert_status(REFUSED);
-    outcome.assert_told(&["/dev/shm", "wrapper", "--ipc=host"]);
+    outcome.assert_single_line(&["/dev/shm", "wrapper", "--ipc=host"]);
 }
 
 #[test]
@@ -253,29 +253,29 @@ fn assert_another_library_is_refused(soname: &str) {
             .env("UNDERSTUDY_REQUIRE", require)
     };
     let words = ["the program's MPI library is none", "libmpi.so.12"];
-    if place::launcher() != Launcher::Ckptd {
+    if paths::launcher() != Launcher::Ckptd {
         let unprotected = job("0").run();
         unprotected.assert_success();
-        unprotected.assert_told(&words);
+        unprotected.assert_single_line(&words);
         unprotected.check(unprotected.stdout == b"over\nover\n", "another output");
     }
     let stopped = job("1").run();
     assert_stopped(&stopped);
-    stopped.assert_told(&words);
+    stopped.assert_single_line(&words);
 }
 
 #[test]
 fn ranks_that_share_memory_are_not_protected() {
     let sharing =
-        |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");
+        |whose: &str| Job::new(paths::test_program("sharing"), &[whose]).interval("5calls");
     let common = sharing("common").run();
-    common.assert_told(&["share memory", "memory.0", "unprotected"]);
+    common.assert_single_line(&["share memory", "memory.0", "unprotected"]);
     common.assert_success();
     common.assert_same_lines(&native(sharing("common")));
 
     let stopped = sharing("common").env("UNDERSTUDY_REQUIRE", "1").run();
     stopped.assert_failed();
-    stopped.assert_told(&["share memory", "UNDERSTUDY_REQUIRE=1"]);
+    stopped.assert_single_line(&["share memory", "UNDERSTUDY_REQUIRE=1"]);
 
     let files = ["memory.0", "memory.1", "memory.2", "memory.3"];
     let own = sharing("own").kill(Kill::at(1, Trigger::Lines(30))).run();
@@ -285,9 +285,9 @@ fn ranks_that_share_memory_are_not_protected() {
 /// A replacement would not have the thread that the timer signals.
 #[test]
 fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
-    let job = || Job::new(place::test_program("alarm"), &["10", "5", "orphan"]).interval("5calls");
+    let job = || Job::new(paths::test_program("alarm"), &["10", "5", "orphan"]).interval("5calls");
     let unprotected = job().run();
-    unprotected.assert_told(&["SIGEV_THREAD_ID", "unprotected"]);
+    unprotected.assert_single_line(&["SIGEV_THREAD_ID", "unprotected"]);
     unprotected.assert_success();
     unprotected.assert_same_lines(&native(job()));
 }
@@ -303,12 +303,12 @@ fn what_is_open_and_cannot_be_saved_is_named() {
     ];
     for (kind, word) in kinds {
         let job = || {
-            Job::new(place::test_program("openings"), &[kind, "80"])
+            Job::new(paths::test_program("openings"), &[kind, "80"])
                 .workers(2)
                 .interval("5calls")
         };
         let unprotected = job().run();
-        unprotected.assert_told(&[word, "unprotected"]);
+        unprotected.assert_single_line(&[word, "unprotected"]);
         unprotected.assert_success();
         let undisturbed = native(job());
         unprotected.assert_same_lines(&undisturbed);
@@ -341,7 +341,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
     let directory = tempfile::tempdir().expect("a directory");
     let place_of = |name: &str| directory.path().join(name);
     for name in NAMES {
-        std::fs::copy(place::product(name), place_of(name)).expect("room");
+        std::fs::copy(paths::product(name), place_of(name)).expect("room");
     }
     let [layer, runtime, ..] = NAMES.map(place_of);
     let job = heat2d()
@@ -349,7 +349,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
         .spares(0)
         .layer_at(layer)
         .watch(move |first| {
-            let (living, printed) = look(first, "heat2d");
+            let (living, printed) = living_and_lines(first, "heat2d");
             if printed < 8 {
                 return false;
             }
@@ -366,7 +366,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
         });
     let outcome = job.run();
     outcome.assert_failed();
-    outcome.assert_told(&[
+    outcome.assert_single_line(&[
         "cannot take a part",
         "another build of understudy was installed",
     ]);

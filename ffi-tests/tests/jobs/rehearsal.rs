@@ -1,22 +1,22 @@
 //! Trial replays: the set-up phase of every worker is replayed, and its pages are compared.
 
-use ffi_tests::programs::{self, Case, prints, setup};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram, prints, setup};
+use ffi_tests::{Job, Outcome, paths};
 use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
 
 /// Result of a trial replay.
 #[derive(Debug)]
-struct Rehearsed {
+struct TrialReplay {
     worker: u32,
     pages: u64,
     different: u64,
     failure: Option<String>,
 }
 
-fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
+fn trial_replays(outcome: &Outcome) -> Vec<TrialReplay> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut found: Vec<_> = events
         .filter_map(|record| match record.kind {
@@ -26,7 +26,7 @@ fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
                 different,
                 failure,
                 ..
-            } => Some(Rehearsed {
+            } => Some(TrialReplay {
                 worker: worker.0,
                 pages,
                 different,
@@ -42,7 +42,7 @@ fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
 /// Runs a job with trial replays; fails unless its output is undisturbed.
 ///
 /// Each worker must have had a trial replay.
-fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
+fn run_trial_replays(case: &TestProgram, interval: &str) -> Vec<TrialReplay> {
     let outcome = case
         .job()
         .interval(interval)
@@ -50,7 +50,7 @@ fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
         .run();
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-    let rehearsed = rehearsed(&outcome);
+    let rehearsed = trial_replays(&outcome);
     println!("{}: {rehearsed:?}", case.name);
     let workers: Vec<u32> = rehearsed.iter().map(|one| one.worker).collect();
     outcome.check(
@@ -61,8 +61,8 @@ fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
 }
 
 /// Fails unless all pages of all trial replays are equal.
-fn all_equal(case: &Case) {
-    for one in rehearse(case, "30calls") {
+fn all_equal(case: &TestProgram) {
+    for one in run_trial_replays(case, "30calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         assert!(one.pages > 50, "{} pages were compared", one.pages);
         assert_eq!(one.different, 0, "worker {}", one.worker);
@@ -90,7 +90,7 @@ fn sem_is_rebuilt_from_its_journal() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_sample_of_the_workers_may_be_rehearsed() {
+fn a_sample_of_the_workers_may_have_trial_replays() {
     let case = programs::heat2d();
     for setting in ["image", "replay"] {
         let outcome = case
@@ -141,13 +141,13 @@ fn the_end_of_the_phase_may_be_named() {
             .run();
         outcome.assert_success();
         outcome.assert_like(&native(case.job()), case.files);
-        let rehearsed = rehearsed(&outcome);
+        let rehearsed = trial_replays(&outcome);
         println!("{rule}: {rehearsed:?}");
         outcome.check(
             rehearsed.len() == WORKERS as usize,
             "not every worker was rehearsed",
         );
-        let is_equal = |one: &Rehearsed| one.failure.is_none() && one.different == 0;
+        let is_equal = |one: &TrialReplay| one.failure.is_none() && one.different == 0;
         outcome.check(rehearsed.iter().all(is_equal), "pages differ");
     }
 }
@@ -158,7 +158,7 @@ fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
     let Some(case) = programs::lammps() else {
         return;
     };
-    for one in rehearse(&case, "6calls") {
+    for one in run_trial_replays(&case, "6calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         assert!(
             one.different <= 8,
@@ -171,9 +171,9 @@ fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
-    let case = setup(|| Job::new(place::test_program("setup"), &["20000"]));
-    for one in rehearse(&case, "20calls") {
+fn a_trial_replay_has_no_effects_and_finds_differences() {
+    let case = setup(|| Job::new(paths::test_program("setup"), &["20000"]));
+    for one in run_trial_replays(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         // The structure takes four pages, three of which are random; a few others may contain
         // descriptor numbers.
@@ -188,14 +188,14 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
 /// openat2(2) can truncate a file like open(2), and libc never calls it.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_rehearsal_makes_no_call_that_it_cannot_judge() {
-    let case = Case {
+fn a_trial_replay_makes_only_calls_that_it_can_judge() {
+    let case = TestProgram {
         files: &["made.0", "made.1", "made.2", "made.3"],
         ..prints("calls", || {
-            Job::new(place::test_program("phase"), &["20000", "calls"])
+            Job::new(paths::test_program("phase"), &["20000", "calls"])
         })
     };
-    for one in rehearse(&case, "20calls") {
+    for one in run_trial_replays(&case, "20calls") {
         let why = one.failure.unwrap_or_default();
         assert!(
             why.contains("system call 437"),
@@ -208,8 +208,8 @@ fn a_rehearsal_makes_no_call_that_it_cannot_judge() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_starts_processes_is_not_replayed() {
-    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
-    for one in rehearse(&case, "20calls") {
+    let case = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
+    for one in run_trial_replays(&case, "20calls") {
         let why = one.failure.unwrap_or_default();
         assert!(why.contains("system call"), "worker {}: {why}", one.worker);
     }

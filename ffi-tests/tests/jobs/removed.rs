@@ -1,7 +1,7 @@
 //! Files that are removed or replaced while the program has them mapped or open.
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Outcome, paths, variants};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 const STEPS: &str = "40";
 
 fn removed(mode: &str) -> Job {
-    Job::new(place::test_program("removed"), &[mode, STEPS]).interval("5calls")
+    Job::new(paths::test_program("removed"), &[mode, STEPS]).interval("5calls")
 }
 
 /// Kills a worker in the step of this number, before its collective.
@@ -20,7 +20,7 @@ fn killed(job: Job, worker: u32, step: u32) -> Job {
 /// Fails unless the job is undisturbed by each of these failures.
 fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
     let undisturbed = native(removed(mode));
-    for (worker, step) in few(deaths.iter().copied(), 2) {
+    for (worker, step) in variants(deaths.iter().copied(), 2) {
         let outcome = killed(removed(mode), worker, step).run();
         outcome.assert_all_recovered(&undisturbed, &[worker]);
     }
@@ -29,8 +29,8 @@ fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
 /// Fails unless protection ends with a line that has these words, and the job completes.
 fn assert_refused(mode: &str, words: &[&str]) {
     let outcome = removed(mode).run();
-    outcome.assert_told(words);
-    outcome.assert_told(&["unprotected"]);
+    outcome.assert_single_line(words);
+    outcome.assert_single_line(&["unprotected"]);
     outcome.assert_success();
     outcome.assert_same_lines(&native(removed(mode)));
 }
@@ -38,7 +38,7 @@ fn assert_refused(mode: &str, words: &[&str]) {
 /// Copies the program; a run replaces the copy by another file.
 fn own_program(directory: &Path) -> Job {
     let copy = directory.join("program");
-    std::fs::copy(place::test_program("removed"), &copy).expect("there is room");
+    std::fs::copy(paths::test_program("removed"), &copy).expect("there is room");
     Job::new(copy, &["program", STEPS]).interval("5calls")
 }
 
@@ -96,7 +96,7 @@ fn a_file_in_memory_that_is_open_and_mapped_is_refused() {
 #[test]
 fn huge_pages_of_a_pool_are_refused() {
     if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
-        return place::skip("this kernel has no huge pages of 2 MiB");
+        return paths::skip("this kernel has no huge pages of 2 MiB");
     }
     assert_refused("huge", &["huge pages", "MAP_HUGETLB"]);
 }
@@ -105,7 +105,7 @@ fn huge_pages_of_a_pool_are_refused() {
 fn protection_keys_are_refused() {
     let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if !processor.contains(" ospke") {
-        return place::skip("this processor has no protection keys");
+        return paths::skip("this processor has no protection keys");
     }
     assert_refused("keys", &["protection keys", "pkey_alloc"]);
     // A survivor is rolled back while it may not access some of its memory.
@@ -148,10 +148,10 @@ fn places_with_cache(directory: &Path, more: usize) -> Outcome {
     let launch = format!(
         "#!/bin/sh\nexec unshare --mount sh -c '{mount}' {} {} --oversubscribe \"$@\"\n",
         cache.display(),
-        place::mpirun().display()
+        paths::mpirun().display()
     );
-    place::script(&launcher, &launch);
-    let outcome = Job::new(place::test_program("places"), &[])
+    paths::script(&launcher, &launch);
+    let outcome = Job::new(paths::test_program("places"), &[])
         .workers(1)
         .mpirun(&launcher)
         .run();
@@ -166,7 +166,7 @@ fn places_with_cache(directory: &Path, more: usize) -> Outcome {
 fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
     if !may_mount.is_ok_and(|status| status.success()) {
-        return place::skip("there are no mount namespaces here, or no right to make one");
+        return paths::skip("there are no mount namespaces here, or no right to make one");
     }
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let [small, large] = [0, 100 << 10].map(|more| places_with_cache(directory.path(), more));

@@ -3,7 +3,7 @@
 //! The MPI library needs no fault-tolerance functions.
 
 use ffi_tests::programs::heat2d;
-use ffi_tests::{Job, Kill, Launcher, Trigger, few};
+use ffi_tests::{Job, Kill, Launcher, Trigger, variants};
 use understudy_formats::events::RecoveryStage;
 
 fn job() -> Job {
@@ -41,14 +41,14 @@ fn a_worker_may_die_before_and_in_mpi_init() {
         "capture.end epoch=1",
         "init.end",
     ];
-    for point in few(points, 2) {
+    for point in variants(points, 2) {
         heat2d().assert_undisturbed(job().fault(&format!("kill rank=1 at={point}")));
     }
 }
 
 #[test]
 fn a_second_process_may_die_at_any_stage_of_a_renewal() {
-    for stage in few(RecoveryStage::ALL.into_iter().rev(), 3) {
+    for stage in variants(RecoveryStage::ALL.into_iter().rev(), 3) {
         // Worker 3 stores no replica of worker 1, nor vice versa.
         let fault = format!("kill rank=1 at=commit.end epoch=3; kill rank=3 at={stage}.end");
         heat2d().assert_undisturbed(job().fault(&fault));

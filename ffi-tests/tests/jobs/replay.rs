@@ -1,11 +1,12 @@
 //! Replicas without static data: a replay of the set-up phase rebuilds these data.
 
-use ffi_tests::programs::{self, Case, prints, setup};
-use ffi_tests::shared::native;
-use ffi_tests::thin::{
-    LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned,
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram, prints, setup};
+use ffi_tests::reduced_replicas::{
+    ALL_REDUCED, LOST, WORKERS, assert_like_undisturbed, assert_workers_recover, elided_pages, job,
+    rebuilt,
 };
-use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, paths, variants};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,32 +14,32 @@ use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn heat2d_is_recovered_from_thin_copies() {
-    everyone_dies(&programs::heat2d(), 30);
+fn heat2d_is_recovered_from_reduced_replicas() {
+    assert_workers_recover(&programs::heat2d(), 30);
 }
 
 #[test]
 fn cg_and_its_library_are_recovered_from_thin_copies() {
-    everyone_dies(&programs::cg(), 200);
+    assert_workers_recover(&programs::cg(), 200);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn cg_with_a_shared_library_is_recovered_from_thin_copies() {
-    everyone_dies(&programs::cg_shared(), 200);
+fn cg_with_a_shared_library_is_recovered_from_reduced_replicas() {
+    assert_workers_recover(&programs::cg_shared(), 200);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn sem_is_recovered_from_thin_copies() {
-    everyone_dies(&programs::sem(), 400);
+fn sem_is_recovered_from_reduced_replicas() {
+    assert_workers_recover(&programs::sem(), 400);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn lammps_is_recovered_from_thin_copies() {
+fn lammps_is_recovered_from_reduced_replicas() {
     if let Some(case) = programs::lammps() {
-        everyone_dies(&case, 100);
+        assert_workers_recover(&case, 100);
     }
 }
 
@@ -48,7 +49,7 @@ fn an_understudy_may_die_in_its_turn() {
     let case = programs::heat2d();
     let outcome = job(&case)
         .spares(2)
-        .kill(Kill::at(1, THIN))
+        .kill(Kill::at(1, ALL_REDUCED))
         .kill(
             Kill::at(
                 WORKERS,
@@ -60,7 +61,7 @@ fn an_understudy_may_die_in_its_turn() {
             .after(Duration::from_millis(40)),
         )
         .run();
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     let pages = [WORKERS, WORKERS + 1].map(|spare| rebuilt(&outcome, spare));
     outcome.check(
         pages.iter().all(|&pages| pages > 30),
@@ -85,7 +86,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
         (holder, "fetch"),
         (other, "load"),
     ];
-    for (rank, stage) in few(deaths, 2) {
+    for (rank, stage) in variants(deaths, 2) {
         let fault = format!("kill rank=2 at=cut.begin epoch=12; kill rank={rank} at={stage}");
         let outcome = job(&case).spares(2).fault(&fault).run();
         let lost = outcome
@@ -97,7 +98,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
             if rank == holder && lost {
                 outcome.assert_status(LOST);
             } else {
-                like_undisturbed(&outcome, &case);
+                assert_like_undisturbed(&outcome, &case);
             }
         });
     }
@@ -106,8 +107,8 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
 
 #[test]
 fn what_is_not_the_same_twice_stays_in_the_copies() {
-    everyone_dies(
-        &setup(|| Job::new(place::test_program("setup"), &["20000"])),
+    assert_workers_recover(
+        &setup(|| Job::new(paths::test_program("setup"), &["20000"])),
         100,
     );
 }
@@ -115,20 +116,24 @@ fn what_is_not_the_same_twice_stays_in_the_copies() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn what_cannot_be_replayed_stays_in_the_copies() {
-    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    let case = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
     let outcome = job(&case).fault("kill rank=1 at=cut.begin epoch=40").run();
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(thinned(&outcome, 1) == (0, 0), "the copy was thinned");
+    outcome.check(elided_pages(&outcome, 1) == (0, 0), "the copy was thinned");
 }
 
 /// Changes files of a running job and kills worker 1, when all replicas are reduced.
-fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
+fn changed_when_reduced(
+    job: Job,
+    at: Trigger,
+    change: fn(&Path) -> std::io::Result<()>,
+) -> Outcome {
     let mut is_done = false;
     job.watch(move |ranks| {
         let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
         let events = work.join("../events");
-        if !is_done && at.has_come(&events, &events) {
+        if !is_done && at.is_reached(&events, &events) {
             is_done = change(&work).is_ok() && ffi_tests::processes::kill(ranks[&1].pid);
         }
         is_done
@@ -140,11 +145,11 @@ fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result
 #[test]
 fn files_that_were_looked_at_may_come_change_and_go() {
     let case = prints("files", || {
-        let job = Job::new(place::test_program("phase"), &["20000", "files"]);
+        let job = Job::new(paths::test_program("phase"), &["20000", "files"]);
         job.input("status", "0.25 is the status\n")
             .input("gone", "some bytes")
     });
-    let outcome = changed_when_thin(job(&case), THIN, |work| {
+    let outcome = changed_when_reduced(job(&case), ALL_REDUCED, |work| {
         ["STOP", "restart", "parameters"]
             .iter()
             .try_for_each(|name| fs::write(work.join(name), "1"))?;
@@ -163,12 +168,12 @@ fn files_that_were_looked_at_may_come_change_and_go() {
 fn input_may_change_that_was_read() {
     let case = setup(|| {
         let numbers = "0.5 0.25 0.125 0.0625\n";
-        Job::new(place::test_program("setup"), &["20000", "input"]).input("input", numbers)
+        Job::new(paths::test_program("setup"), &["20000", "input"]).input("input", numbers)
     });
-    let outcome = changed_when_thin(job(&case), THIN, |work| {
+    let outcome = changed_when_reduced(job(&case), ALL_REDUCED, |work| {
         fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n")
     });
-    like_undisturbed(&outcome, &case);
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) > 100,
@@ -177,10 +182,10 @@ fn input_may_change_that_was_read() {
 }
 
 /// Makes a program whose input exceeds the size that may be recorded.
-fn reader_of_much() -> Case {
+fn reader_of_much() -> TestProgram {
     prints("large", || {
         let numbers: String = (0..20000).map(|number| format!("{number:.6} ")).collect();
-        Job::new(place::test_program("phase"), &["60000", "large"])
+        Job::new(paths::test_program("phase"), &["60000", "large"])
             .input("large", &numbers)
             .env("UNDERSTUDY_LOG_LIMIT", "20000")
     })
@@ -207,7 +212,7 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
             let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
             let root = work.join("..");
             let events = root.join("events");
-            if !is_changed && THIN.has_come(&events, &events) {
+            if !is_changed && ALL_REDUCED.is_reached(&events, &events) {
                 is_changed = fs::write(work.join("large"), "1 2 3").is_ok();
             }
             let told = fs::read_to_string(root.join("stderr")).unwrap_or_default();
@@ -234,8 +239,8 @@ fn long_input_that_has_just_changed_is_noticed() {
     let case = reader_of_much();
     let change = |job: Job| {
         let job = job.interval("1h").env("UNDERSTUDY_INIT_END", "auto");
-        let just_thin = Trigger::JustThinned { workers: WORKERS };
-        changed_when_thin(job, just_thin, |work| {
+        let just_thin = Trigger::JustReduced { workers: WORKERS };
+        changed_when_reduced(job, just_thin, |work| {
             fs::write(work.join("large"), "1 2 3")
         })
     };
@@ -243,7 +248,7 @@ fn long_input_that_has_just_changed_is_noticed() {
     let lost = change(job(&case).fault("pretend no-memfd"));
     lost.assert_line(&["static data cannot be rebuilt", "has changed"]);
     lost.assert_status(LOST);
-    let from_disk = changed_when_thin(job(&case).disk(), THIN, |work| {
+    let from_disk = changed_when_reduced(job(&case).disk(), ALL_REDUCED, |work| {
         fs::write(work.join("large"), "1 2 3")
     });
     from_disk.assert_success();

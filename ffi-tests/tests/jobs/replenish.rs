@@ -1,29 +1,29 @@
 //! New spares join the running job in place of those that have become replacements.
 
-use ffi_tests::daemon::Daemon;
-use ffi_tests::programs::{Case, cg, heat2d, heat2d_of};
-use ffi_tests::shared::native;
-use ffi_tests::thin::{self, THIN, WORKERS};
+use ffi_tests::daemon_process::Daemon;
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{TestProgram, cg, heat2d, heat2d_of};
+use ffi_tests::reduced_replicas::{self, ALL_REDUCED, WORKERS};
 use ffi_tests::{Job, Kill, Outcome, Trigger};
 use std::time::Duration;
 
 /// Makes a job of 30 checkpoints, whose first half has five new spares.
 ///
 /// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
-fn enough_of_heat2d() -> Case {
-    Case {
+fn enough_of_heat2d() -> TestProgram {
+    TestProgram {
         name: "heat2d, 60000",
         make: || heat2d_of("300", "60000", "1000").interval("2000calls"),
         ..heat2d()
     }
 }
 
-fn job(case: &Case) -> Job {
+fn job(case: &TestProgram) -> Job {
     case.job().env("UNDERSTUDY_REPLENISH", "1").tcp()
 }
 
 #[track_caller]
-fn assert_undisturbed(outcome: &Outcome, case: &Case) {
+fn assert_undisturbed(outcome: &Outcome, case: &TestProgram) {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
 }
@@ -105,7 +105,7 @@ fn a_daemon_grants_new_spares() {
     for (others, granted) in [(0, 1), (2, 0)] {
         let daemon = Daemon::start_with(&["--most-spares", "2"]);
         let _others: Vec<_> = (0..others)
-            .map(|rank| daemon.strange_spare("another job", rank))
+            .map(|rank| daemon.unrelated_spare("another job", rank))
             .collect();
         let outcome = job(&case)
             .env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy())
@@ -177,10 +177,10 @@ fn newcomers_know_of_the_disk_level() {
 fn newcomers_replay_the_initialisation_phase() {
     // Replicas are reduced again some time after the first failure.
     let case = enough_of_heat2d();
-    let outcome = thin::job(&case)
+    let outcome = reduced_replicas::job(&case)
         .env("UNDERSTUDY_REPLENISH", "1")
         .tcp()
-        .kill(Kill::at(1, THIN))
+        .kill(Kill::at(1, ALL_REDUCED))
         .kill(
             Kill::at(
                 2,
@@ -192,10 +192,13 @@ fn newcomers_replay_the_initialisation_phase() {
             .after(Duration::from_millis(300)),
         )
         .run();
-    thin::like_undisturbed(&outcome, &case);
+    reduced_replicas::assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1, 2]);
     assert_eq!(joined(&outcome), [5, 6]);
     for rank in [WORKERS, WORKERS + 1] {
-        outcome.check(thin::rebuilt(&outcome, rank) > 30, "nothing was rebuilt");
+        outcome.check(
+            reduced_replicas::rebuilt(&outcome, rank) > 30,
+            "nothing was rebuilt",
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! `understudy report`: pages of real jobs with zero, one and five failures, and their display.
 
-use ffi_tests::command::Understudy;
-use ffi_tests::place;
+use ffi_tests::command::UnderstudyCommand;
+use ffi_tests::paths;
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Runs a job whose workers fail at the given checkpoints, and makes its page.
 fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
-    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let faults: Vec<_> = deaths
         .iter()
         .map(|(rank, epoch)| format!("kill rank={rank} at=commit.end epoch={epoch}"))
@@ -31,10 +31,10 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
         vec!["--fault", fault.as_str()]
     };
     let program = ["--", heat.as_str(), "300", "300", "6000"];
-    Understudy::new(work, &[&start[..], &fault, &program].concat())
+    UnderstudyCommand::new(work, &[&start[..], &fault, &program].concat())
         .run()
         .assert(0, &[]);
-    Understudy::new(work, &["report", "events", "-o", "report.html"])
+    UnderstudyCommand::new(work, &["report", "events", "-o", "report.html"])
         .run()
         .assert(0, &[]);
     let path = work.join("report.html");
@@ -88,7 +88,7 @@ fn assert_sound(text: &str, failures: usize) {
 }
 
 #[test]
-fn pages_of_jobs_tell_what_happened() {
+fn pages_of_jobs_show_their_events() {
     for deaths in [
         &[][..],
         &[(1, 4)],
@@ -141,8 +141,8 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
 ///
 /// The pictures are kept if FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {
-    let Some(program) = place::on_path("chromium") else {
-        return place::skip(
+    let Some(program) = paths::on_path("chromium") else {
+        return paths::skip(
             "there is no chromium (Debian: apt-get install chromium), so nobody looks at the page",
         );
     };
@@ -223,7 +223,7 @@ fn browse(path: &Path, failures: usize) {
 #[ignore = "a variant: make test-all"]
 fn a_lost_job_tells_what_was_lost() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 \
         at=commit.end epoch=4 delay=40ms";
     let start = [
@@ -239,20 +239,20 @@ fn a_lost_job_tells_what_was_lost() {
         "--fault",
         fault,
     ];
-    let ran = Understudy::new(
+    let ran = UnderstudyCommand::new(
         work.path(),
         &[&start[..], &["--", &heat, "300", "300", "100000"]].concat(),
     )
     .run();
     ran.assert(75, &["cannot be recovered"]);
-    let ran = Understudy::new(work.path(), &["events", "events", "--summary"]).run();
+    let ran = UnderstudyCommand::new(work.path(), &["events", "events", "--summary"]).run();
     ran.assert(0, &[]);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
         text.contains("Outcome: status 75: ") && text.contains("2 processes failed"),
         "{text}"
     );
-    let ran = Understudy::new(work.path(), &["report", "events"]).run();
+    let ran = UnderstudyCommand::new(work.path(), &["report", "events"]).run();
     ran.assert(0, &[]);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
@@ -266,16 +266,16 @@ fn a_lost_job_tells_what_was_lost() {
 #[test]
 fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let fault = "kill rank=1 at=call:1000";
     let start = "run -n 2 --spares 1 --interval 200calls --log-dir events --fault";
     let start: Vec<&str> = start.split(' ').chain([fault, "--"]).collect();
     let program = [heat.as_str(), "300", "300", "6000"];
-    let ran = Understudy::new(work.path(), &[&start[..], &program].concat()).run();
+    let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat()).run();
     ran.assert(0, &[]);
     let printed_ms = number_in(&ran.stderr, "; back at .* after ([0-9.]+) ms");
     let events = ["events", "events", "--json"];
-    let report = Understudy::new(work.path(), &events).run();
+    let report = UnderstudyCommand::new(work.path(), &events).run();
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
     let reported_ns = number_in(&report, "\"failure_to_resume_ns\": *([0-9]+)");
     assert_eq!(
@@ -294,7 +294,7 @@ fn number_in(text: &str, pattern: &str) -> f64 {
 #[test]
 fn no_page_without_events() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    Understudy::new(work.path(), &["report", "."])
+    UnderstudyCommand::new(work.path(), &["report", "."])
         .run()
         .assert(3, &["no event files"]);
 }

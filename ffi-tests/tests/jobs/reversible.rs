@@ -1,8 +1,8 @@
 //! Memory that survivors restore by undoing the program's steps (`understudy_reversible`).
 
 use ffi_tests::command::understudy;
-use ffi_tests::shared::{native, survive};
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::native_runs::{native, run_with_fault};
+use ffi_tests::{Job, Outcome, paths};
 use understudy_formats::events::Kind;
 
 /// Cells of each rank; a position and a velocity take 16 bytes.
@@ -12,7 +12,7 @@ const PAGES: u64 = CELLS * 16 / 4096;
 
 fn job_of(program: &str, way: &str) -> Job {
     let cells = CELLS.to_string();
-    Job::new(place::example(program), &[&cells, "60", way, "memory"])
+    Job::new(paths::example(program), &[&cells, "60", way, "memory"])
         .workers(3)
         .interval("5calls")
 }
@@ -69,7 +69,7 @@ fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
 #[test]
 fn survivors_undo_their_steps() {
     for call in [213, 226] {
-        let outcome = survive(|| job("undo"), &format!("kill rank=1 at=call:{call}"));
+        let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at=call:{call}"));
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 1, PAGES);
     }
@@ -78,7 +78,7 @@ fn survivors_undo_their_steps() {
 #[test]
 fn a_region_takes_no_room_in_a_workers_own_copy() {
     let memory = |way| {
-        let outcome = survive(|| job(way), "");
+        let outcome = run_with_fault(|| job(way), "");
         let of = |line: &str| {
             line.strip_prefix("rank 1: ")?
                 .split(' ')
@@ -109,7 +109,7 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
 #[test]
 fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
     let job = || job_of("reversible-float", "undo");
-    let outcome = survive(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
+    let outcome = run_with_fault(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
     // Only the first time: afterwards the rank has a complete image.
     assert_fetched(
@@ -126,7 +126,7 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
 fn holders_of_rounded_steps_die_while_a_checkpoint_is_under_way() {
     for place in ["capture.end", "ship.half", "whole.begin", "commit.begin"] {
         let job = || job_of("reversible-float", "undo");
-        survive(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);
+        run_with_fault(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);
     }
 }
 
@@ -139,7 +139,7 @@ fn a_function_that_fails_is_stopped() {
         ("decline", "has answered that it cannot undo step"),
     ];
     for (way, why) in ways {
-        let outcome = survive(|| job(way), "kill rank=1 at=call:213");
+        let outcome = run_with_fault(|| job(way), "kill rank=1 at=call:213");
         outcome.assert_taken_over(&[1]);
         assert_fetched(&outcome, &[0, 2], why);
     }
@@ -147,7 +147,7 @@ fn a_function_that_fails_is_stopped() {
 
 #[test]
 fn workers_die_in_turn_in_reversible_steps() {
-    let outcome = survive(
+    let outcome = run_with_fault(
         || job("undo"),
         "kill rank=1 at=call:150; kill rank=2 at=call:230; kill rank=0 at=call:320",
     );
@@ -159,7 +159,7 @@ fn workers_die_in_turn_in_reversible_steps() {
 fn a_worker_and_its_holder_die_together() {
     for ranks in [&[1, 2][..], &[0, 1, 2]] {
         let kill = |rank: &u32| format!("kill rank={rank} at=call:213");
-        let outcome = survive(
+        let outcome = run_with_fault(
             || job("undo"),
             &ranks.iter().map(kill).collect::<Vec<_>>().join("; "),
         );
@@ -177,7 +177,7 @@ fn workers_die_while_a_checkpoint_is_under_way() {
         "commit.begin",
         "commit.end",
     ] {
-        let outcome = survive(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
+        let outcome = run_with_fault(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 1, 0);
     }
@@ -185,7 +185,7 @@ fn workers_die_while_a_checkpoint_is_under_way() {
 
 #[test]
 fn a_worker_dies_while_it_undoes_steps() {
-    let outcome = survive(
+    let outcome = run_with_fault(
         || job("undo"),
         "kill rank=1 at=call:213; kill rank=2 at=step-back.begin",
     );
@@ -197,7 +197,7 @@ fn a_worker_dies_while_it_undoes_steps() {
 /// They start again when that worker fails.
 #[test]
 fn a_worker_dies_while_others_undo_steps() {
-    let outcome = survive(
+    let outcome = run_with_fault(
         || job("hang"),
         "kill rank=1 at=call:213; kill rank=2 at=step-back.begin delay=500ms",
     );
@@ -213,7 +213,7 @@ fn a_worker_dies_while_others_undo_steps() {
 #[test]
 fn a_holder_dies_with_its_copies() {
     let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";
-    let outcome = survive(|| job("undo"), faults);
+    let outcome = run_with_fault(|| job("undo"), faults);
     outcome.assert_taken_over(&[1, 2]);
     assert_undone(&outcome, &[0], 2, 1);
 }
@@ -221,7 +221,7 @@ fn a_holder_dies_with_its_copies() {
 #[test]
 fn static_data_are_rebuilt_beside_reversible_memory() {
     let job = || job("undo").env("UNDERSTUDY_STATIC", "replay");
-    let outcome = survive(job, "kill rank=1 at=commit.end epoch=7");
+    let outcome = run_with_fault(job, "kill rank=1 at=commit.end epoch=7");
     outcome.assert_taken_over(&[1]);
     assert_undone(&outcome, &[0, 2], 1, 0);
 }
@@ -230,7 +230,7 @@ fn static_data_are_rebuilt_beside_reversible_memory() {
 fn copies_are_whole_where_they_are_needed() {
     let ways: [fn(Job) -> Job; 2] = [|job| job.env("UNDERSTUDY_COPIES", "xor:3"), Job::disk];
     for way in ways {
-        let outcome = survive(|| way(job("undo")), "kill rank=1 at=call:213");
+        let outcome = run_with_fault(|| way(job("undo")), "kill rank=1 at=call:213");
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 0, 0);
     }
@@ -248,7 +248,7 @@ fn poison_finds_steps_that_are_not_undone() {
         ("reversible", "undo", ""),
     ];
     for (program, way, why) in ways {
-        let outcome = survive(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
+        let outcome = run_with_fault(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
         let said = outcome
             .stderr
             .lines()

@@ -1,7 +1,7 @@
 //! Programs that never call MPI_Init, but open sessions (MPI 4.1, 11.3).
 
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, paths, variants};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
 #[test]
 fn a_worker_dies_in_a_program_without_mpi_init() {
     die_between_rounds(
-        &place::test_program("instances"),
+        &paths::test_program("instances"),
         false,
         &["once", "again", "world", "after"],
     );
@@ -72,8 +72,8 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
     let mut verdicts = Verdicts::default();
     for is_mpich in [false, true] {
         let program = match is_mpich {
-            true => place::mpich_program("instances"),
-            false => Some(place::test_program("instances")),
+            true => paths::mpich_program("instances"),
+            false => Some(paths::test_program("instances")),
         };
         let Some(program) = program else { continue };
         let make = || match is_mpich {
@@ -81,7 +81,7 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
             false => job(&program, "after"),
         };
         let undisturbed = undisturbed(make, "after", is_mpich);
-        for (lines, delay) in few([(4, 100), (10, 5), (2, 0)], 2) {
+        for (lines, delay) in variants([(4, 100), (10, 5), (2, 0)], 2) {
             let kill = Kill::at(1, Trigger::Lines(lines)).after(Duration::from_millis(delay));
             let outcome = make().kill(kill).run();
             verdicts.judge(
@@ -98,7 +98,7 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
 /// A program that does not name it gets an error by its error handler.
 #[test]
 fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
-    let outcome = Job::new(place::test_program("unnamed"), &[]).run();
+    let outcome = Job::new(paths::test_program("unnamed"), &[]).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
     outcome.assert_line(&["a session cannot be opened: MPI_Finalize was the end of MPI"]);
@@ -106,7 +106,7 @@ fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
 
 #[test]
 fn a_worker_of_mpich_dies() {
-    if let Some(program) = place::mpich_program("instances") {
+    if let Some(program) = paths::mpich_program("instances") {
         die_between_rounds(&program, true, &["again", "world", "after"]);
     }
 }
@@ -114,7 +114,7 @@ fn a_worker_of_mpich_dies() {
 /// Failures at the first checkpoint, in MPI_Session_init, and at the program's exit.
 #[test]
 fn a_worker_dies_at_the_begin_or_the_end() {
-    let program = place::test_program("instances");
+    let program = paths::test_program("instances");
     let points = [
         "init.end",
         "finalize.begin",
@@ -123,7 +123,7 @@ fn a_worker_dies_at_the_begin_or_the_end() {
     ];
     let mut verdicts = Verdicts::default();
     let undisturbed = undisturbed(|| job(&program, "again"), "again", false);
-    for (worker, point) in few(points.iter().enumerate(), 2) {
+    for (worker, point) in variants(points.iter().enumerate(), 2) {
         let outcome = job(&program, "again")
             .fault(&format!("kill rank={worker} at={point}"))
             .run();
@@ -139,7 +139,7 @@ fn a_worker_dies_at_the_begin_or_the_end() {
 /// The other workers are in exit(3), and have written all output.
 #[test]
 fn a_worker_dies_when_others_have_ended() {
-    let program = place::test_program("instances");
+    let program = paths::test_program("instances");
     let make = || Job::new(&program, &["4", "500", "once"]).interval("3calls");
     let undisturbed = undisturbed(make, "once", false);
     // Worker 0 exits 0.5 s after the last round's pause, worker 3 2 s after it.
@@ -151,7 +151,7 @@ fn a_worker_dies_when_others_have_ended() {
 /// Open MPI 5.0.11 itself crashes or hangs in the first of these calls.
 #[test]
 fn all_members_of_a_group_get_the_error_of_a_wrong_leader() {
-    let job = || Job::new(place::test_program("leaders"), &["12"]).workers(4);
+    let job = || Job::new(paths::test_program("leaders"), &["12"]).workers(4);
     let undisturbed = job().run();
     undisturbed.assert_success();
     let text = String::from_utf8_lossy(&undisturbed.stdout);

@@ -3,11 +3,11 @@
 //! Such pages are neither sent nor stored twice, whichever worker fails.
 
 use ffi_tests::command::understudy;
-use ffi_tests::hosts::Hosts;
-use ffi_tests::living::look;
+use ffi_tests::living_processes::living_and_lines;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
 use ffi_tests::programs;
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Launcher, Outcome, Trigger, Verdicts, few, place, processes};
+use ffi_tests::{Job, Launcher, Outcome, Trigger, Verdicts, paths, processes, variants};
 use std::cell::Cell;
 use std::rc::Rc;
 use understudy_formats::events::Kind;
@@ -23,7 +23,7 @@ fn replicated(arguments: &[&str], shared: &str) -> Job {
     let sizes = [TABLE.to_string(), OWN.to_string()];
     let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
     Job::new(
-        place::test_program("replicated"),
+        paths::test_program("replicated"),
         &[&sizes[..], arguments].concat(),
     )
     .interval("5calls")
@@ -110,7 +110,7 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
         .spares(0)
         .launched_by(Launcher::Ckptd);
     let job = job.fault(fault).watch(move |first| {
-        let (living, printed) = look(first, "replicated");
+        let (living, printed) = living_and_lines(first, "replicated");
         if printed < 3 || living.len() < 4 {
             return false;
         }
@@ -176,7 +176,7 @@ const DEATHS: &[(&str, &[u32])] = &[
 fn workers_and_holders_may_die() {
     let mut verdicts = Verdicts::default();
     // With the persistent replica store of the failed worker, and with replicas of others.
-    for &(deaths, workers) in few(DEATHS, 3) {
+    for &(deaths, workers) in variants(DEATHS, 3) {
         for (shared, way) in [("1", ""), ("auto", "; pretend no-memfd")] {
             let fault = format!("{deaths}{way}");
             let outcome = job(shared).spares(2).fault(&fault).run();

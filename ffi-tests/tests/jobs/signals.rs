@@ -1,7 +1,7 @@
 //! Signals for all ranks, as from a batch system, together with a failure.
 
-use ffi_tests::living::Ranks;
-use ffi_tests::{Job, place, processes};
+use ffi_tests::living_processes::Ranks;
+use ffi_tests::{Job, paths, processes};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn job_of(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
 }
 
 fn job(arguments: &[&str]) -> Job {
-    job_of(place::test_program("warned"), arguments)
+    job_of(paths::test_program("warned"), arguments)
 }
 
 /// True if the program is ready for the signal.
@@ -33,7 +33,7 @@ fn warn(ranks: &Ranks) {
     }
 }
 
-fn assert_all_told(job: Job) {
+fn assert_all_signalled(job: Job) {
     let outcome = job.run();
     outcome.assert_success();
     outcome.check(
@@ -47,9 +47,9 @@ fn assert_all_told(job: Job) {
 /// The note of a signal handler is rolled back with all other memory.
 #[test]
 fn a_worker_dies_when_all_were_told() {
-    let of_mpich = place::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
+    let of_mpich = paths::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
     for job in [job(&[])].into_iter().chain(of_mpich) {
-        assert_all_told(job.watch(|ranks| {
+        assert_all_signalled(job.watch(|ranks| {
             let is_ready = is_ready(ranks);
             if is_ready {
                 warn(ranks);
@@ -65,7 +65,7 @@ fn a_worker_dies_when_all_were_told() {
 #[test]
 fn all_are_told_while_a_worker_is_replaced() {
     for after in [0, 3, 10, 20, 40].map(Duration::from_millis) {
-        assert_all_told(job(&[]).watch(move |ranks| {
+        assert_all_signalled(job(&[]).watch(move |ranks| {
             let is_ready = is_ready(ranks);
             if is_ready {
                 processes::kill(ranks[&VICTIM].pid);
@@ -100,7 +100,7 @@ fn all_are_told_whose_handlers_came_after_mpi_init() {
 #[test]
 fn blocked_signals_wait_for_the_program() {
     let job = || {
-        Job::new(place::test_program("blocked_signals"), &["16"])
+        Job::new(paths::test_program("blocked_signals"), &["16"])
             .workers(2)
             .interval("5calls")
     };

@@ -2,10 +2,10 @@
 //!
 //! Spawned processes run without understudy, and are spawned again after a failure.
 
-use ffi_tests::hosts::Hosts;
+use ffi_tests::namespace_hosts::Hosts;
+use ffi_tests::native_runs::native;
 use ffi_tests::processes::{self, Process};
-use ffi_tests::shared::native;
-use ffi_tests::{Job, Launcher, Trigger, few, place};
+use ffi_tests::{Job, Launcher, Trigger, paths, variants};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -23,8 +23,8 @@ fn rounds(rounds: &str, program: &Path, steps: &str, way: Option<&str>) -> Job {
 /// Tests a job with Open MPI, and with MPICH if installed.
 fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
     // Two processes of different jobs do not share memory: Open MPI connects them by TCP.
-    test(&|steps, way| job(&place::test_program("spawning"), steps, way).tcp());
-    if let Some(program) = place::mpich_program("spawning") {
+    test(&|steps, way| job(&paths::test_program("spawning"), steps, way).tcp());
+    if let Some(program) = paths::mpich_program("spawning") {
         test(&|steps, way| job(&program, steps, way).of_mpich());
     }
 }
@@ -36,8 +36,8 @@ fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
             .workers(3)
             .interval("10calls")
     };
-    test(&|| job(&place::test_program("reaching")).tcp());
-    if let Some(program) = place::mpich_program("reaching") {
+    test(&|| job(&paths::test_program("reaching")).tcp());
+    if let Some(program) = paths::mpich_program("reaching") {
         test(&|| job(&program).of_mpich());
     }
 }
@@ -68,12 +68,12 @@ fn spawned(guardian: u32) -> Option<u32> {
 }
 
 /// Connected to the last spawned processes until the end, or to none.
-const WAYS: [Option<&str>; 2] = [None, Some("connected")];
+const CONNECTIONS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
 fn spawned_processes_do_as_without_the_layer() {
     with_each(|job| {
-        for way in WAYS {
+        for way in CONNECTIONS {
             let outcome = job("200", way).run();
             outcome.assert_success();
             outcome.assert_same_lines(&native(job("200", way)));
@@ -89,8 +89,8 @@ fn spawned_processes_do_as_without_the_layer() {
 fn each_program_of_a_script_spawns_processes() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = directory.path().join("script");
-    place::script(&script, "#!/bin/sh\n\"$@\" && \"$@\"\n");
-    let once = || rounds("2", &place::test_program("spawning"), "20", None).tcp();
+    paths::script(&script, "#!/bin/sh\n\"$@\" && \"$@\"\n");
+    let once = || rounds("2", &paths::test_program("spawning"), "20", None).tcp();
     let outcome = once().started_by(&script).run();
     outcome.assert_success();
     outcome.assert_lines_times(2, &native(once()));
@@ -100,7 +100,7 @@ fn each_program_of_a_script_spawns_processes() {
 /// Handles of the standard ABI are pointers, those of MPICH integers.
 #[test]
 fn programs_of_the_standard_abi_spawn_processes() {
-    let Some(program) = place::standard_program("spawning") else {
+    let Some(program) = paths::standard_program("spawning") else {
         return;
     };
     let make = || job(&program, "200", None).of_mpich();
@@ -114,7 +114,7 @@ fn programs_of_the_standard_abi_spawn_processes() {
 /// Rank 0 spawns processes on the first host, rank 1 on the second.
 #[test]
 fn workers_of_mpich_on_several_hosts_die() {
-    let Some(program) = place::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
+    let Some(program) = paths::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
         return;
     };
     for time in [
@@ -144,7 +144,7 @@ fn assert_like_one_host(
     disturb: impl FnOnce(Job) -> Job,
     recoveries: usize,
 ) {
-    let make = || job(&place::test_program("spawning"), steps, way).tcp();
+    let make = || job(&paths::test_program("spawning"), steps, way).tcp();
     let outcome = disturb(make().hosts(&[1, 4])).run();
     outcome.assert_success();
     outcome.check(
@@ -167,9 +167,9 @@ fn workers_on_several_hosts_die() {
         "rank=2 at=call:52",
         "rank=0 at=call:1230",
     ];
-    for way in WAYS {
+    for way in CONNECTIONS {
         assert_like_one_host(way, "200", |job| job, 0);
-        for time in few(times, 2) {
+        for time in variants(times, 2) {
             assert_like_one_host(way, "200", |job| job.fault(&format!("kill {time}")), 1);
         }
     }
@@ -198,7 +198,7 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
         return;
     }
     for lines in [2, 5] {
-        let make = || job(&place::test_program("spawning"), "600", None).tcp();
+        let make = || job(&paths::test_program("spawning"), "600", None).tcp();
         let job = make().hosts(&[2, 1, 2]).launched_by(Launcher::Ckptd);
         let outcome = job.lose_host(Trigger::Lines(lines), 1).run();
         outcome.assert_success();
@@ -221,8 +221,8 @@ fn workers_die_while_spawned_processes_are_connected() {
             "rank=2 at=call:52",
             "rank=0 at=call:1230",
         ];
-        for way in WAYS {
-            for time in few(times, 2) {
+        for way in CONNECTIONS {
+            for time in variants(times, 2) {
                 let outcome = job("200", way).fault(&format!("kill {time}")).run();
                 outcome.assert_success();
                 outcome.check(outcome.recoveries() == 1, "nobody has died");
@@ -256,8 +256,8 @@ fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
 #[test]
 fn a_worker_dies_whose_spawned_processes_are_disconnected() {
     let make = |program: &Path| rounds("1", program, "200", Some("late"));
-    assert_all_part(|| make(&place::test_program("spawning")).tcp(), |job| job);
-    if let Some(program) = place::mpich_program("spawning") {
+    assert_all_part(|| make(&paths::test_program("spawning")).tcp(), |job| job);
+    if let Some(program) = paths::mpich_program("spawning") {
         assert_all_part(|| make(&program).of_mpich(), |job| job);
     }
 }
@@ -265,7 +265,7 @@ fn a_worker_dies_whose_spawned_processes_are_disconnected() {
 #[test]
 fn a_worker_dies_whose_spawned_processes_are_disconnected_on_several_hosts() {
     if Hosts::are_possible() {
-        let make = || rounds("1", &place::test_program("spawning"), "200", Some("late")).tcp();
+        let make = || rounds("1", &paths::test_program("spawning"), "200", Some("late")).tcp();
         assert_all_part(make, |job| job.hosts(&[1, 4]));
     }
 }
@@ -275,7 +275,7 @@ fn a_worker_dies_whose_spawned_processes_are_disconnected_on_several_hosts() {
 fn workers_die_of_which_a_thread_has_spawned_processes() {
     with_each(|job| {
         let alone = native(job("200", Some("thread")));
-        for time in few(["rank=0 at=call:615", "rank=2 at=call:40"], 1) {
+        for time in variants(["rank=0 at=call:615", "rank=2 at=call:40"], 1) {
             let outcome = job("200", Some("thread"))
                 .fault(&format!("kill {time}"))
                 .run();
@@ -291,7 +291,7 @@ fn workers_die_of_which_a_thread_has_spawned_processes() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_worker_spawns_more_than_a_hundred_processes_one_after_the_other() {
-    let Some(program) = place::mpich_program("many") else {
+    let Some(program) = paths::mpich_program("many") else {
         return;
     };
     let job = || Job::new(&program, &["140"]).of_mpich().workers(1);
@@ -304,7 +304,7 @@ fn a_worker_spawns_more_than_a_hundred_processes_one_after_the_other() {
 #[test]
 fn a_spawned_process_dies() {
     with_each(|job| {
-        for way in WAYS {
+        for way in CONNECTIONS {
             let outcome = job("4000", way)
                 .watch(|ranks| {
                     guardian(ranks)
@@ -351,7 +351,7 @@ fn workers_die_while_they_have_windows_with_spawned_processes() {
             "rank=2 at=call:100",
             "rank=1 at=call:230",
         ];
-        for time in few(times, 2) {
+        for time in variants(times, 2) {
             let outcome = job().fault(&format!("kill {time}")).run();
             outcome.assert_success();
             outcome.check(outcome.recoveries() == 1, "nobody has died");
@@ -375,7 +375,7 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     for of_rounds in ["3", "2"] {
         let job = rounds(
             of_rounds,
-            &place::test_program("spawning"),
+            &paths::test_program("spawning"),
             "200",
             Some("aborts"),
         );
@@ -448,7 +448,7 @@ fn a_spawned_process_on_one_of_several_hosts_that_dies_at_the_end_ends_the_job()
     for (of_rounds, root) in [("3", 0), ("2", 1)] {
         let job = rounds(
             of_rounds,
-            &place::test_program("spawning"),
+            &paths::test_program("spawning"),
             "20",
             Some("lingers"),
         );

@@ -1,15 +1,19 @@
 //! `UNDERSTUDY_STATIC=disk` and `auto`: other ways to restore data that are set up once.
 
-use ffi_tests::programs::{self, Case, setup};
-use ffi_tests::shared::native;
-use ffi_tests::thin::{self, THIN, WORKERS, assert_lost, like_undisturbed, rebuilt, thinned};
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram, setup};
+use ffi_tests::reduced_replicas::{
+    self, ALL_REDUCED, WORKERS, assert_like_undisturbed, assert_lost, elided_pages, rebuilt,
+};
+use ffi_tests::{Job, Kill, KillScope, Outcome, Trigger, Verdicts, paths, variants};
 use std::fs;
 use std::path::{Path, PathBuf};
 use understudy_formats::events::Kind;
 
-fn on_disk(case: &Case) -> Job {
-    thin::job(case).env("UNDERSTUDY_STATIC", "disk").disk()
+fn on_disk(case: &TestProgram) -> Job {
+    reduced_replicas::job(case)
+        .env("UNDERSTUDY_STATIC", "disk")
+        .disk()
 }
 
 /// Prevents checkpoints on disk, so that only replicas in memory can be restored.
@@ -34,18 +38,18 @@ fn static_data_on_disk_are_recovered_from() {
         (&cg, 2),
         (&sem, 2),
     ];
-    for (case, worker) in few(deaths, 2) {
+    for (case, worker) in variants(deaths, 2) {
         let outcome = without_epochs(on_disk(case))
-            .kill(Kill::at(worker, THIN))
+            .kill(Kill::at(worker, ALL_REDUCED))
             .run();
-        let (gone, left) = thinned(&outcome, worker);
+        let (gone, left) = elided_pages(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
             "{}: worker {worker}: {pages} pages read; {gone} gone, {left} left",
             case.name
         );
         verdicts.judge(&format!("{}, worker {worker}", case.name), || {
-            like_undisturbed(&outcome, case);
+            assert_like_undisturbed(&outcome, case);
             outcome.assert_taken_over(&[worker]);
             outcome.check(pages >= 30, &format!("only {pages} pages were read"));
             nothing_on_disk(&outcome);
@@ -58,9 +62,11 @@ fn static_data_on_disk_are_recovered_from() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_cannot_be_replayed_may_be_on_disk() {
-    let case = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
-    let outcome = without_epochs(on_disk(&case)).kill(Kill::at(1, THIN)).run();
-    like_undisturbed(&outcome, &case);
+    let case = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
+    let outcome = without_epochs(on_disk(&case))
+        .kill(Kill::at(1, ALL_REDUCED))
+        .run();
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     outcome.check(rebuilt(&outcome, WORKERS) > 100, "the pages were not read");
 }
@@ -76,10 +82,10 @@ fn epochs_on_disk_are_complete() {
                 workers: WORKERS,
                 epoch: 60,
             },
-            Scope::Job,
+            KillScope::Job,
         )
         .run();
-    first.check(thinned(&first, 1).0 > 0, "the copies were whole");
+    first.check(elided_pages(&first, 1).0 > 0, "the copies were whole");
     let second = on_disk(&case)
         .env("UNDERSTUDY_RESTART", "1")
         .env("UNDERSTUDY_STATIC", "disk")
@@ -120,7 +126,7 @@ fn with_damage(job: Job) -> Outcome {
     let watched = job.watch(move |ranks| {
         let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
         let events = work.join("../events");
-        if !is_done && THIN.has_come(&events, &events) {
+        if !is_done && ALL_REDUCED.is_reached(&events, &events) {
             damage(&work.join("../disk"), 1);
             is_done = ffi_tests::processes::kill(ranks[&1].pid);
         }
@@ -135,7 +141,7 @@ fn a_damaged_file_is_a_loss_or_an_epoch_on_disk() {
     let lost = with_damage(without_epochs(on_disk(&case)));
     assert_lost(&lost, &["static data cannot be rebuilt", "is damaged"]);
     let saved = with_damage(on_disk(&case).env("UNDERSTUDY_DISK_EVERY", "5"));
-    like_undisturbed(&saved, &case);
+    assert_like_undisturbed(&saved, &case);
 }
 
 fn decisions(outcome: &Outcome) -> Vec<String> {
@@ -151,14 +157,18 @@ fn decisions(outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn auto_takes_the_way_that_works() {
-    let auto = |case: &Case| thin::job(case).env("UNDERSTUDY_STATIC", "auto");
+    let auto = |case: &TestProgram| reduced_replicas::job(case).env("UNDERSTUDY_STATIC", "auto");
     let late = |job: Job| job.kill(Kill::at(1, Trigger::Decided { workers: WORKERS }));
     // The mode is chosen at once; a failure in the phase would restart it.
     let later = |job: Job| job.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 40 }));
     let heat2d = programs::heat2d();
-    let impossible = setup(|| Job::new(place::test_program("setup"), &["20000", "process"]));
+    let impossible = setup(|| Job::new(paths::test_program("setup"), &["20000", "process"]));
     let runs = [
-        (&heat2d, auto(&heat2d).kill(Kill::at(1, THIN)), "replay"),
+        (
+            &heat2d,
+            auto(&heat2d).kill(Kill::at(1, ALL_REDUCED)),
+            "replay",
+        ),
         (&impossible, late(auto(&impossible)), "image"),
         (
             &heat2d,
@@ -171,9 +181,9 @@ fn auto_takes_the_way_that_works() {
             "image",
         ),
     ];
-    for (case, job, way) in few(runs, 2) {
+    for (case, job, way) in variants(runs, 2) {
         let outcome = job.run();
-        like_undisturbed(&outcome, case);
+        assert_like_undisturbed(&outcome, case);
         outcome.assert_taken_over(&[1]);
         let decisions = decisions(&outcome);
         let all = decisions.len() == WORKERS as usize && decisions.iter().all(|taken| taken == way);
@@ -192,8 +202,11 @@ fn auto_takes_the_way_that_works() {
 #[test]
 fn without_a_spare_data_are_rebuilt_as_well() {
     let case = programs::heat2d();
-    let outcome = thin::job(&case).spares(0).kill(Kill::at(1, THIN)).run();
-    like_undisturbed(&outcome, &case);
+    let outcome = reduced_replicas::job(&case)
+        .spares(0)
+        .kill(Kill::at(1, ALL_REDUCED))
+        .run();
+    assert_like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) > 30,
@@ -204,7 +217,7 @@ fn without_a_spare_data_are_rebuilt_as_well() {
 /// The trial replay during which a worker failed is repeated.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_worker_may_die_before_anything_is_rehearsed() {
+fn a_worker_may_fail_before_the_trial_replays() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     for fault in [
@@ -212,10 +225,10 @@ fn a_worker_may_die_before_anything_is_rehearsed() {
         "kill rank=2 at=rehearse.begin",
         "kill rank=2 at=rehearse.end",
     ] {
-        let job = thin::job(&case).env("UNDERSTUDY_STATIC", "auto");
+        let job = reduced_replicas::job(&case).env("UNDERSTUDY_STATIC", "auto");
         let outcome = job.fault(fault).run();
         verdicts.judge(fault, || {
-            like_undisturbed(&outcome, &case);
+            assert_like_undisturbed(&outcome, &case);
             outcome.check(outcome.takeovers().len() == 1, "nobody was replaced");
             let decisions = decisions(&outcome);
             let are_made = decisions.len() >= WORKERS as usize - 1;

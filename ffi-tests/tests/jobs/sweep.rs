@@ -6,10 +6,10 @@
 //! bytes of an undisturbed one, or reports what was lost. A table has the number of runs for each
 //! result.
 
-use ffi_tests::programs::{self, Case};
-use ffi_tests::shared::native;
-use ffi_tests::thin::rebuilt;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::native_runs::native;
+use ffi_tests::programs::{self, TestProgram};
+use ffi_tests::reduced_replicas::rebuilt;
+use ffi_tests::{Job, Outcome, paths};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const WORKERS_OF_MPICH: u32 = 2;
 
 /// Result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Fate {
+enum RunResult {
     /// Equal bytes, and the fault point was reached.
     Survived,
     /// A status other than 0, and a line that reports the loss.
@@ -41,7 +41,7 @@ const LOSSES: &[&str] = &[
     "in or after MPI_Finalize; what the program does",
 ];
 
-fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
+fn run_result(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram) -> RunResult {
     let succeeded = outcome.status.is_some_and(|status| status.success());
     let names_loss = || {
         outcome
@@ -61,13 +61,13 @@ fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {
                 .iter()
                 .any(|line| line.contains("the job starts again"));
             if outcome.faults().is_empty() && !starts_again {
-                Fate::NotMet
+                RunResult::NotMet
             } else {
-                Fate::Survived
+                RunResult::Survived
             }
         }
-        () if outcome.status.is_some() && !succeeded && names_loss() => Fate::Named,
-        () => Fate::Wrong,
+        () if outcome.status.is_some() && !succeeded && names_loss() => RunResult::Named,
+        () => RunResult::Wrong,
     }
 }
 
@@ -76,13 +76,13 @@ type Counts = (u64, Vec<(String, u64)>);
 
 /// A program with the settings of its sweep.
 struct Swept {
-    case: Case,
+    case: TestProgram,
     workers: u32,
     spares: u32,
     /// True if static data are rebuilt.
     ///
     /// The faults [`WAITING`], which every run has, ensure that replicas are reduced at
-    /// [`THIN_EPOCH`].
+    /// [`REDUCED_CHECKPOINT`].
     replays: bool,
 }
 
@@ -90,16 +90,16 @@ struct Swept {
 ///
 /// Spares make trial replays while the workers wait at earlier cuts. Their results are polled once
 /// per checkpoint, and sent from the worker to its buddies.
-const THIN_EPOCH: u64 = 9;
+const REDUCED_CHECKPOINT: u64 = 9;
 const WAITING: [&str; 2] = [
     "at=cut.begin epoch=4 delay=200ms",
     "at=cut.begin epoch=5 delay=200ms",
 ];
 
 impl Swept {
-    fn plain(case: Case, make: fn() -> Job) -> Swept {
+    fn plain(case: TestProgram, make: fn() -> Job) -> Swept {
         Swept {
-            case: Case { make, ..case },
+            case: TestProgram { make, ..case },
             workers: WORKERS,
             spares: 1,
             replays: false,
@@ -107,14 +107,14 @@ impl Swept {
     }
 
     /// Settings for a program of MPICH, with [`WORKERS_OF_MPICH`].
-    fn of_mpich(case: Case, make: fn() -> Job) -> Swept {
+    fn of_mpich(case: TestProgram, make: fn() -> Job) -> Swept {
         Swept {
             workers: WORKERS_OF_MPICH,
             ..Swept::plain(case, make)
         }
     }
 
-    fn replaying(case: Case, make: fn() -> Job) -> Swept {
+    fn replaying(case: TestProgram, make: fn() -> Job) -> Swept {
         Swept {
             spares: 2,
             replays: true,
@@ -238,7 +238,7 @@ fn faults_of_replays() -> Vec<Fault> {
     }
     for place in ["replay.begin", "replay.end"] {
         for (worker, bystander) in [(0, 2), (1, 3), (2, 0), (3, 1)] {
-            let dies = format!("kill rank={worker} at=cut.begin epoch={THIN_EPOCH}");
+            let dies = format!("kill rank={worker} at=cut.begin epoch={REDUCED_CHECKPOINT}");
             let understudy = format!("{dies}; kill spare=0 at={place}");
             found.push(fault(&format!("{place}, understudy"), worker, understudy));
             let late = format!(
@@ -254,7 +254,7 @@ fn faults_of_replays() -> Vec<Fault> {
 /// Faults of a program's sweep; the ordinary run has a part of them.
 fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     let counts = swept.counts();
-    let late = if swept.replays { THIN_EPOCH } else { 2 };
+    let late = if swept.replays { REDUCED_CHECKPOINT } else { 2 };
     let calls = if swept.replays { 2 } else { 3 };
     let mut faults = faults(&counts, (!in_full).then_some(calls), late);
     if swept.replays {
@@ -293,7 +293,7 @@ fn sweep(swept: &Swept) {
     let case = &swept.case;
     let undisturbed = native(case.job().workers(swept.workers));
     let faults = chosen(swept, in_full);
-    let mut table: BTreeMap<(String, u32), BTreeMap<Fate, u32>> = BTreeMap::new();
+    let mut table: BTreeMap<(String, u32), BTreeMap<RunResult, u32>> = BTreeMap::new();
     let (mut wrong, mut pages) = (Vec::new(), 0);
     for (number, fault) in faults.iter().enumerate() {
         if number > 0 && number % 100 == 0 {
@@ -305,11 +305,11 @@ fn sweep(swept: &Swept) {
             );
         }
         let outcome = swept.job(&fault.text).run();
-        let fate = match fate(&outcome, &undisturbed, case) {
-            Fate::Named if !fault.may_end => Fate::Wrong,
+        let fate = match run_result(&outcome, &undisturbed, case) {
+            RunResult::Named if !fault.may_end => RunResult::Wrong,
             fate => fate,
         };
-        if fate == Fate::Wrong {
+        if fate == RunResult::Wrong {
             wrong.push(format!("{}\n{}", fault.text, outcome.describe()));
         }
         pages += (0..swept.workers + swept.spares)
@@ -324,7 +324,7 @@ fn sweep(swept: &Swept) {
     print_table(swept, &table);
     let missed = table
         .values()
-        .filter_map(|row| row.get(&Fate::NotMet))
+        .filter_map(|row| row.get(&RunResult::NotMet))
         .sum::<u32>();
     assert!(
         wrong.is_empty(),
@@ -344,7 +344,7 @@ fn sweep(swept: &Swept) {
     );
 }
 
-fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>) {
+fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<RunResult, u32>>) {
     println!(
         "{}: survived / named loss / fault not met / wrong",
         swept.case.name
@@ -355,7 +355,12 @@ fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32
         let cell = |worker: u32| {
             let row = table.get(&(place.clone(), worker));
             let count = |fate| row.and_then(|row| row.get(&fate)).copied().unwrap_or(0);
-            let fates = [Fate::Survived, Fate::Named, Fate::NotMet, Fate::Wrong];
+            let fates = [
+                RunResult::Survived,
+                RunResult::Named,
+                RunResult::NotMet,
+                RunResult::Wrong,
+            ];
             fates.map(|fate| count(fate).to_string()).join("/")
         };
         let cells: Vec<String> = (0..swept.workers).map(cell).collect();
@@ -364,7 +369,7 @@ fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32
 }
 
 fn short_heat2d() -> Job {
-    heat2d_of(place::example("heat2d"))
+    heat2d_of(paths::example("heat2d"))
 }
 
 fn heat2d_of(program: PathBuf) -> Job {
@@ -374,7 +379,7 @@ fn heat2d_of(program: PathBuf) -> Job {
 }
 
 fn short_cg() -> Job {
-    cg_of(place::example("cg"))
+    cg_of(paths::example("cg"))
 }
 
 fn cg_of(program: PathBuf) -> Job {
@@ -383,7 +388,7 @@ fn cg_of(program: PathBuf) -> Job {
 }
 
 fn short_sem() -> Job {
-    Job::new(place::example("sem"), &["2", "2", "3", "2", "sem.solution"]).interval("3calls")
+    Job::new(paths::example("sem"), &["2", "2", "3", "2", "sem.solution"]).interval("3calls")
 }
 
 #[test]
@@ -408,19 +413,19 @@ fn lammps_survives_a_death_at_any_call() {
 /// Sweeps a program that MPICH's compiler has built.
 ///
 /// Its ABI, library and process-manager protocol differ from those of Open MPI.
-fn of_mpich(name: &'static str, program: Option<PathBuf>, case: Case, make: fn() -> Job) {
+fn of_mpich(name: &'static str, program: Option<PathBuf>, case: TestProgram, make: fn() -> Job) {
     if program.is_some() {
-        sweep(&Swept::of_mpich(Case { name, ..case }, make));
+        sweep(&Swept::of_mpich(TestProgram { name, ..case }, make));
     }
 }
 
 #[test]
 #[ignore = "long: make sweep"]
 fn heat2d_of_mpich_survives_a_death_at_any_call() {
-    let make = || heat2d_of(place::mpich_example("heat2d").expect("it is compiled")).of_mpich();
+    let make = || heat2d_of(paths::mpich_example("heat2d").expect("it is compiled")).of_mpich();
     of_mpich(
         "heat2d of MPICH",
-        place::mpich_example("heat2d"),
+        paths::mpich_example("heat2d"),
         programs::heat2d(),
         make,
     );
@@ -429,10 +434,10 @@ fn heat2d_of_mpich_survives_a_death_at_any_call() {
 #[test]
 #[ignore = "long: make sweep"]
 fn cg_of_mpich_survives_a_death_at_any_call() {
-    let make = || cg_of(place::mpich_example("cg").expect("it is compiled")).of_mpich();
+    let make = || cg_of(paths::mpich_example("cg").expect("it is compiled")).of_mpich();
     of_mpich(
         "cg of MPICH",
-        place::mpich_example("cg"),
+        paths::mpich_example("cg"),
         programs::cg(),
         make,
     );

@@ -2,7 +2,7 @@
 //!
 //! The preload libraries for MPICH export all MPI names of MPICH.
 
-use ffi_tests::{place, plain};
+use ffi_tests::{paths, plain_commands};
 use std::collections::BTreeMap;
 use understudy_table::{Flag, table};
 
@@ -191,7 +191,7 @@ const EXTRA: &[&str] = &[
 /// Exported symbols with their nm letter and size.
 fn exported(library: &std::path::Path) -> BTreeMap<String, (char, usize)> {
     let library = library.to_string_lossy();
-    let output = plain::run("nm", &["-D", "--defined-only", "-S", &library], &[], false);
+    let output = plain_commands::run("nm", &["-D", "--defined-only", "-S", &library], &[], false);
     assert!(
         output.status.success(),
         "nm fails on {library}: {}",
@@ -241,7 +241,7 @@ fn expected() -> BTreeMap<String, Option<usize>> {
 
 #[test]
 fn the_layer_exports_exactly_the_call_table() {
-    let (found, expected) = (exported(&place::layer()), expected());
+    let (found, expected) = (exported(&paths::preload_library()), expected());
     let missing: Vec<&String> = expected
         .keys()
         .filter(|name| !found.contains_key(*name))
@@ -258,7 +258,7 @@ fn the_layer_exports_exactly_the_call_table() {
 
 #[test]
 fn exported_objects_have_the_sizes_of_the_call_table() {
-    let found = exported(&place::layer());
+    let found = exported(&paths::preload_library());
     for (name, size) in expected()
         .into_iter()
         .filter_map(|(name, size)| Some((name, size?)))
@@ -275,7 +275,7 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
 /// A missing name could not be resolved: the program does not find the real library.
 #[test]
 fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
-    let Some(library) = place::mpich_program("newer").map(|_| place::mpich().join("../lib")) else {
+    let Some(library) = paths::mpich_program("newer").map(|_| paths::mpich().join("../lib")) else {
         return;
     };
     let is_of_mpi = |name: &&String| {
@@ -289,7 +289,7 @@ fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
     ] {
         let (theirs, ours) = (
             exported(&library.join(theirs)),
-            exported(&place::product(face)),
+            exported(&paths::product(face)),
         );
         let missing: Vec<&String> = theirs
             .keys()

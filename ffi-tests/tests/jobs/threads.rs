@@ -2,10 +2,10 @@
 //!
 //! The threads are stopped, saved and restored.
 
-use ffi_tests::job::Scope;
-use ffi_tests::shared::native;
+use ffi_tests::job::KillScope;
+use ffi_tests::native_runs::native;
 use ffi_tests::{
-    Job, Kill, Outcome, REFUSED, Random, Trigger, Verdicts, few, is_thorough, place, programs,
+    Job, Kill, Outcome, REFUSED, Random, Trigger, Verdicts, is_thorough, paths, programs, variants,
 };
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const CALLERS: [(&str, &[&str]); 3] = [
 ];
 
 fn job(program: &str, arguments: &[&str]) -> Job {
-    Job::new(place::test_program(program), arguments)
+    Job::new(paths::test_program(program), arguments)
         .workers(3)
         .interval("5calls")
 }
@@ -73,7 +73,7 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
         "there are no threads",
     );
     let mut verdicts = Verdicts::default();
-    for (worker, line) in few([(1, 50), (0, 60), (1, 56), (0, 64)], 1) {
+    for (worker, line) in variants([(1, 50), (0, 60), (1, 56), (0, 64)], 1) {
         verdicts.judge(&format!("worker {worker} after line {line}"), || {
             let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(5));
             let outcome = case.job().kill(kill).run();
@@ -116,7 +116,7 @@ fn timers_that_start_or_signal_threads_go_on() {
         ),
     ];
     let mut verdicts = Verdicts::default();
-    for (what, fault) in few(rows, 2) {
+    for (what, fault) in variants(rows, 2) {
         verdicts.judge(&format!("{what}: {fault}"), || {
             let outcome = job(what).spares(2).fault(fault).run();
             outcome.assert_success();
@@ -137,7 +137,7 @@ fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
         "pretend no-memfd; pretend no-userfaultfd; kill rank=0 at=capture.end epoch=9",
     ];
     let mut verdicts = Verdicts::default();
-    for (fault, (program, arguments)) in few(faults, 2).zip(CALLERS) {
+    for (fault, (program, arguments)) in variants(faults, 2).zip(CALLERS) {
         verdicts.judge(&format!("{program}: {fault}"), || {
             let outcome = job(program, arguments).spares(2).fault(fault).run();
             outcome.assert_success();
@@ -207,7 +207,7 @@ fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
         "pretend no-userfaultfd",
         "pretend no-memfd; kill rank=2 at=load.begin",
     ];
-    for fault in few(faults, 2) {
+    for fault in variants(faults, 2) {
         let outcome = pool("")
             .spares(2)
             .fault(&format!("{fault}; kill rank=1 at=commit.end epoch=9"))
@@ -226,7 +226,7 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
             workers: 3,
             epoch: 6,
         };
-        let mut ended = on_disk().killed_as_a_whole(at, Scope::Everything).run();
+        let mut ended = on_disk().killed_as_a_whole(at, KillScope::Everything).run();
         let outcome = on_disk()
             .env("UNDERSTUDY_RESTART", "1")
             .run_after(&mut ended);
@@ -245,7 +245,7 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
 
 /// The actions of threads during the set-up phase vary from run to run.
 #[test]
-fn copies_of_a_program_with_threads_hold_everything() {
+fn replicas_of_a_program_with_threads_are_complete() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
     outcome.assert_all_recovered(&native(replayed()), &[1]);

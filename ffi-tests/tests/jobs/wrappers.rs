@@ -1,8 +1,8 @@
 //! Programs that other programs start in their place: env(1), a shell.
 
-use ffi_tests::place::{self, Launcher};
+use ffi_tests::native_runs::native;
+use ffi_tests::paths::{self, Launcher};
 use ffi_tests::processes::MARK;
-use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, REFUSED, Trigger};
 
 /// Variables without which Open MPI's library does not start.
@@ -13,7 +13,7 @@ const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
 /// The mark by which the test finds the processes is kept.
 fn cleared() -> Job {
     let value = |name: &&str| Some(format!("{name}={}", std::env::var(name).ok()?));
-    let program = place::test_program("chatter").display().to_string();
+    let program = paths::test_program("chatter").display().to_string();
     let script = format!("exec env -i \"{MARK}=${MARK}\" \"$@\"");
     let mut words = vec!["-c".to_owned(), script, "sh".to_owned()];
     words.extend(NEEDED.iter().filter_map(value));
@@ -24,7 +24,7 @@ fn cleared() -> Job {
 
 /// The program of [`cleared`] without the wrapper.
 fn bare() -> Job {
-    Job::new(place::test_program("chatter"), &["40", "10000"])
+    Job::new(paths::test_program("chatter"), &["40", "10000"])
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_program_in_a_cleared_environment_is_the_rank() {
 #[test]
 fn a_program_in_the_background_of_its_wrapper_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        let program = place::test_program("chatter").display().to_string();
+        let program = paths::test_program("chatter").display().to_string();
         let job = Job::new("/usr/bin/setsid", &[&program, "40", "10000"]);
         let outcome = job.launched_by(launcher).run();
         outcome.assert_status(REFUSED);
@@ -62,9 +62,9 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
 fn a_program_that_outlives_its_wrapper_ends_the_job() {
     let directory = tempfile::tempdir().expect("a directory");
     let wrapper = directory.path().join("wrapper");
-    place::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 5\n");
+    paths::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 5\n");
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        let job = Job::new(place::test_program("chatter"), &["4000", "10000"]);
+        let job = Job::new(paths::test_program("chatter"), &["4000", "10000"]);
         let outcome = job.started_by(&wrapper).launched_by(launcher).run();
         outcome.assert_status(REFUSED);
         let cause = format!("runs in the background of {}", wrapper.display());
@@ -103,13 +103,13 @@ const WAITING: [(&str, &[&str], &str); 3] = [
 fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
     for (wrapper, arguments, name) in WAITING {
         if !std::path::Path::new(wrapper).exists() {
-            place::skip(wrapper);
+            paths::skip(wrapper);
             continue;
         }
         for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
             let outcome = wrapped(wrapper, arguments).launched_by(launcher).run();
             outcome.assert_success();
-            outcome.assert_told(&[&format!("has started {name},"), "exec"]);
+            outcome.assert_single_line(&[&format!("has started {name},"), "exec"]);
             let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
             let of_program = |line: &&str| line.starts_with("rank ");
             let mut lines: Vec<&str> = printed.lines().filter(of_program).collect();
@@ -126,7 +126,7 @@ fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
 
 /// Makes a job of the program of [`bare`] behind a wrapper.
 fn wrapped(wrapper: &str, arguments: &[&str]) -> Job {
-    let program = place::test_program("chatter").display().to_string();
+    let program = paths::test_program("chatter").display().to_string();
     let words = [arguments, &[&program, "40", "10000"]].concat();
     Job::new(wrapper, &words).interval("7calls")
 }
@@ -140,7 +140,7 @@ fn may_make_pid_namespaces() -> bool {
         .status();
     let may = probe.is_ok_and(|status| status.success());
     if !may {
-        place::skip("unshare --pid --fork --mount-proc");
+        paths::skip("unshare --pid --fork --mount-proc");
     }
     may
 }
@@ -162,15 +162,15 @@ fn a_pid_namespace_of_each_rank_is_refused() {
     let job = wrapped("/usr/bin/env", &arguments).launched_by(Launcher::Mpirun);
     let outcome = job.run();
     outcome.assert_success();
-    outcome.assert_told(&words);
-    outcome.assert_told(&["unprotected"]);
+    outcome.assert_single_line(&words);
+    outcome.assert_single_line(&["unprotected"]);
     outcome.assert_same_lines(&native(bare().workers(5)));
 }
 
 /// Otherwise the accepted ranks would wait for the refused ones.
 #[test]
 fn a_job_of_which_some_ranks_are_refused_ends() {
-    let program = place::test_program("chatter").display().to_string();
+    let program = paths::test_program("chatter").display().to_string();
     let script =
         format!("[ $OMPI_COMM_WORLD_RANK != 1 ] || ulimit -n 400; exec {program} 40 10000");
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
@@ -180,7 +180,7 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
         outcome.check(status.is_some_and(|status| status != 0), "the job hangs");
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         if launcher == Launcher::Mpirun {
-            outcome.assert_told(&["cannot be protected", "others wait for it"]);
+            outcome.assert_single_line(&["cannot be protected", "others wait for it"]);
         }
         outcome.assert_nothing_left();
     }
@@ -189,8 +189,8 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
 /// The launcher serves the program, whose only MPI variables are those of the launcher.
 #[test]
 fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
-    let Some(program) = place::mpich_program("chatter") else {
-        return place::skip("MPICH");
+    let Some(program) = paths::mpich_program("chatter") else {
+        return paths::skip("MPICH");
     };
     let script = format!("ulimit -n 400; exec {} 40", program.display());
     let outcome = Job::new("/bin/sh", &["-c", &script])
@@ -199,7 +199,7 @@ fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
         .launched_by(Launcher::Mpirun)
         .run();
     outcome.assert_success();
-    outcome.assert_told(&["at most 400 files", "unprotected"]);
+    outcome.assert_single_line(&["at most 400 files", "unprotected"]);
     let plain = Job::new(&program, &["40"]).workers(3).of_mpich();
     outcome.assert_same_lines(&native(plain));
     outcome.assert_nothing_left();
@@ -210,10 +210,10 @@ fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
 /// The program is refused behind other wrappers as well, whatever their exit status.
 #[test]
 fn a_program_under_valgrind_is_refused() {
-    if place::on_path("valgrind").is_none() {
-        return place::skip("valgrind");
+    if paths::on_path("valgrind").is_none() {
+        return paths::skip("valgrind");
     }
-    let program = place::test_program("chatter").display().to_string();
+    let program = paths::test_program("chatter").display().to_string();
     let script = format!("valgrind -q {program} 40; true");
     let jobs: [(&str, &[&str]); 3] = [
         ("/usr/bin/valgrind", &["-q", &program, "40"]),

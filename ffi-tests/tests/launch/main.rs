@@ -6,7 +6,7 @@ mod bench;
 mod nodes;
 
 use bench::{Bench, LIMIT};
-use ffi_tests::{Random, place};
+use ffi_tests::{Random, paths};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -29,8 +29,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Runs a test with MPICH's program, if MPICH is installed.
 fn with_mpich(test: impl FnOnce(&Path)) {
     let _alone = alone();
-    if let Some(program) = place::mpich_program("world") {
-        let _turn = place::turn();
+    if let Some(program) = paths::mpich_program("world") {
+        let _turn = paths::wait_for_turn();
         test(&program);
     }
 }
@@ -53,20 +53,20 @@ fn all_scenarios(bench: &mut Bench) {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn open_mpis_ranks_start_die_and_start_again() {
+fn ranks_of_open_mpi_start_fail_and_restart() {
     let _alone = alone();
-    let program = place::test_program("world");
-    let _turn = place::turn();
+    let program = paths::test_program("world");
+    let _turn = paths::wait_for_turn();
     all_scenarios(&mut Bench::start(&program, 4));
 }
 
 /// MPICH's ranks spin while they wait: at most one rank per core.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn mpichs_ranks_start_die_and_start_again() {
+fn ranks_of_mpich_start_fail_and_restart() {
     // Other jobs of this machine may create or remove such files meanwhile.
     let of_mpich = || {
-        let names = place::shared_memory()
+        let names = paths::shared_memory()
             .into_iter()
             .map(|entry| entry.file_name());
         let is_its = |name: &OsString| {
@@ -89,8 +89,8 @@ fn mpichs_ranks_start_die_and_start_again() {
 #[ignore = "a variant: make test-all"]
 fn open_mpis_ranks_of_two_nodes_meet_and_a_lost_node_is_noticed() {
     let _alone = alone();
-    let program = place::test_program("world");
-    let _turn = place::turn();
+    let program = paths::test_program("world");
+    let _turn = paths::wait_for_turn();
     nodes::two(&program, &[0, 1, 0, 1]);
 }
 
@@ -123,7 +123,7 @@ fn a_rank_is_killed_in_its_work(bench: &mut Bench) {
 #[ignore = "a variant: make test-all"]
 fn open_mpis_ranks_of_another_version_start_and_die() {
     let _alone = alone();
-    let program = place::test_program("world");
+    let program = paths::test_program("world");
     let own = MpiLibrary::of(&program)
         .unwrap()
         .library
@@ -139,11 +139,11 @@ fn open_mpis_ranks_of_another_version_start_and_die() {
         .iter()
         .find(|other| other.canonicalize().is_ok_and(|other| other != own));
     let Some(other) = other else {
-        return place::skip(
+        return paths::skip(
             "the distribution's Open MPI is not installed, or is the one of the other tests",
         );
     };
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "--exact",

@@ -1,8 +1,8 @@
 //! `understudy advise`: the best checkpoint interval for a job.
 
-mod marks;
+mod annotations;
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, tell, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, print_json, verdict};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,7 +84,7 @@ struct Advice {
 
 /// Data of the event files.
 #[derive(Default)]
-struct Found {
+struct MeasuredCosts {
     costs: Option<Costs>,
     marks: Option<MarkSavings>,
     /// Damage of the files.
@@ -93,11 +93,11 @@ struct Found {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let Found {
+        let MeasuredCosts {
             costs,
             marks,
             problems,
-        } = self.found()?;
+        } = self.measured()?;
         let measured =
             |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
         let cost = self
@@ -149,13 +149,13 @@ impl Arguments {
         } else {
             print(advice.text())?;
         }
-        problems.iter().for_each(tell);
+        problems.iter().for_each(print_error);
         Ok(verdict(problems.is_empty()))
     }
 
-    fn found(&self) -> Result<Found, Failure> {
+    fn measured(&self) -> Result<MeasuredCosts, Failure> {
         let Some(dir) = &self.dir else {
-            return Ok(Found::default());
+            return Ok(MeasuredCosts::default());
         };
         let mut report = Report::new(Job::load(dir)?);
         report.check_unchanged();
@@ -172,7 +172,7 @@ impl Arguments {
             ));
         }
         let marks = report.marks;
-        Ok(Found {
+        Ok(MeasuredCosts {
             costs,
             marks,
             problems: report.problems,
@@ -220,7 +220,10 @@ impl Advice {
             percent(self.penalty),
             percent(self.penalty_of_cost),
             percent(self.penalty_of_short_cost),
-            self.marks.as_ref().map(marks::text).unwrap_or_default()
+            self.marks
+                .as_ref()
+                .map(annotations::text)
+                .unwrap_or_default()
         )
     }
 }

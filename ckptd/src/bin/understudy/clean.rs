@@ -2,7 +2,7 @@
 //!
 //! Files of living jobs and of other users are kept.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -53,7 +53,7 @@ impl Arguments {
             } else {
                 leftover.remove()
             } {
-                tell(format_args!("{}: {error}", path.display()));
+                print_error(format_args!("{}: {error}", path.display()));
                 is_well = false;
                 continue;
             }

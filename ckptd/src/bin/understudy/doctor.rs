@@ -141,7 +141,7 @@ impl Arguments {
         let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
         let mut nodes = Vec::new();
         if !self.host.is_empty() && is_well(&checks) {
-            let (check, found) = hosts::ask(&starter, &self.host);
+            let (check, found) = hosts::check_hosts(&starter, &self.host);
             checks.push(check);
             nodes = found;
         }

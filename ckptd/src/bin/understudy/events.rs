@@ -1,6 +1,6 @@
 //! `understudy events`: the merged event files of a job as text.
 
-use crate::outcome::{Outcome, print_by, print_json, tell, verdict};
+use crate::outcome::{Outcome, print_by, print_error, print_json, verdict};
 use std::path::PathBuf;
 use understudy_report::{Job, Report};
 
@@ -35,7 +35,7 @@ impl Arguments {
         report.check_unchanged();
         // The text contains the other problems.
         let first = if self.json { 0 } else { known };
-        report.problems[first..].iter().for_each(tell);
+        report.problems[first..].iter().for_each(print_error);
         Ok(verdict(report.problems.is_empty()))
     }
 }

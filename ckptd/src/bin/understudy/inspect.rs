@@ -2,7 +2,7 @@
 
 mod epochs;
 mod event_files;
-mod shared;
+mod shared_pages;
 mod tables;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};

@@ -28,7 +28,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    pub fn ask(launcher: &Path) -> io::Result<Self> {
+    pub fn query(launcher: &Path) -> io::Result<Self> {
         let output = run(launcher, "--version")?;
         let description = output.lines().next().unwrap_or_default().trim().to_owned();
         let version = description

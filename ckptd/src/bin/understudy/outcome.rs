@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 /// A defect was found: a damaged file, or a job that cannot be protected.
-pub const FOUND: u8 = 1;
+pub const DEFECT_FOUND: u8 = 1;
 /// Wrong usage: invalid words, values or settings.
 pub const USAGE: u8 = 2;
 /// No result is possible, for example because a directory does not exist or is empty.
@@ -47,7 +47,7 @@ impl Failure {
 
     /// Prints the message on standard error.
     pub fn report(self) -> ExitCode {
-        tell(&self.message);
+        print_error(&self.message);
         ExitCode::from(self.status)
     }
 }
@@ -60,7 +60,7 @@ impl<E: std::error::Error> From<E> for Failure {
 }
 
 /// Prints a line for the user on standard error.
-pub fn tell(message: impl Display) {
+pub fn print_error(message: impl Display) {
     // Standard error may be closed.
     let _ = writeln!(io::stderr(), "understudy: {message}");
 }
@@ -102,6 +102,6 @@ pub fn verdict(is_well: bool) -> ExitCode {
     if is_well {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(FOUND)
+        ExitCode::from(DEFECT_FOUND)
     }
 }

@@ -1,6 +1,6 @@
 //! `understudy report`: the events of a job as one page for a browser.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,11 +40,11 @@ impl Arguments {
             Some(path) => {
                 write(&path, &page)?;
                 if self.output.is_none() {
-                    tell(format_args!("the page is {}", path.display()));
+                    print_error(format_args!("the page is {}", path.display()));
                 }
             }
         }
-        report.problems.iter().for_each(tell);
+        report.problems.iter().for_each(print_error);
         Ok(verdict(report.problems.is_empty()))
     }
 

@@ -12,8 +12,8 @@ mod slots;
 mod start;
 mod verdict;
 
-use crate::layer;
-use crate::outcome::{Failure, Outcome, print, tell};
+use crate::outcome::{Failure, Outcome, print, print_error};
+use crate::product_files;
 use attend::Events;
 use ckptd::host_options::HostOptions;
 use clap::ValueEnum;
@@ -121,7 +121,7 @@ impl Arguments {
             // Understudy's own launcher uses it in this process.
             name_runtime_directory(place.clone());
         }
-        let library = layer::library(self.library.as_deref()).map_err(cannot)?;
+        let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
         let config = settings.check(self.workers, &library, self.allow_unprotected)?;
         let ranks = self.workers + config.spares;
@@ -208,7 +208,7 @@ impl Arguments {
             by: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
             context: ProcessContext {
-                ckptd: layer::companion(library, "ckptd"),
+                ckptd: product_files::companion(library, "ckptd"),
                 environment: Environment::default(),
                 streams: Streams::own()?,
             },
@@ -233,14 +233,14 @@ impl Arguments {
 
     /// Path by which the library is preloaded on all hosts.
     fn preloaded(&self, library: &Path) -> Result<PathBuf, Failure> {
-        if self.spans_hosts() && !layer::can_be_preloaded(library) {
+        if self.spans_hosts() && !product_files::can_be_preloaded(library) {
             let path = library.display();
             return Err(cannot(format!(
                 "{path}: ld.so cannot preload this path. {}",
-                layer::UNPRELOADABLE
+                product_files::UNPRELOADABLE
             )));
         }
-        layer::preloadable(library).map_err(cannot)
+        product_files::preloadable(library).map_err(cannot)
     }
 
     fn daemon(&self, settings: &Settings, library: &Path, events: &Events) -> Daemon {
@@ -258,7 +258,7 @@ impl Arguments {
             is_dry: self.dry_run,
         };
         Daemon::for_job(&wish).unwrap_or_else(|why| {
-            tell(why);
+            print_error(why);
             Daemon::default()
         })
     }

@@ -3,7 +3,9 @@
 mod savings;
 
 use crate::advise::time;
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, USAGE, print, print_json, tell, verdict};
+use crate::outcome::{
+    Failure, IMPOSSIBLE, Outcome, USAGE, print, print_error, print_json, verdict,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_html::simulation_figure;
@@ -129,7 +131,7 @@ impl Arguments {
                     format_args!("{path}: {error}. Name a file that can be written to with -o."),
                 )
             })?;
-            tell(format_args!("the figure is {}", path.display()));
+            print_error(format_args!("the figure is {}", path.display()));
         }
         Ok(verdict(true))
     }

@@ -1,6 +1,6 @@
 //! `understudy warn`: announces failures to running jobs of this user on this node.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
 use crate::status::find::Finder;
 use std::time::Duration;
 use understudy_formats::private_directories;
@@ -51,7 +51,7 @@ impl Arguments {
             match warning::write(&file, &warning) {
                 Ok(()) => print(format!("{job} is told\n"))?,
                 Err(error) => {
-                    tell(format_args!("{}: {error}", file.display()));
+                    print_error(format_args!("{}: {error}", file.display()));
                     is_well = false;
                 }
             }

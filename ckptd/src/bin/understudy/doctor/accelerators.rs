@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_device_and_driver_is_told_apart() {
+    fn each_kind_of_device_and_driver_is_distinguished() {
         let new = Some(Driver {
             version: 12080,
             can_save: true,

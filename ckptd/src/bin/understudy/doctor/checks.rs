@@ -1,7 +1,7 @@
 //! Checks of one node.
 
 use super::{Check, accelerators, kernel};
-use crate::{layer, node};
+use crate::{node, product_files};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn settings() -> Vec<Check> {
 pub fn node(library: Option<&Path>) -> Vec<Check> {
     let mut checks = vec![
         layer_files(library),
-        tried(
+        kernel_check(
             "address randomisation",
             kernel::personality(),
             "can be switched off",
@@ -49,28 +49,28 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
     ];
     let slower = "checkpoints compare every page instead, which is slower; Linux 6.7 or later has \
         it, unless a container forbids it";
-    checks.push(tried(
+    checks.push(kernel_check(
         "userfaultfd",
         kernel::write_protection(),
         "asynchronous write protection",
         Check::warning,
         slower,
     ));
-    checks.push(tried(
+    checks.push(kernel_check(
         "PAGEMAP_SCAN",
         kernel::pagemap_scan(),
         "finds changed pages",
         Check::warning,
         slower,
     ));
-    checks.push(tried(
+    checks.push(kernel_check(
         "system call dispatch",
         kernel::system_call_dispatch(),
         "UNDERSTUDY_STATIC=replay can hold back effects",
         Check::warning,
         "UNDERSTUDY_STATIC=replay does not work; Linux 5.11 or later has it",
     ));
-    checks.push(tried(
+    checks.push(kernel_check(
         "breakpoints",
         kernel::breakpoint(),
         "UNDERSTUDY_INIT_END=function:… works",
@@ -95,7 +95,7 @@ pub fn node(library: Option<&Path>) -> Vec<Check> {
 }
 
 /// Makes a check whose failure is an error of the kernel.
-fn tried(
+fn kernel_check(
     name: &str,
     result: io::Result<()>,
     good: &str,
@@ -109,8 +109,8 @@ fn tried(
 }
 
 fn layer_files(library: Option<&Path>) -> Check {
-    match layer::library(library) {
-        Ok(path) if !layer::can_be_preloaded(&path) => Check::warning(
+    match product_files::library(library) {
+        Ok(path) if !product_files::can_be_preloaded(&path) => Check::warning(
             "understudy",
             format!(
                 "{}: ld.so cannot preload a path with a blank or a colon",
@@ -119,7 +119,7 @@ fn layer_files(library: Option<&Path>) -> Check {
             format!(
                 "on this host `understudy run` does, through a symbolic link. For mpirun by hand \
                  or several hosts: {}",
-                layer::UNPRELOADABLE
+                product_files::UNPRELOADABLE
             ),
         ),
         Ok(path) => Check::ok("understudy", path.display().to_string()),

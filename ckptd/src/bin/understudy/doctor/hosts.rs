@@ -39,7 +39,7 @@ impl Node {
 }
 
 /// Starts a job on all hosts and returns the results of their checks.
-pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
+pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     const NAME: &str = "hosts";
     let names: BTreeSet<&str> = hosts
         .iter()
@@ -50,8 +50,8 @@ pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     let remedy = "every host must be reached without a password, and find understudy and MPI \
         under the same paths";
     let nodes = match starter {
-        Starter::Mpirun(mpirun) => job(mpirun, &names),
-        Starter::Ckptd { agent } => by_agent(agent, &names),
+        Starter::Mpirun(mpirun) => check_by_job(mpirun, &names),
+        Starter::Ckptd { agent } => check_by_agent(agent, &names),
     };
     let nodes = match nodes {
         Ok(nodes) => nodes,
@@ -86,7 +86,7 @@ pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
 }
 
 /// Starts this program on each host by the agent, as `understudy run` starts ckptd.
-fn by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
+fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     let words = shell_words::split(agent).map_err(|error| format!("--agent: {error}"))?;
     let own = rustix::system::uname();
     let own = own.nodename().to_string_lossy();
@@ -119,7 +119,7 @@ fn by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
 }
 
 /// Runs a job of one process on each host, each of which prints a line.
-fn job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
+fn check_by_job(mpirun: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
     let words = shell_words::split(mpirun).map_err(|error| error.to_string())?;
     let (launcher, options) = words.split_first().ok_or("no launcher")?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;

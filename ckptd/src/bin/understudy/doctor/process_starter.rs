@@ -94,7 +94,7 @@ fn open_mpi(command: &str) -> Check {
     let Some(path) = mpi::launcher(name.as_ref()) else {
         return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
     };
-    let found = match mpi::Installation::ask(&path) {
+    let found = match mpi::Installation::query(&path) {
         Ok(found) => found,
         Err(error) => return Check::failure(NAME, format!("{}: {error}", path.display()), REMEDY),
     };

@@ -6,7 +6,7 @@
 
 use super::{Arguments, Check, probe};
 use crate::outcome::{Failure, Outcome, verdict};
-use crate::{layer, mpi};
+use crate::{mpi, product_files};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -102,7 +102,8 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
         .arg("--log-dir")
         .arg(events);
     // The program opens its MPI library late, so the preload library for it must be named.
-    let layer = layer::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
+    let layer =
+        product_files::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
     command
         .arg("--library")
         .arg(layer.with_file_name(preload_library(mpi.kind)))

@@ -1,6 +1,6 @@
 //! Checkpoints on disk.
 
-use super::shared::{self, Sharing, Sums};
+use super::shared_pages::{self, Sharing, Sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -158,7 +158,7 @@ impl Epochs {
             .filter_map(|file| Some((file.content.as_ref()?.worker, &file.sums)))
             .collect();
         Self {
-            sharing: shared::compare(&known),
+            sharing: shared_pages::compare(&known),
             lineage: key.map_or(0, |key| key.lineage),
             generation: key.map_or(0, |key| key.generation),
             epoch: key.map_or(Epoch::NONE, |key| key.epoch),

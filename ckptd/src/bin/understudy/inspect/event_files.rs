@@ -11,7 +11,7 @@ use understudy_report::{by_number, described};
 
 /// Replica data that one rank has sent to another.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
-pub struct Copied {
+pub struct ReplicaTraffic {
     pub checkpoints: u64,
     pub bytes: u64,
     /// Pages that were elided because the other rank has equal ones.
@@ -20,18 +20,18 @@ pub struct Copied {
 
 /// A pair of ranks.
 #[derive(Debug, Serialize)]
-pub struct Pair {
+pub struct RankPair {
     #[serde(serialize_with = "described")]
     pub from: ProcessNumber,
     #[serde(serialize_with = "described")]
     pub to: ProcessNumber,
     #[serde(flatten)]
-    pub copied: Copied,
+    pub copied: ReplicaTraffic,
 }
 
 /// Records of one kind.
 #[derive(Debug, Default, Serialize)]
-pub struct Amount {
+pub struct RecordTotal {
     pub records: u64,
     pub bytes: u64,
 }
@@ -42,9 +42,9 @@ pub struct EventFiles {
     pub directory: PathBuf,
     pub ranks: usize,
     pub records: usize,
-    pub kinds: BTreeMap<String, Amount>,
+    pub kinds: BTreeMap<String, RecordTotal>,
     /// Replica data, by sender and receiver.
-    pub copies: Vec<Pair>,
+    pub copies: Vec<RankPair>,
     /// Bytes of the set-up journals, by worker, that had trial replays or were kept.
     #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
@@ -86,8 +86,8 @@ impl EventFiles {
     }
 
     fn count(&mut self, job: Job) {
-        let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), Copied> = BTreeMap::new();
-        let mut kinds: BTreeMap<&'static str, Amount> = BTreeMap::new();
+        let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), ReplicaTraffic> = BTreeMap::new();
+        let mut kinds: BTreeMap<&'static str, RecordTotal> = BTreeMap::new();
         let mut report = Report::observed(job, |event| {
             match event.kind {
                 Kind::Ship {
@@ -123,7 +123,7 @@ impl EventFiles {
             .collect();
         self.copies = pairs
             .into_iter()
-            .map(|((from, to), copied)| Pair { from, to, copied })
+            .map(|((from, to), copied)| RankPair { from, to, copied })
             .collect();
     }
 
@@ -143,7 +143,7 @@ impl EventFiles {
                 bytes(amount.bytes)
             );
         }
-        for Pair { from, to, copied } in &self.copies {
+        for RankPair { from, to, copied } in &self.copies {
             let left_out = match copied.alike {
                 0 => String::new(),
                 pages => format!(

@@ -5,7 +5,7 @@ use super::progress::{Progress, Teller};
 use super::settings::Settings;
 use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
-use crate::outcome::{Failure, Outcome, tell};
+use crate::outcome::{Failure, Outcome, print_error};
 use crossbeam_channel::{Receiver, select, tick};
 use std::fs::DirEntry;
 use std::io::{self, Write};
@@ -118,7 +118,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
         .filter_map(|pump| pump.join().ok()?.err())
         .next();
     let launcher = end.unwrap_or_else(|why| {
-        tell(why);
+        print_error(why);
         match live.poll() {
             Ok(Some(_)) => INTERNAL_ERROR,
             _ => NOT_STARTED,
@@ -138,7 +138,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     );
     let status = match (unwritten, status) {
         (Some(error), 0) => {
-            tell(format_args!(
+            print_error(format_args!(
                 "what the program has printed could not be written ({error}), and the rest of it \
                  is lost; make room there"
             ));
@@ -204,14 +204,14 @@ fn conclude(
     if let Some(standing) = standing
         && standing.workers != end.workers
     {
-        tell(format_args!(
+        print_error(format_args!(
             "the program had {} instead of {}",
             count(standing.workers, "rank", "ranks"),
             end.workers
         ));
     }
     if let Some(remark) = &verdict.remark {
-        tell(remark);
+        print_error(remark);
     }
     if let Some(Protection::Refused(why)) = standing.map(|standing| &standing.protection) {
         log::info!("unprotected: {why}");

@@ -5,7 +5,7 @@
 
 use super::attend::Events;
 use super::settings::Settings;
-use crate::layer;
+use crate::product_files;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{OpenOptions, Permissions};
@@ -89,7 +89,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         .tempdir()
         .map_err(text)?;
     let socket = directory.path().join("ckptd.socket");
-    let mut command = Command::new(layer::companion(wish.library, "ckptd"));
+    let mut command = Command::new(product_files::companion(wish.library, "ckptd"));
     command
         .args(["serve", "--until-stdin-ends", "--socket"])
         .arg(&socket)

@@ -40,7 +40,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 /// It must be that of an Open MPI that goes on after a failure.
 pub fn check(launcher: &Path) -> Result<(), Failure> {
     let shown = launcher.display();
-    let found = mpi::Installation::ask(launcher)
+    let found = mpi::Installation::query(launcher)
         .map_err(|error| cannot(format!("{shown} cannot be executed: {error}")))?;
     if let Some(problem) = found.problem() {
         return Err(cannot(format!(

@@ -129,7 +129,7 @@ impl Teller {
             terminal.set(String::new());
         }
         if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
-            crate::outcome::tell(standing.to_last_line(status));
+            crate::outcome::print_error(standing.to_last_line(status));
         }
     }
 }
@@ -141,7 +141,7 @@ impl Plain {
         let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::tell(standing.to_line(realtime_ns()));
+            crate::outcome::print_error(standing.to_line(realtime_ns()));
             (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
         }
     }

@@ -1,9 +1,9 @@
 //! The settings as options, out of the one table that the runtime reads them by.
 
 use super::failures::usage;
-use crate::layer;
 use crate::node;
 use crate::outcome::Failure;
+use crate::product_files;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::rand::GetRandomFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +122,7 @@ impl Settings {
                 config.check_workers(workers)?;
             }
             config.check_files()?;
-            config.check_procedures(|name| layer::exports(library, name))?;
+            config.check_procedures(|name| product_files::exports(library, name))?;
             Ok(config)
         };
         checked().map_err(|why: String| usage(self.as_given(why)))

@@ -1,14 +1,14 @@
 //! Common parts of the tests of reduced replicas.
 
-use crate::programs::Case;
-use crate::shared::native;
-use crate::{Job, Kill, Outcome, Trigger, Verdicts, few};
+use crate::native_runs::native;
+use crate::programs::TestProgram;
+use crate::{Job, Kill, Outcome, Trigger, Verdicts, variants};
 use understudy_formats::events::Kind;
 
 /// Number of workers of such a job.
 pub const WORKERS: u32 = 4;
 /// All replicas have been reduced.
-pub const THIN: Trigger = Trigger::Thinned {
+pub const ALL_REDUCED: Trigger = Trigger::Reduced {
     workers: WORKERS,
     times: 1,
 };
@@ -19,7 +19,7 @@ pub const LOST: i32 = 75;
 ///
 /// Short intervals make many checkpoints. On a busy machine, the job waits at them while trial
 /// replays finish. Worker r + 1 is the buddy of worker r.
-pub fn job(case: &Case) -> Job {
+pub fn job(case: &TestProgram) -> Job {
     let interval = if case.name == "LAMMPS" {
         "6calls"
     } else {
@@ -43,7 +43,7 @@ pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
 }
 
 /// Number of pages elided from a worker's replica, and number of pages left.
-pub fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
+pub fn elided_pages(outcome: &Outcome, worker: u32) -> (u64, u64) {
     let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut of_worker = all.filter_map(|record| match record.kind {
         Kind::Thinned {
@@ -58,7 +58,7 @@ pub fn thinned(outcome: &Outcome, worker: u32) -> (u64, u64) {
 }
 
 /// Fails unless the job wrote the bytes of an undisturbed run and left nothing behind.
-pub fn like_undisturbed(outcome: &Outcome, case: &Case) {
+pub fn assert_like_undisturbed(outcome: &Outcome, case: &TestProgram) {
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
     outcome.assert_nothing_left();
@@ -82,18 +82,18 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
 /// Kills a worker when all replicas have been reduced; with `FFI_TESTS_ALL`, each in turn.
 ///
 /// A replay must restore at least `least_pages` pages of its static data.
-pub fn everyone_dies(case: &Case, least_pages: u64) {
+pub fn assert_workers_recover(case: &TestProgram, least_pages: u64) {
     let mut verdicts = Verdicts::default();
-    for worker in few((0..WORKERS).rev(), 2) {
-        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
-        let (gone, left) = thinned(&outcome, worker);
+    for worker in variants((0..WORKERS).rev(), 2) {
+        let outcome = job(case).kill(Kill::at(worker, ALL_REDUCED)).run();
+        let (gone, left) = elided_pages(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
             "{}: worker {worker}: {pages} pages rebuilt; {gone} gone, {left} left",
             case.name
         );
         verdicts.judge(&format!("worker {worker}"), || {
-            like_undisturbed(&outcome, case);
+            assert_like_undisturbed(&outcome, case);
             outcome.assert_taken_over(&[worker]);
             outcome.check(
                 pages >= least_pages,

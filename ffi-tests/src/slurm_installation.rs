@@ -2,8 +2,8 @@
 //!
 //! It has its own configuration, runs as this user, and needs no credentials.
 
-use crate::hosts::Hosts;
-use crate::place;
+use crate::namespace_hosts::Hosts;
+use crate::paths;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,7 +32,7 @@ pub struct Srun {
 
 /// Directory into which `make slurm` has unpacked the packages.
 fn tree() -> PathBuf {
-    place::workspace().join(".env/slurm")
+    paths::workspace().join(".env/slurm")
 }
 
 fn libraries() -> PathBuf {
@@ -113,7 +113,7 @@ impl Slurm {
     pub fn is_there() -> bool {
         let is_there = tree().join("usr/bin/srun").is_file();
         if !is_there {
-            place::skip("there is no Slurm in .env/slurm; `make slurm` brings it");
+            paths::skip("there is no Slurm in .env/slurm; `make slurm` brings it");
         }
         is_there
     }

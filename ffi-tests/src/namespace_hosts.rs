@@ -3,7 +3,7 @@
 //! Each host has its own network, host name, processes, /dev/shm and temporary directory. A bridge
 //! joins them. The namespaces have no names outside and end with this process, however it ends.
 
-use crate::place;
+use crate::paths;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,7 +86,7 @@ impl Hosts {
         *POSSIBLE.get_or_init(|| match Hosts::new(&[1, 1]) {
             Ok(_) => true,
             Err(reason) => {
-                place::skip(&format!(
+                paths::skip(&format!(
                     "several hosts need namespaces of network, names, mounts and processes \
                      (root): {reason}"
                 ));
@@ -169,7 +169,7 @@ impl Hosts {
         let mut command = self.enter_at(directory);
         command
             .args(["timeout", "60"])
-            .arg(place::product("understudy"))
+            .arg(paths::product("understudy"))
             .args(["run", "--host", &self.names(), "--agent"])
             .arg(self.agent())
             .args(options)
@@ -205,7 +205,7 @@ impl Hosts {
     pub fn launch(&self, directory: &Path, by: &str) -> Command {
         let mut command = self.enter_at(directory);
         command
-            .arg(place::ckptd())
+            .arg(paths::ckptd())
             .arg("launch")
             .arg("--agent")
             .arg(self.agent());

@@ -1,6 +1,6 @@
 //! Living processes of a job with guardians, including replacements.
 
-use crate::kill::lines;
+use crate::kill::count_lines;
 use crate::processes::{self, Process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub fn launcher(first: &Ranks) -> Option<u32> {
 /// Returns the living processes of the program by number, and the number of printed lines.
 ///
 /// Processes that were started later are included.
-pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
+pub fn living_and_lines(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     let Some(launcher) = launcher(first) else {
         return Default::default();
     };
@@ -32,7 +32,7 @@ pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
     };
     let living: BTreeMap<u32, u32> = processes::all().filter(is_one).filter_map(number).collect();
     let job = living.values().next().and_then(|&pid| beside_work(pid));
-    let lines = job.map_or(0, |job| lines(&job.join("stdout")));
+    let lines = job.map_or(0, |job| count_lines(&job.join("stdout")));
     (living, lines)
 }
 

@@ -289,7 +289,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
 
 /// No worker could record the cause.
 #[test]
-fn a_job_whose_workers_all_died_is_lost_as_run_says() {
+fn a_job_with_only_failed_workers_is_reported_as_lost() {
     let dir = tempfile::tempdir().unwrap();
     let writers = [0, 1, 2].map(|rank| EventWriter::create(dir.path(), ProcessNumber(rank)));
     for rank in 0..2 {

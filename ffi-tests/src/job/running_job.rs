@@ -1,9 +1,9 @@
 //! A running job: kills, limits, and what the job leaves behind.
 
-use super::{Job, Scope};
-use crate::hosts::Hosts;
+use super::{Job, KillScope};
+use crate::namespace_hosts::Hosts;
 use crate::outcome::Killed;
-use crate::{hang, place, processes};
+use crate::{hang, paths, processes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Child;
@@ -23,7 +23,7 @@ const MAPS_EVERY: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The processes of a job, and the failures that were injected.
-pub(super) struct Run {
+pub(super) struct RunningJob {
     pub(super) child: Child,
     pub(super) mark: String,
     pub(super) hosts: Option<Hosts>,
@@ -46,7 +46,7 @@ fn is_since(entry: &std::fs::DirEntry, began: SystemTime) -> bool {
     changed.is_ok_and(|changed| changed >= began)
 }
 
-impl Run {
+impl RunningJob {
     /// Waits for the end and executes the kills; returns `None` at the time limit.
     pub(super) fn attend(
         &mut self,
@@ -70,22 +70,22 @@ impl Run {
                 self.end();
                 return None;
             }
-            self.look();
+            self.update_processes();
             if let (Some((at, scope)), true) = (job.end, self.is_complete())
-                && at.has_come(&stdout, &events)
+                && at.is_reached(&stdout, &events)
             {
                 job.end = None;
                 self.kill_all(scope, started);
             }
             if let (Some((at, host, lose)), Some(hosts)) = (job.lost, &self.hosts)
                 && self.is_complete()
-                && at.has_come(&stdout, &events)
+                && at.is_reached(&stdout, &events)
             {
                 assert!(lose(hosts, host), "host {host} cannot be lost");
                 job.lost = None;
             }
             if let (Some(next), true) = (kill, self.is_complete()) {
-                if due.is_none() && next.at.has_come(&stdout, &events) {
+                if due.is_none() && next.at.is_reached(&stdout, &events) {
                     due = Some(Instant::now() + next.delay);
                 }
                 if due.is_some_and(|due| Instant::now() >= due) {
@@ -113,7 +113,7 @@ impl Run {
     }
 
     /// Updates the list of the ranks' processes and of their files in /dev/shm.
-    fn look(&mut self) {
+    fn update_processes(&mut self) {
         if !self.is_complete() {
             self.ranks = processes::ranks(&processes::marked(&self.mark), self.is_guarded);
             self.relay_mark = self.relay_mark();
@@ -135,23 +135,23 @@ impl Run {
         }
     }
 
-    fn kill_all(&mut self, scope: Scope, started: Instant) {
+    fn kill_all(&mut self, scope: KillScope, started: Instant) {
         for (&rank, process) in &self.ranks {
             let pid = process.pid;
             let hit = match scope {
-                Scope::Job => processes::state(pid).is_some(),
-                Scope::Ranks | Scope::Everything => processes::kill(pid),
+                KillScope::Job => processes::state(pid).is_some(),
+                KillScope::Ranks | KillScope::Everything => processes::kill(pid),
             };
             let at = started.elapsed();
             self.killed.push(Killed { rank, pid, at, hit });
         }
-        if scope == Scope::Job {
+        if scope == KillScope::Job {
             let all = processes::marked(&self.mark);
             for guardian in all.iter().filter(|process| process.is_guardian()) {
                 processes::terminate(guardian.pid);
             }
         }
-        if scope == Scope::Everything {
+        if scope == KillScope::Everything {
             for process in processes::marked(&self.mark) {
                 processes::kill(process.pid);
             }
@@ -181,7 +181,7 @@ impl Run {
     fn relay_mark(&self) -> String {
         match (&self.hosts, self.ranks.values().next()) {
             (Some(hosts), _) => hosts.job_mark(),
-            (_, Some(rank)) if self.is_guarded => crate::living::job_mark(rank.parent),
+            (_, Some(rank)) if self.is_guarded => crate::living_processes::job_mark(rank.parent),
             (_, Some(rank)) => format!("-{}@", rank.parent),
             (_, None) => format!("-{}@", self.child.id()),
         }
@@ -202,7 +202,7 @@ impl Run {
             found.extend(hosts.shared_memory());
             return found;
         }
-        let files = place::shared_memory()
+        let files = paths::shared_memory()
             .into_iter()
             .filter(|entry| is_since(entry, self.began))
             .map(|entry| entry.path().to_string_lossy().into_owned());

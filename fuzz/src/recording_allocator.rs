@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 /// Records the largest allocation of each thread.
-struct Watch;
+struct RecordingAllocator;
 
 thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
@@ -18,7 +18,7 @@ fn note(size: usize) {
 }
 
 // SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for Watch {
+unsafe impl GlobalAlloc for RecordingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: the caller guarantees the conditions of the system's allocator.
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Watch {
 }
 
 #[global_allocator]
-static WATCH: Watch = Watch;
+static ALLOCATOR: RecordingAllocator = RecordingAllocator;
 
 /// Returns the largest allocation of `act`.
 pub fn largest(act: impl FnOnce()) -> usize {

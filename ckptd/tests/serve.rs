@@ -185,7 +185,7 @@ fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool
 }
 
 #[test]
-fn spares_come_are_leased_play_and_die() {
+fn spares_are_registered_leased_used_and_removed() {
     let mut daemon = Daemon::start();
     let (mut one, mut two, mut other, mut asker) = (
         daemon.client(),
@@ -242,7 +242,7 @@ fn one_daemon_for_a_socket_and_the_next_one_takes_over_when_it_is_killed() {
 }
 
 #[test]
-fn hostile_and_slow_clients_block_nobody() {
+fn hostile_and_slow_clients_block_no_other_client() {
     let daemon = Daemon::start();
     let socket = daemon.socket();
     let connect = || UnixStream::connect(&socket).expect("connected");
@@ -355,13 +355,13 @@ fn figures_for_prometheus() {
 /// Root can enter every directory, so the daemon itself must check the peer's user.
 #[test]
 fn another_user_is_turned_away() {
-    const NOBODY: u32 = 65534;
+    const UNPRIVILEGED_USER: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can be two users");
         return;
     }
     let directory = private_directory();
-    chown(directory.path(), Some(NOBODY), None).expect("given away");
+    chown(directory.path(), Some(UNPRIVILEGED_USER), None).expect("given away");
     let program = directory.path().join("ckptd");
     // Copied by another process: a fork of this one may have a file of it open for writing, which
     // then could not be executed (ETXTBSY).
@@ -374,7 +374,7 @@ fn another_user_is_turned_away() {
         .arg("serve")
         .arg("--socket")
         .arg(directory.path().join("socket"))
-        .uid(NOBODY)
+        .uid(UNPRIVILEGED_USER)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

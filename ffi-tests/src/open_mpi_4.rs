@@ -3,7 +3,7 @@
 //! The Fortran programs are linked with the bindings of that Open MPI.
 
 use crate::job::Job;
-use crate::place::{self, Launcher};
+use crate::paths::{self, Launcher};
 use std::path::Path;
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const LAUNCHER: &str = "/usr/bin/mpirun";
 /// Moves a job to that launcher and library.
 ///
 /// Returns `None`, and prints the reason, if they are not installed.
-pub fn older(job: Job) -> Option<Job> {
+pub fn with_open_mpi_4(job: Job) -> Option<Job> {
     let mut command = Command::new(LAUNCHER);
     let version = command
         .arg("--version")
@@ -20,7 +20,7 @@ pub fn older(job: Job) -> Option<Job> {
         .output();
     let version = version.map(|output| output.stdout).unwrap_or_default();
     if !String::from_utf8_lossy(&version).contains("(Open MPI) 4.1") {
-        place::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
+        paths::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
         return None;
     }
     // Both versions are called libmpi.so.40.
@@ -33,9 +33,9 @@ pub fn older(job: Job) -> Option<Job> {
 
 /// Returns a Fortran program of the tests; `None`, and prints it, if none was compiled.
 pub fn fortran(name: &str, arguments: &[&str]) -> Option<Job> {
-    let program = place::fortran_program(name);
+    let program = paths::fortran_program(name);
     if program.is_none() {
-        place::skip("there is no gfortran, or no Open MPI with Fortran bindings; try make fortran");
+        paths::skip("there is no gfortran, or no Open MPI with Fortran bindings; try make fortran");
     }
     Some(Job::new(program?, arguments))
 }

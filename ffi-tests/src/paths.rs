@@ -49,7 +49,7 @@ pub fn product(name: &str) -> PathBuf {
 }
 
 /// Path of the preload library.
-pub fn layer() -> PathBuf {
+pub fn preload_library() -> PathBuf {
     product("libunderstudy.so")
 }
 
@@ -382,7 +382,7 @@ fn is_side_by_side() -> bool {
 ///
 /// # Panics
 /// If the lock file cannot be opened.
-pub fn turn() -> File {
+pub fn wait_for_turn() -> File {
     let path = std::env::temp_dir().join("understudy-ffi-tests.lock");
     let lock = |file: &File| match is_side_by_side() {
         true => file.lock_shared(),

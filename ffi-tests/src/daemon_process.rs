@@ -1,6 +1,6 @@
 //! `ckptd serve` beside a job, and imitations of the daemon.
 
-use crate::place;
+use crate::paths;
 use crossbeam_channel::{Sender, bounded, select, tick};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -43,7 +43,7 @@ impl Drop for Daemon {
 
 /// Starts the process and waits until it is ready.
 fn start(socket: &Path, options: &[&str]) -> Child {
-    let mut child = Command::new(place::product("ckptd"))
+    let mut child = Command::new(paths::product("ckptd"))
         .args(["serve", "--socket"])
         .arg(socket)
         .args(options)
@@ -132,7 +132,7 @@ impl Daemon {
     ///
     /// # Panics
     /// If the daemon refuses the spare.
-    pub fn strange_spare(&self, job: &str, rank: u32) -> StrangeSpare {
+    pub fn unrelated_spare(&self, job: &str, rank: u32) -> UnrelatedSpare {
         let spare = Spare {
             rank: ProcessNumber(rank),
             pid: std::process::id(),
@@ -151,7 +151,7 @@ impl Daemon {
         let mut client = self.client();
         let answer = client.request(&Request::Register { job, spare, limits }, LIMIT);
         assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
-        StrangeSpare::beating(client)
+        UnrelatedSpare::beating(client)
     }
 }
 
@@ -159,12 +159,12 @@ impl Daemon {
 ///
 /// A thread sends heartbeats for it until this value is dropped, however long a test waits for its
 /// turn.
-pub struct StrangeSpare {
+pub struct UnrelatedSpare {
     _end: Sender<()>,
 }
 
-impl StrangeSpare {
-    fn beating(mut client: Client) -> StrangeSpare {
+impl UnrelatedSpare {
+    fn beating(mut client: Client) -> UnrelatedSpare {
         let (end, ended) = bounded(0);
         std::thread::spawn(move || {
             let beats = tick(BEAT);
@@ -176,7 +176,7 @@ impl StrangeSpare {
                 }
             }
         });
-        StrangeSpare { _end: end }
+        UnrelatedSpare { _end: end }
     }
 }
 
@@ -201,7 +201,7 @@ pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
 /// Accepts every client on a socket and answers every message with `answer`.
 ///
 /// The thread that does it runs until the test process exits.
-pub fn pretend(socket: &Path, answer: Vec<u8>) {
+pub fn imitate_daemon(socket: &Path, answer: Vec<u8>) {
     let listener = UnixListener::bind(socket).expect("the directory is ours");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {

@@ -10,7 +10,7 @@ use understudy_formats::events::{
 use understudy_report::{Job, Live, Report};
 
 /// Largest permitted allocation.
-pub const MOST: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
+pub const MAX_ALLOCATION: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
 /// Reads all bytes but the first two as event files.
 ///

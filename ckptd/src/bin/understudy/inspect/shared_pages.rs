@@ -42,7 +42,7 @@ pub struct Shares {
 }
 
 #[derive(Debug, Serialize)]
-struct OfWorker {
+struct WorkerShares {
     #[serde(serialize_with = "described")]
     worker: Worker,
     #[serde(flatten)]
@@ -52,7 +52,7 @@ struct OfWorker {
 /// Pages that the workers of a checkpoint have in common.
 #[derive(Debug, Serialize)]
 pub struct Sharing {
-    workers: Vec<OfWorker>,
+    workers: Vec<WorkerShares>,
     total: Shares,
     /// Number of different nonzero contents over all workers.
     distinct: u64,
@@ -66,7 +66,7 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
     let mut sharing = Sharing {
         workers: workers
             .iter()
-            .map(|(worker, sums)| OfWorker {
+            .map(|(worker, sums)| WorkerShares {
                 worker: *worker,
                 shares: Shares::of(sums),
             })
@@ -100,7 +100,7 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
                 .for_each(|it| sharing.workers[it.2].shares.same_place += 1);
         }
     }
-    for OfWorker { shares: it, .. } in &sharing.workers {
+    for WorkerShares { shares: it, .. } in &sharing.workers {
         sharing.total.pages += it.pages;
         sharing.total.zeros += it.zeros;
         sharing.total.elsewhere += it.elsewhere;
@@ -141,7 +141,7 @@ impl Sharing {
              {:>14}",
             "", "pages", "zero", "elsewhere", "", "in same place"
         );
-        for OfWorker { worker, shares } in &self.workers {
+        for WorkerShares { worker, shares } in &self.workers {
             shares.describe(&format!("worker {worker}"), out);
         }
         self.total.describe("all", out);

@@ -1,6 +1,6 @@
 //! Commands outside of mpirun, with and without understudy.
 
-use crate::place;
+use crate::paths;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -14,7 +14,7 @@ pub fn run(
     variables: &[(&str, &str)],
     layer: bool,
 ) -> Output {
-    let _turn = place::turn();
+    let _turn = paths::wait_for_turn();
     let mut command = Command::new(program.as_ref());
     command
         .args(arguments)
@@ -24,7 +24,7 @@ pub fn run(
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     if layer {
-        command.env("LD_PRELOAD", place::layer());
+        command.env("LD_PRELOAD", paths::preload_library());
         command.envs(variables.iter().copied());
     }
     command

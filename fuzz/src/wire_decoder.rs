@@ -23,7 +23,7 @@ fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug
         decoder.feed(piece);
         loop {
             match decoder.take::<M>() {
-                Ok(Some(message)) => again(&message),
+                Ok(Some(message)) => encode_and_decode(&message),
                 Ok(None) => break,
                 Err(_) => return,
             }
@@ -32,7 +32,9 @@ fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug
     }
 }
 
-fn again<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(message: &M) {
+fn encode_and_decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(
+    message: &M,
+) {
     let Some(frame) = encode(message) else { return };
     let mut decoder = Decoder::default();
     decoder.feed(&frame);

@@ -2,7 +2,7 @@
 
 use crate::job::Job;
 use crate::outcome::Outcome;
-use crate::place;
+use crate::paths;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -19,7 +19,7 @@ extern "C" fn forget() {
 fn run(name: String) -> Arc<OnceLock<Arc<Outcome>>> {
     let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
     let runs = runs.get_or_insert_with(|| {
-        place::at_exit(forget);
+        paths::at_exit(forget);
         Runs::new()
     });
     Arc::clone(runs.entry(name).or_default())
@@ -65,7 +65,7 @@ fn successful_run(mut job: Job) -> Outcome {
 /// # Panics
 /// If exit status or standard output differ, or something is left behind.
 #[track_caller]
-pub fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
+pub fn run_with_fault(job: impl Fn() -> Job, fault: &str) -> Outcome {
     let outcome = job().fault(fault).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == native(job()).stdout, "the output differs");

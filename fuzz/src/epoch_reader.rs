@@ -5,7 +5,7 @@ use understudy_formats::epochs::epoch_format::{Decoder, Encoder, EpochError, SEC
 use understudy_formats::pages::PAGE_SIZE;
 
 /// Largest permitted allocation, whatever the file claims: a section, also written again.
-pub const MOST: usize = 4 << 20;
+pub const MAX_ALLOCATION: usize = 4 << 20;
 
 /// Reads all bytes but the first as a checkpoint file.
 ///

@@ -27,7 +27,7 @@ fn assert_near(found: &Value, expected: f64, part: f64) {
 }
 
 #[test]
-fn the_papers_machines_come_out_as_its_equations_say() {
+fn the_papers_machines_match_its_equations() {
     for (grid, global, log, dataflow, time, part) in [
         ("100", 700.0, 7.0, 25.7, 10_084.0, 0.15),
         ("1000", 75_758.0, 75.8, 278.0, 10_909.0, 0.1),

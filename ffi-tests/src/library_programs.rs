@@ -3,9 +3,9 @@
 //! The libraries are HDF5, netCDF, PETSc, and MPI's C++ bindings.
 
 use crate::job::Job;
-use crate::older::older;
-use crate::place;
-use crate::programs::{Case, prints};
+use crate::open_mpi_4::with_open_mpi_4;
+use crate::paths;
+use crate::programs::{TestProgram, prints};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -38,12 +38,12 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !Path::new(compiler).is_file() {
-        place::skip(&format!(
+        paths::skip(&format!(
             "there is no {compiler}; `make libraries` installs it"
         ));
         return None;
     }
-    let directory = DIRECTORY.get_or_init(place::lasting_directory);
+    let directory = DIRECTORY.get_or_init(paths::lasting_directory);
     let program = directory.join(Path::new(source).file_stem().expect("a source has a name"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("programs/libraries")
@@ -69,9 +69,9 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// A growing HDF5 file, written collectively and independently.
-pub fn hdf5() -> Option<Case> {
+pub fn hdf5() -> Option<TestProgram> {
     program_of_hdf5()?;
-    Some(Case {
+    Some(TestProgram {
         files: &["grown.h5"],
         ..prints("HDF5", || {
             let program = program_of_hdf5().expect("it has been there");
@@ -85,9 +85,9 @@ fn program_of_hdf5() -> Option<PathBuf> {
 }
 
 /// A growing netCDF file, written collectively and independently.
-pub fn netcdf() -> Option<Case> {
+pub fn netcdf() -> Option<TestProgram> {
     program_of_netcdf()?;
-    Some(Case {
+    Some(TestProgram {
         files: &["grown.nc"],
         ..prints("netCDF", || {
             let program = program_of_netcdf().expect("it has been there");
@@ -98,7 +98,7 @@ pub fn netcdf() -> Option<Case> {
 
 fn program_of_netcdf() -> Option<PathBuf> {
     if !Path::new(NETCDF).is_dir() {
-        place::skip(&format!(
+        paths::skip(&format!(
             "there is no {NETCDF}; `make libraries` installs it"
         ));
         return None;
@@ -111,9 +111,9 @@ fn program_of_netcdf() -> Option<PathBuf> {
 }
 
 /// Systems of equations that PETSc solves by MUMPS.
-pub fn mumps() -> Option<Case> {
+pub fn mumps() -> Option<TestProgram> {
     program_of_petsc()?;
-    Some(Case {
+    Some(TestProgram {
         files: &["u.dat"],
         ..prints("PETSc with MUMPS", || {
             let solver = "-ksp_type preonly -pc_type lu -pc_factor_mat_solver_type mumps";
@@ -130,7 +130,7 @@ pub fn mumps() -> Option<Case> {
 
 fn program_of_petsc() -> Option<PathBuf> {
     let Some(build) = petsc() else {
-        place::skip("there is no PETSc in /usr/lib/petscdir; `make libraries` installs it");
+        paths::skip("there is no PETSc in /usr/lib/petscdir; `make libraries` installs it");
         return None;
     };
     let build = build.display();
@@ -144,5 +144,5 @@ fn program_of_petsc() -> Option<PathBuf> {
 /// A program of MPI's C++ bindings under the launcher of their Open MPI.
 pub fn bindings(arguments: &[&str]) -> Option<Job> {
     let program = compiled("bindings.cpp", CXX, &words("-Wno-cast-function-type"), &[])?;
-    older(Job::new(program, arguments).interval("40ms"))
+    with_open_mpi_4(Job::new(program, arguments).interval("40ms"))
 }

@@ -1,10 +1,10 @@
 //! The command line of a job: that of mpirun, mpiexec, srun or `ckptd launch`.
 
 use super::Job;
-use crate::hosts::Hosts;
-use crate::place::{self, Launcher};
+use crate::namespace_hosts::Hosts;
+use crate::paths::{self, Launcher};
 use crate::processes;
-use crate::slurm::Srun;
+use crate::slurm_installation::Srun;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +42,7 @@ impl Job {
         if self.mpich {
             return self.mpiexec(root, mark, hosts);
         }
-        let mpirun = self.mpirun.clone().unwrap_or_else(place::mpirun);
+        let mpirun = self.mpirun.clone().unwrap_or_else(paths::mpirun);
         let mut command = match hosts {
             Some(hosts) => hosts.launcher(mpirun, &root.join("work"), &self.by),
             None => Command::new(mpirun),
@@ -97,7 +97,7 @@ impl Job {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
         if self.disk {
-            set("UNDERSTUDY_DISK", &root.join(place::DISK).into());
+            set("UNDERSTUDY_DISK", &root.join(paths::DISK).into());
         }
         for (name, value) in &self.variables {
             set(name, &value.into());
@@ -118,7 +118,9 @@ impl Job {
     }
 
     fn layer_path(&self) -> PathBuf {
-        self.own_layer.clone().unwrap_or_else(place::layer)
+        self.own_layer
+            .clone()
+            .unwrap_or_else(paths::preload_library)
     }
 
     /// Returns the command of Slurm's launcher, which passes its environment on to the ranks.
@@ -158,7 +160,7 @@ impl Job {
     /// Returns the command of MPICH's launcher.
     fn mpiexec(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let mpiexec = self.mpirun.clone();
-        let mpiexec = mpiexec.unwrap_or_else(|| place::mpich().join("mpiexec"));
+        let mpiexec = mpiexec.unwrap_or_else(|| paths::mpich().join("mpiexec"));
         let mut command = match hosts {
             Some(hosts) => hosts.mpiexec(mpiexec, &root.join("work")),
             None => Command::new(mpiexec),
@@ -183,7 +185,7 @@ impl Job {
     fn launched(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let mut command = match hosts {
             Some(hosts) => hosts.launch(&root.join("work"), &self.by),
-            None => Command::new(place::ckptd()),
+            None => Command::new(paths::ckptd()),
         };
         if hosts.is_none() {
             command
@@ -199,7 +201,7 @@ impl Job {
         ]);
         // `ckptd launch` cannot derive the library from a shell or an interpreter, and a program of
         // the distribution needs another library.
-        let library = MpiLibrary::of(&place::example("heat2d"))
+        let library = MpiLibrary::of(&paths::example("heat2d"))
             .expect("it is linked with MPI")
             .library;
         if !MpiLibrary::of(&self.program).is_ok_and(|mpi| mpi.library == library) {
@@ -221,7 +223,7 @@ impl Job {
         command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
         command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));
         if self.disk {
-            command.env("UNDERSTUDY_DISK", root.join(place::DISK));
+            command.env("UNDERSTUDY_DISK", root.join(paths::DISK));
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(processes::MARK, mark);
