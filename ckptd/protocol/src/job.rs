@@ -464,7 +464,7 @@ impl Job {
             return;
         };
         if self.fruitless == FRUITLESS {
-            self.say(message::generations_without_progress(FRUITLESS).to_string());
+            self.say(message::no_progress(FRUITLESS).to_string());
             return self.end_with(LOST, None);
         }
         self.fruitless += 1;

@@ -160,7 +160,7 @@ fn files_are_renamed_or_removed_while_they_are_open() {
     let make = || Job::new(place::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
     let undisturbed = checked(make());
     undisturbed.assert_like(&alone(make()), &["moved.a"]);
-    undisturbed.assert_told(&["has no name any more"]);
+    undisturbed.assert_told(&["[mpi-file-without-name]"]);
     let deaths = [
         (1, 6),
         (2, 7),

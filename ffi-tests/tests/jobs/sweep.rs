@@ -38,7 +38,7 @@ enum Fate {
 const LOSSES: &[&str] = &[
     "cannot be recovered",
     "during MPI_Init",
-    "in or after MPI_Finalize; what the program does",
+    "[death-after-finalize]",
 ];
 
 fn fate(outcome: &Outcome, undisturbed: &Outcome, case: &Case) -> Fate {

@@ -136,7 +136,7 @@ fn put_back(rt: &Runtime) -> Result<(), side::Error> {
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has
     // returned; handles and requests of the MPI instance are not used any more.
     let times = unsafe { snapshot.put_back() }?;
-    log::debug!("the MPI library is put back: {times:?}");
+    log::debug!("the MPI library is reset: {times:?}");
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub fn is_on_one_node(rt: &Runtime) -> bool {
 pub fn worker(rt: &Runtime) -> Worker {
     match with(rt, |world| world.part) {
         Part::Worker(worker) => worker,
-        Part::Newcomer => unreachable!("a newcomer has no part"),
+        Part::Newcomer => unreachable!("a joining process is no worker"),
     }
 }
 

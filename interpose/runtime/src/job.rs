@@ -160,7 +160,7 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
     if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
         let warning = match world.redundancy.is_parity() {
             true => message::parity_in_own_domain(at_home, workers).to_string(),
-            false => message::copies_in_own_domain(at_home, workers).to_string(),
+            false => message::replicas_in_own_domain(at_home, workers).to_string(),
         };
         match places.are_several_nodes() {
             true => sys::say(warning),
@@ -288,7 +288,7 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::keep(rt).store);
         // After a further failure, either all workers complete the end or all recover.
-        recovery::check_own(rt, gather(), "the workers do not come to their end")?;
+        recovery::check_own(rt, gather(), "the workers do not reach their end")?;
         recovery::check(rt, renewal::meet_at_the_end(rt))?;
     } else if gather().is_err() || renewal::meet_at_the_end(rt) != SUCCESS {
         ending::end_unprotected(rt);

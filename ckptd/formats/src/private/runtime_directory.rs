@@ -171,7 +171,7 @@ fn make_in(place: &Path, name: &str) -> Result<Directory, Refused> {
 fn make_named(place: &Path, name: &str) -> Result<Directory, Refused> {
     let refused = |why: String| Refused::Named(place.into(), why);
     if !place.is_absolute() {
-        return Err(refused("it is no absolute path".into()));
+        return Err(refused("it is not an absolute path".into()));
     }
     let about = std::fs::metadata(place).map_err(|error| refused(error.to_string()))?;
     if ![0, geteuid().as_raw()].contains(&about.uid()) {

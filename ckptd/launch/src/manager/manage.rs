@@ -188,7 +188,7 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Re
         let starter_has_gone = || {
             ready
                 .contains(&starting)
-                .then(|| "what has started it is gone".to_owned())
+                .then(|| "the process that has started them is gone".to_owned())
         };
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
             say(message::node_ends(node.host(), why));

@@ -140,7 +140,7 @@ impl Job {
         if self.futile < FUTILE {
             return self.renew();
         }
-        self.say(message::generations_failed(FUTILE).to_string());
+        self.say(message::mpi_failed(FUTILE).to_string());
         self.end_with(LOST, None);
     }
 
@@ -331,8 +331,8 @@ impl Job {
             .any(|member| member.has_printed == Some(true));
         if has_printed || self.restarts == RESTARTS {
             let why = match has_printed {
-                true => "the program has printed something already, which would come twice".into(),
-                false => format!("so it has been with {} starts", RESTARTS + 1),
+                true => "the program has already printed output, which would appear twice".into(),
+                false => format!("{} starts have failed", RESTARTS + 1),
             };
             self.say(message::no_restart_from_start(why).to_string());
             return self.end_with(LOST, None);

@@ -193,10 +193,13 @@ impl World {
                 );
                 assert!(
                     std::mem::take(&mut from.keeps),
-                    "who leaves nothing has no heir"
+                    "without replicas, no process takes them over"
                 );
-                let heir = self.processes.get_mut(&heir).expect("an heir is a process");
-                assert!(!heir.keeps, "an heir has nothing else");
+                let heir = self
+                    .processes
+                    .get_mut(&heir)
+                    .expect("the receiver of replicas is a process");
+                assert!(!heir.keeps, "the receiver of replicas has no others");
                 assert_eq!(heir.node, node, "files stay on their node");
                 heir.copies.extend(files);
                 (heir.keeps, heir.of_dead) = (true, part);
@@ -219,7 +222,7 @@ impl World {
                 self.begin(start.generation, ranks);
             }
             JobOrder::Ask { number, fallen } => {
-                assert!(!fallen.is_empty(), "a question about nobody");
+                assert!(!fallen.is_empty(), "a question without a process");
                 self.asked = Some(number);
             }
             JobOrder::End { is_good } => self.is_ending |= is_good,
@@ -280,7 +283,7 @@ impl World {
         assert_eq!(
             ranks.len(),
             self.workers,
-            "a generation has the workers and nobody else"
+            "a generation has the workers only"
         );
         self.check_copies(&ranks);
         self.give_parts(&ranks);

@@ -104,7 +104,7 @@ pub fn look(rt: &Runtime) -> Option<u32> {
                 let why = other
                     .err()
                     .map_or("nothing is recorded".into(), |error| error.to_string());
-                log::warn!("{}", message::legacy_unusable(why));
+                log::warn!("{}", message::stored_replicas_unusable(why));
                 renewal::keep_nothing();
             }
         }
@@ -168,7 +168,7 @@ fn take_over(estate: Estate, keep: &mut Replicas) -> Option<Inherited> {
     let used = extents(&slots(&[&first[..], &second].concat()));
     let store = PageStore::in_files(STORE, files.clone(), &used);
     let unusable =
-        |error: &StoreError| log::warn!("{}", message::legacy_unusable(sys::chain(error)));
+        |error: &StoreError| log::warn!("{}", message::stored_replicas_unusable(sys::chain(error)));
     let mut store = store.inspect_err(unusable).ok()?;
     store.protect(used);
     let kept = keep.partners.len();

@@ -27,7 +27,7 @@ pub fn claim(rt: &Runtime) -> Claim {
 /// Returns `None` on an error, which the capture would then encounter, too.
 fn save(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
-        log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+        log::debug!("memory of replicas is not freed: {}", sys::chain(&error));
     }
     let layout = Layout::read_self(user::zones()).ok()?;
     let (tracker, image) = (&mut keep.tracker, &keep.own.image);

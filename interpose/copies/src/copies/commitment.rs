@@ -96,7 +96,7 @@ fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
     if keep.frugal == FRUGAL_LIMIT {
         keep.frugal = 0;
         if let Err(error) = keep.store.give_back(used) {
-            log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+            log::debug!("memory of replicas is not freed: {}", sys::chain(&error));
         }
     }
 }
@@ -136,7 +136,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     {
         fail(
             rt,
-            message::EPOCHS_NOT_IN_ORDER,
+            message::CHECKPOINTS_NOT_IN_ORDER,
             &std::io::Error::other("internal error"),
         );
     }

@@ -20,6 +20,6 @@ pub fn share(rt: &Runtime, keep: &mut Replicas, layer: usize) {
     if pages >= FEW
         && let Err(error) = keep.store.give_back(others)
     {
-        log::debug!("memory of copies is not given back: {}", sys::chain(&error));
+        log::debug!("memory of replicas is not freed: {}", sys::chain(&error));
     }
 }

@@ -61,6 +61,6 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
 pub fn discard(rt: &Runtime) {
     let discarded = |keep: &mut Replicas| keep.store.discard();
     if let Some(Err(error)) = rt.copies.keep.borrow_mut().as_mut().map(discarded) {
-        log::warn!("{}", message::copies_not_freed(sys::chain(&error)));
+        log::warn!("{}", message::replicas_not_freed(sys::chain(&error)));
     }
 }

@@ -113,7 +113,7 @@ impl Pending {
             let (layers, own) = (pending.transfers.len(), &hands.own.image);
             pending.changes =
                 layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
-                    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+                    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
             Box::new(move || {
                 let sums = sums();
                 combine.run();

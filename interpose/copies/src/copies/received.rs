@@ -35,11 +35,7 @@ impl Received {
         for (layer, payload) in payloads.iter().enumerate() {
             let image = hands.partners[layer.min(last)].image.epoch();
             if let Some(base) = payload.base().filter(|&base| base != image) {
-                fail(
-                    rt,
-                    message::COPY_OF_PARTNER_NOT_KEPT,
-                    &WrongBase { base, image },
-                );
+                fail(rt, message::REPLICA_NOT_STORED, &WrongBase { base, image });
             }
         }
         if !world::get(rt).redundancy.is_parity() {
@@ -48,7 +44,7 @@ impl Received {
         let mut combine = Combine::default();
         let parity = &hands.partners[0].image;
         let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
-            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         Received::Parity {
             folding,
             task: hands.helper.start(Box::new(move || combine.run())),
@@ -91,16 +87,16 @@ impl Received {
         match self {
             Received::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
-                    payload
-                        .apply(kept, store)
-                        .unwrap_or_else(|error| fail(rt, message::PARTNER_COPY_NOT_KEPT, &error));
+                    payload.apply(kept, store).unwrap_or_else(|error| {
+                        fail(rt, message::RECEIVED_REPLICA_NOT_STORED, &error)
+                    });
                 }
             }
             Received::Parity { folding, task, .. } => {
                 let is_something = helper.end(task);
                 folding
                     .apply(&is_something, &mut partners[0], store)
-                    .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
+                    .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_STORED, &error));
             }
         }
     }

@@ -45,7 +45,7 @@ impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
     pub(super) fn new(rt: &Runtime) -> Replicas {
         let (store, legacy) = legacy::new_store()
-            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         let selected = Tracker::select_where(told::config().tracking, pretended_lack())
             .unwrap_or_else(|error| fail(rt, message::TRACKING_UNAVAILABLE, &error));
         if let Some(why) = selected.fallback {

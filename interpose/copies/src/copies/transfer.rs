@@ -50,7 +50,7 @@ impl Payload {
             let delta = self.incoming.into_delta(store)?;
             if copy.image.apply(delta, store).is_err() {
                 return Err(WireError::Inconsistent(
-                    "it does not follow the copy that is kept",
+                    "it does not follow the replica that is kept",
                 ));
             }
         } else {
@@ -371,9 +371,7 @@ impl Transfer {
         let mut incoming = self
             .their_header()
             .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
-            .unwrap_or_else(|error| {
-                crate::ending::fail(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
-            });
+            .unwrap_or_else(|error| crate::ending::fail(rt, message::REPLICA_NOT_RECEIVED, &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (
             incoming.sums().as_mut_ptr().cast(),

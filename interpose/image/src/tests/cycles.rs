@@ -30,7 +30,7 @@ fn cycle(prepare: impl Fn(&User), change: impl Fn(&User)) {
         change(&user);
         rank.rollback(&user);
         user.snapshot()
-            .assert_same(&want, &format!("{choice:?} next epoch"));
+            .assert_same(&want, &format!("{choice:?} next checkpoint"));
     });
 }
 

@@ -65,10 +65,12 @@ pub fn choose(
 }
 
 fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
-    let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
+    let next = next.map_or_else(String::new, |key| {
+        format!("; checkpoint {} is tried", key.epoch)
+    });
     let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);
-    sys::say(message::epoch_unusable(epoch, path, damage, next));
+    sys::say(message::checkpoint_unusable(epoch, path, damage, next));
 }
 
 /// Returns the lowest of the workers that the processes pass.

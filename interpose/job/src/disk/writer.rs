@@ -73,7 +73,7 @@ impl Pages {
                     let copy =
                         unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
                     for ((page, sum), content) in sums.each().zip(copy.chunks_exact(PAGE_SIZE)) {
-                        give(checked(page, sum, content, "the copy in memory")?)?;
+                        give(checked(page, sum, content, "the replica in memory")?)?;
                     }
                 }
                 Piece::Absent(sums) => {

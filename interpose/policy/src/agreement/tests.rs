@@ -278,7 +278,7 @@ impl Job {
             } else {
                 idle + 1
             };
-            assert!(idle < 10_000, "nobody gets on: {self:#?}");
+            assert!(idle < 10_000, "no worker gets on: {self:#?}");
         }
     }
 }

@@ -94,7 +94,7 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
         told::info().argv as u64,
     ));
     list.push((
-        "the layer itself (another build of understudy was installed meanwhile)".into(),
+        "understudy itself (another build of understudy was installed meanwhile)".into(),
         tls::own_build(),
     ));
     list.push(("the thread control block".into(), tls::control_block()));

@@ -225,7 +225,7 @@ pub fn check(loaded: &Loaded) -> Result<(), UserError> {
     if list::namespaces() != loaded.before.get().namespaces {
         return refuse(
             "a library",
-            "it has done so in a namespace of its own, by dlmopen",
+            "the program has opened it in a namespace of its own, by dlmopen",
         );
     }
     if operations.len() > MOST_OPERATIONS

@@ -220,7 +220,7 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
         .iter()
         .filter(|it| it.player == world.process)
     {
-        log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
+        log::debug!("rank {} is worker {} now", takeover.player, takeover.worker);
         user::remove_ledger(rt, world.players[takeover.worker.index()]);
         {
             let keep = &mut *copies::keep(rt);

@@ -232,14 +232,19 @@ impl Cause {
         }
     }
 
-    /// Returns the cause as text, such as ` of SIGSEGV at …`.
+    /// Returns the cause as the end of a sentence: `: SIGSEGV at …`, or nothing.
     pub(super) fn phrase(&self) -> String {
+        match self.description() {
+            text if text.is_empty() => text,
+            text => format!(": {text}"),
+        }
+    }
+
+    /// Returns the cause, as `SIGSEGV at …`; empty if it is SIGKILL or unknown.
+    pub(super) fn description(&self) -> String {
         match self {
             Cause::Fault(note) if note.frames.is_empty() => {
-                format!(
-                    " of {}, which came from outside of the program",
-                    name(note.signal)
-                )
+                format!("{} from outside the program", name(note.signal))
             }
             Cause::Fault(note) => {
                 let place = note
@@ -251,15 +256,13 @@ impl Cause {
                 } else {
                     String::new()
                 };
-                format!(" of {}{place}{address}", name(note.signal))
+                format!("{}{place}{address}", name(note.signal))
             }
             Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
             // The handler has not run: in most cases it had no stack left.
-            Cause::Signal(libc::SIGSEGV) => {
-                " of SIGSEGV at an unknown place (stack overflow?)".into()
-            }
-            Cause::Signal(signal) => format!(" of {}", name(*signal)),
-            Cause::Left(status) => format!(" (it ended with status {status})"),
+            Cause::Signal(libc::SIGSEGV) => "SIGSEGV at an unknown place (stack overflow?)".into(),
+            Cause::Signal(signal) => name(*signal),
+            Cause::Left(status) => format!("exit with status {status}"),
         }
     }
 

@@ -105,7 +105,7 @@ pub fn settle(rt: &Runtime, epoch: Epoch) -> Option<String> {
     rt.recovery.history.borrow_mut().settle(epoch)
 }
 
-/// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
+/// Returns the cause of death of a worker's process, as `: SIGSEGV at …`.
 ///
 /// Empty if the cause is unknown or SIGKILL.
 pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
@@ -123,7 +123,6 @@ pub fn label(rt: &Runtime, worker: Worker) -> String {
     match death.map(|death| death.cause.clone()) {
         Some(Cause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
         Some(Cause::Unknown) | None => "unknown".into(),
-        Some(Cause::Left(status)) => format!("exit with status {status}"),
-        Some(cause) => cause.phrase().trim_start_matches(" of ").to_owned(),
+        Some(cause) => cause.description(),
     }
 }

@@ -51,7 +51,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
-            let damaged = Damaged(format!("it is of epoch {}", payload.epoch()));
+            let damaged = Damaged(format!("it is of checkpoint {}", payload.epoch()));
             payload.give_up(&mut copies::keep(rt).store);
             return Err(refuse_own(rt, plan, me, &damaged));
         }
@@ -69,7 +69,7 @@ fn keep_own(rt: &Runtime, payload: Payload) {
     let keep = &mut *copies::keep(rt);
     payload
         .apply(&mut keep.own, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, message::WORKER_COPY_NOT_KEPT, &error));
+        .unwrap_or_else(|error| fail(rt, message::FETCHED_REPLICA_NOT_STORED, &error));
 }
 
 /// Fetches replicas with parity: all other members of the group send their parts.
@@ -191,15 +191,15 @@ fn complete_own(rt: &Runtime) {
     let changed = kept.unwrap_or_else(|why| {
         fail(
             rt,
-            message::NO_MEMORY_FOR_COPIES,
+            message::NO_MEMORY_FOR_REPLICAS,
             &std::io::Error::other(why),
         )
     });
     if !changed.is_empty() {
         fail(
             rt,
-            message::COPY_NOT_RESTORED,
-            &std::io::Error::other("memory has changed since it was put back"),
+            message::REPLICA_NOT_REBUILT,
+            &std::io::Error::other("memory has changed since it was restored"),
         );
     }
 }
@@ -252,7 +252,7 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
             let copy = &mut keep.partners[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
-                .unwrap_or_else(|error| fail(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error));
+                .unwrap_or_else(|error| fail(rt, message::REPLICA_NOT_STORED, &error));
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }

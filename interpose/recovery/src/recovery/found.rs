@@ -67,7 +67,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     let from = plan
         .source(me)
         .map_or(own, |holder| plan.players[holder.index()]);
-    log::warn!("{}", message::copy_not_used(me, from, &damaged.0));
+    log::warn!("{}", message::replica_not_used(me, from, &damaged.0));
     let mut copies = vec![
         Refused {
             worker: me,

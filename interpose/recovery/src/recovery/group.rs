@@ -78,7 +78,7 @@ fn add(
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
     if of != epoch {
-        outcome = Err(Damaged(format!("a part of it is of epoch {of}")));
+        outcome = Err(Damaged(format!("a part of it is of checkpoint {of}")));
     } else if copy.image.epoch() == Epoch::NONE {
         match Description::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(Damaged("its description has a wrong checksum".into())),
@@ -102,7 +102,7 @@ fn add(
 fn begin(rt: &Runtime, description: &Description) -> Copy {
     let store = &mut copies::keep(rt).store;
     let image = blank(description.epoch, &description.pages, store)
-        .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+        .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
     store.note_sums(image.runs(), &description.sums);
     Copy {
         image,
@@ -130,10 +130,10 @@ pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
         &mut combine,
         &mut keep.store,
     )
-    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
+    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
     let is_something = combine.run();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
+        .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_STORED, &error));
     keep.partners[0].replace(kept, &mut keep.store);
 }

@@ -88,10 +88,10 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
 /// `players` are the processes of the workers.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
-        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
+        fail(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
     if let Err(apart) = file::check_nodes(rt, players) {
-        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
+        fail(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
 }
 
@@ -144,7 +144,7 @@ fn put_back_absent(
     let began = Instant::now();
     let before = image.page_count();
     let script = rehearsal::own_script(rt)
-        .ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
+        .ok_or_else(|| Damaged("no plan for a replay of its static data".into()))?;
     rehearsal::put_back(rt, &missing, &script, image, store)
         .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {

@@ -166,8 +166,9 @@ pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
 
 /// Returns the text for a worker, with its process and host.
 fn who(rt: &Runtime, worker: Worker) -> String {
-    let player = world::get(rt).players[worker.index()];
-    format!("worker {worker} (rank {player} on {})", peers::host(player))
+    let process = world::get(rt).players[worker.index()];
+    let host = peers::host(process);
+    format!("worker {worker} (rank {process} on {host})")
 }
 
 /// Returns the reason why the job is lost, with the lost processes and hosts.
@@ -175,7 +176,7 @@ fn describe(rt: &Runtime, lost: &Lost) -> String {
     match lost {
         Lost::Init => message::FAILURE_IN_INIT.into(),
         Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
-            message::no_epoch_on_disk(cause(rt, lost)).to_string()
+            message::no_checkpoint_on_disk(cause(rt, lost)).to_string()
         }
         Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(rt, lost)),
         Lost::Behind { .. } | Lost::Program(_) => cause(rt, lost),
@@ -192,7 +193,7 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
         Lost::Behind { worker, at, epoch } => {
-            message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
+            message::checkpoint_not_reached(who(rt, *worker), at, epoch).to_string()
         }
         Lost::Program(blamed) => blamed.why.clone(),
         Lost::Everyone => message::ALL_REPLICAS_LOST.into(),
@@ -221,28 +222,28 @@ fn no_copy(
         return no_parity(&worker, died, [&dead, &damaged], epoch);
     }
     let only = if holders.len() == 1 {
-        "its only copy"
+        "its only replica"
     } else {
-        "its only copies"
+        "its only replicas"
     };
     if holders.is_empty() {
-        return message::no_copy_left(worker, epoch).to_string();
+        return message::no_replica_left(worker, epoch).to_string();
     }
     match (died, damaged.is_empty(), dead.is_empty()) {
         (true, true, _) => message::buddy_died_too(worker, dead, only, epoch).to_string(),
-        (true, false, true) => message::copy_damaged(worker, epoch, damaged).to_string(),
+        (true, false, true) => message::replica_damaged(worker, epoch, damaged).to_string(),
         (true, false, false) => {
-            message::buddy_died_copy_damaged(worker, dead, epoch, damaged).to_string()
+            message::buddy_died_replica_damaged(worker, dead, epoch, damaged).to_string()
         }
-        (false, true, _) => message::own_copy_damaged(epoch, worker, dead).to_string(),
-        (false, false, _) => message::copies_damaged(
+        (false, true, _) => message::own_replica_damaged(epoch, worker, dead).to_string(),
+        (false, false, _) => message::replicas_damaged(
             epoch,
             worker,
             damaged,
             if dead.is_empty() {
                 String::new()
             } else {
-                format!("; {dead}, which held another, died")
+                format!("; {dead}, which stored another, failed")
             },
         )
         .to_string(),
@@ -254,10 +255,11 @@ fn no_copy(
 /// `dead` and `damaged` are the members that have died, or whose data are damaged.
 fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
     let lost = match worker_died {
-        true => format!("{worker} died"),
-        false => {
-            format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum")
-        }
+        true => format!("{worker} failed"),
+        false => format!(
+            "the replica (checkpoint {}) that {worker} keeps of itself has a wrong checksum",
+            epoch
+        ),
     };
     match (dead.is_empty(), worker_died) {
         (false, true) => message::parity_group_lost(lost, dead, epoch).to_string(),

@@ -195,7 +195,7 @@ pub fn come_in(rt: &Runtime) -> World {
     match hear(rt) {
         Ok(world) => world,
         Err(error) => {
-            log::info!("the first generation of this process has failed: {error}");
+            log::info!("the first MPI instance of this process has failed: {error}");
             crate::sys::kill_self();
         }
     }

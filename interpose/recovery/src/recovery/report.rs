@@ -93,7 +93,7 @@ impl Report {
             .extend(plan.takeovers.iter().map(|it| (it.worker, it.player)));
         if let Some(lost @ (Lost::Copies { epoch, .. } | Lost::Behind { epoch, .. })) = &plan.lost {
             let older = match epoch.0.saturating_sub(plan.epoch.0) {
-                0 => "the same one".into(),
+                0 => "the same checkpoint".into(),
                 older => format!("{older} older"),
             };
             let (cause, epoch) = (meeting::cause(rt, lost), plan.epoch);
@@ -169,16 +169,16 @@ impl Report {
             .takeovers
             .iter()
             .zip(&self.causes)
-            .map(|((worker, player), cause)| {
-                let process = match player.0 < self.started {
-                    true => "spare rank",
-                    false => "the new process",
+            .map(|((worker, number), cause)| {
+                let process = match number.0 < self.started {
+                    true => "rank",
+                    false => "new process",
                 };
-                format!("worker {worker} died{cause}, {process} {player} has taken its part")
+                format!("worker {worker} failed{cause}; replaced by {process} {number}")
             })
             .collect();
         if parts.is_empty() {
-            parts.push("communication failed, but no rank has died".into());
+            parts.push("communication failed, but no process failed".into());
         }
         parts.extend(self.disk.clone());
         parts.join("; ")
@@ -214,7 +214,7 @@ mod tests {
         let mut report = Report::new(1, 6, 0, ErrorClass::Abandoned);
         assert_eq!(
             report.summary(),
-            "communication failed, but no rank has died"
+            "communication failed, but no process failed"
         );
         report.settle(
             rt,
@@ -222,10 +222,7 @@ mod tests {
             &plan(&[(1, 4)]),
             &[0, 1, 2, 3].map(ProcessNumber),
         );
-        assert_eq!(
-            report.summary(),
-            "worker 1 died, spare rank 4 has taken its part"
-        );
+        assert_eq!(report.summary(), "worker 1 failed; replaced by rank 4");
         // Rank 4 has taken over worker 1, and also dies.
         report.settle(
             rt,
@@ -235,8 +232,7 @@ mod tests {
         );
         assert_eq!(
             report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has \
-             taken its part"
+            "worker 1 failed; replaced by rank 4; worker 1 failed; replaced by new process 7"
         );
     }
 }

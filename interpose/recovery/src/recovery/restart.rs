@@ -37,7 +37,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     let loaded = load::load(rt, Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         fail(
             rt,
-            message::EPOCH_DAMAGED_IN_MEMORY,
+            message::CHECKPOINT_DAMAGED_IN_MEMORY,
             &std::io::Error::other(what),
         )
     });

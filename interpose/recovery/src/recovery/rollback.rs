@@ -62,7 +62,7 @@ fn report_lost_copies() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {
-            sys::say(message::copies_given_up_before_failure(limit));
+            sys::say(message::replicas_discarded_before_failure(limit));
         });
     }
 }

@@ -20,11 +20,7 @@ fn is_open(rt: &Runtime) -> bool {
 /// `has_none` is true if there is no replay plan.
 pub fn look(rt: &Runtime, has_none: bool) {
     if is_open(rt) && has_none && !journal::is_under_way(rt) {
-        decide(
-            rt,
-            false,
-            "the initialisation phase was not recorded to its end",
-        );
+        decide(rt, false, "the set-up phase was not recorded to its end");
     }
 }
 
@@ -34,7 +30,7 @@ pub fn begin(rt: &Runtime) {
         .is_open
         .set(told::config().static_data == Static::Auto);
     if is_open(rt) && !replays() {
-        decide(rt, false, "parity is made of all data");
+        decide(rt, false, "parity is computed from all data");
     }
 }
 
@@ -52,11 +48,11 @@ pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool 
     });
     let why = match rebuilt {
         Some(rebuilt) => format!(
-            "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
+            "{} of {pages} pages differ in a trial replay; the set-up log has {} bytes",
             pages - rebuilt,
             script.journal()
         ),
-        None => "a rehearsal has failed".into(),
+        None => "the trial replay has failed".into(),
     };
     decide(rt, is_worth_it, &why);
     is_worth_it
@@ -73,6 +69,6 @@ fn decide(rt: &Runtime, replay: bool, why: &str) {
     if world::is_first_worker(rt) {
         sys::say(message::static_way(way, why));
     } else {
-        log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
+        log::info!("UNDERSTUDY_STATIC=auto uses {way} ({why})");
     }
 }

@@ -24,10 +24,7 @@ pub fn put_back(
         return Ok(());
     }
     let pages = absent::pages_of(missing);
-    log::debug!(
-        "{} pages of static data are made again",
-        runs::total(&pages)
-    );
+    log::debug!("{} pages of static data are rebuilt", runs::total(&pages));
     let asked = rt.rehearsal.seed.make(script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }

@@ -66,7 +66,7 @@ impl WorkerState {
     /// Returns to the plan of the phase before, as the new phase has failed.
     pub(super) fn go_back(&mut self, why: &str) {
         if let Some(script) = self.before.take() {
-            log::warn!("{}", message::new_phase_in_copies(why));
+            log::warn!("{}", message::new_set_up_in_replicas(why));
             self.own = Own::in_use(script);
         }
     }

@@ -233,9 +233,9 @@ impl WorkerState {
         };
         // Replicas omit pages that the new plan must also make.
         match proof {
-            None => self.go_back("a rehearsal has failed"),
+            None => self.go_back("the trial replay has failed"),
             Some(different) if script.shares(before, &different) => {
-                self.go_back("a rehearsal has not made all that is missing in copies");
+                self.go_back("the trial replay has not rebuilt all that replicas lack");
             }
             Some(different) => {
                 self.own = Own::proved(script.without(&different));
@@ -290,7 +290,7 @@ impl WorkerState {
             if pages == 0 {
                 return;
             }
-            log::info!("the own copy is without {pages} of {before} pages");
+            log::info!("the own replica is without {pages} of {before} pages");
             events::emit(Kind::OwnThinned { pages, left });
         }
         if lives {
@@ -304,7 +304,7 @@ impl WorkerState {
             kept.unwrap_or_else(|why| {
                 ending::fail(
                     rt,
-                    message::NO_MEMORY_FOR_COPIES,
+                    message::NO_MEMORY_FOR_REPLICAS,
                     &std::io::Error::other(why),
                 )
             });
@@ -365,7 +365,8 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     give_back(&mut keep.store);
     drop(guard);
     log::info!(
-        "the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt"
+        "the replica of worker {} is without {pages} of {before} pages, which can be rebuilt",
+        partner
     );
     events::emit(Kind::Thinned {
         worker: partner,
@@ -393,7 +394,7 @@ pub fn damage_journals<'a>(
 /// Gives memory of replicas back to the system.
 fn give_back(store: &mut PageStore) {
     if let Err(error) = store.give_back(0) {
-        log::info!("the memory of static data is not given back: {error}");
+        log::info!("the memory of static data is not freed: {error}");
     }
 }
 

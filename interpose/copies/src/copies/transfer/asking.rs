@@ -74,7 +74,7 @@ impl Transfer {
             .check_header()
             .and_then(|()| Wanted::decode(&self.their_header))
             .unwrap_or_else(|error| {
-                crate::ending::fail(rt, message::PARTNER_QUESTION_UNREADABLE, &error)
+                crate::ending::fail(rt, message::PAGE_REQUEST_UNREADABLE, &error)
             });
         self.question = Some(question);
         Ok(())
