@@ -34,7 +34,7 @@ impl Rings {
     pub(super) fn end(&mut self, key: &JobKey) {
         self.note(
             key,
-            "the job has ended, or nothing was heard of it for long".into(),
+            "the job has ended, or has sent nothing for a long time".into(),
         );
         self.ended.push_back(key.clone());
         if self.ended.len() > ENDED
@@ -54,27 +54,27 @@ impl Rings {
 
 pub(super) fn text(happening: &Happening) -> String {
     match happening {
-        Happening::Registered { rank } => format!("rank {rank} has come as a spare"),
-        Happening::Left { rank } => format!("spare rank {rank} has gone"),
+        Happening::Registered { rank } => format!("rank {rank} has joined as a spare"),
+        Happening::Left { rank } => format!("spare rank {rank} has left"),
         Happening::Died { rank, silent: true } => {
-            format!("spare rank {rank} was silent for too long, and counts as dead")
+            format!("spare rank {rank} was silent for too long, and counts as failed")
         }
         Happening::Died {
             rank,
             silent: false,
-        } => format!("spare rank {rank} is dead: its connection has broken"),
+        } => format!("spare rank {rank} has failed: its connection has broken"),
         Happening::Leased {
             rank,
             worker,
             round,
         } => {
-            format!("spare rank {rank} is leased to the part of worker {worker}, in round {round}")
+            format!("spare rank {rank} is leased for worker {worker}, in round {round}")
         }
         Happening::Returned { rank, worker } => {
-            format!("spare rank {rank} is back; worker {worker} does without it")
+            format!("spare rank {rank} is idle again; worker {worker} does not need it")
         }
-        Happening::Playing { rank, worker } => format!("rank {rank} plays worker {worker}"),
-        Happening::Wanted { count } => format!("{count} more spares are wanted"),
+        Happening::Playing { rank, worker } => format!("rank {rank} is worker {worker} now"),
+        Happening::Wanted { count } => format!("{count} more spares are requested"),
     }
 }
 

@@ -73,7 +73,7 @@ impl Service {
         let (realm, spare) = match who {
             Who::Unknown { nonce } => {
                 let Ask::Prove { proof } = ask else {
-                    return Reply::End("a proof of the token is wanted first".into());
+                    return Reply::End("a proof of the token is needed first".into());
                 };
                 let Some(token) = auth::verify(auth::Purpose::Client, &self.tokens, nonce, &proof)
                 else {
@@ -86,7 +86,7 @@ impl Service {
             Who::Known { realm, spare } => (*realm, spare),
         };
         match ask {
-            Ask::Prove { .. } => Reply::End("nothing is to be proved here".into()),
+            Ask::Prove { .. } => Reply::End("no proof is needed here".into()),
             Ask::Register {
                 job,
                 spare: about,
@@ -100,7 +100,7 @@ impl Service {
                 }
                 let key = JobKey { realm, name: job };
                 if spare.as_ref().is_some_and(|(known, _)| *known != key) {
-                    return Reply::End("a connection is one spare's".into());
+                    return Reply::End("a connection belongs to one spare".into());
                 }
                 let registered = self.pools.register(now, &key, about, limits);
                 let answer = registered.map(|(ticket, happened)| {
@@ -169,7 +169,7 @@ impl Service {
         act: impl FnOnce(&mut Pools, &JobKey, Ticket) -> Result<Vec<Happening>, Refusal>,
     ) -> Reply {
         let Some((key, ticket)) = spare else {
-            return Reply::End("this connection is no spare's".into());
+            return Reply::End("this connection does not belong to a spare".into());
         };
         match act(&mut self.pools, key, *ticket) {
             Ok(happened) => {

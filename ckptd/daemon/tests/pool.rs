@@ -184,7 +184,7 @@ impl World {
                 }
                 Happening::Died { rank, silent } => {
                     let known = job.spares.remove(&rank).expect("it was there");
-                    assert_ne!(known.does, Does::Plays, "players do not beat");
+                    assert_ne!(known.does, Does::Plays, "former spares send no heartbeats");
                     if silent {
                         assert_eq!(
                             now,
@@ -396,7 +396,7 @@ impl World {
             for (rank, known) in job.in_pool() {
                 assert!(
                     known.heard + RULES.silence > until,
-                    "rank {rank} is dead, and nobody has noticed"
+                    "rank {rank} has failed, and was not detected"
                 );
             }
         }
@@ -412,7 +412,7 @@ impl World {
                 .is_some_and(|left| left + RULES.replenish > self.now);
             assert!(
                 there >= limits.minimum || is_leaving,
-                "{key:?} wants more spares, and nobody was asked"
+                "{key:?} wants more spares, and none were requested"
             );
         }
     }

@@ -102,13 +102,17 @@ impl Doing {
             Self::Init => "MPI_Init, with the first checkpoint",
             Self::Compute => "the program computes",
             Self::Wait => "a spare waits",
-            Self::Ship => "copies are sent beside the program",
-            Self::Cut => "the program stands still for a checkpoint",
+            Self::Ship => "replicas are sent while the program runs",
+            Self::Cut => "the program pauses for a checkpoint",
             Self::Recovering => "recovery, enlarged below",
             Self::Recovery(Part::Stop) => "all stop: detect, reset, drain",
-            Self::Recovery(Part::Agree) => "the living agree: initialise, agree, replace",
-            Self::Recovery(Part::Restore) => "memory comes back: fetch, load",
-            Self::Recovery(Part::Rebuild) => "communicators and copies: rebuild, reprotect, resume",
+            Self::Recovery(Part::Agree) => {
+                "the remaining processes agree: initialise, agree, replace"
+            }
+            Self::Recovery(Part::Restore) => "memory is restored: fetch, load",
+            Self::Recovery(Part::Rebuild) => {
+                "communicators and replicas: rebuild, reprotect, resume"
+            }
         }
     }
 }

@@ -132,7 +132,7 @@ impl Standing {
             let ago = now_ns.saturating_sub(last.at_ns) / 1_000_000_000;
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
             parts.push(format!(
-                "epoch {} ({size} in {pause}, {ago} s ago)",
+                "checkpoint {} ({size} in {pause}, {ago} s ago)",
                 last.epoch
             ));
         }
@@ -161,7 +161,7 @@ impl Standing {
         if let Some(last) = self.checkpoint {
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
             parts.push(format!(
-                "last checkpoint: epoch {} ({size} in {pause})",
+                "last checkpoint: {} ({size} in {pause})",
                 last.epoch
             ));
         }
