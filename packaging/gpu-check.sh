@@ -35,7 +35,7 @@ failed=0
 for when in early late; do
     if ! UNDERSTUDY_DISABLE=1 timeout 120 mpiexec --oversubscribe -n "$workers" "$program" "$library" "$rounds" "$when" >"$work/undisturbed" 2>"$work/messages"; then
         tail -n 20 "$work/messages" >&2
-        nothing "the program fails without the layer (above)" "see whether other programs can use the GPU"
+        nothing "the program fails without understudy (above)" "see whether other programs can use the GPU"
     fi
     status=0
     UNDERSTUDY_FAULT='kill rank=1 at=commit.end epoch=25' UNDERSTUDY_INTERVAL=3calls \
@@ -44,7 +44,7 @@ for when in early late; do
     if grep -q 'memory cannot be saved' "$work/messages"; then
         say "$when: refused; the line above says why"
         [[ $failed = 1 ]] || failed=3
-    elif [[ $status = 0 ]] && cmp -s "$work/undisturbed" "$work/killed" && grep -q 'back at epoch' "$work/messages"; then
+    elif [[ $status = 0 ]] && cmp -s "$work/undisturbed" "$work/killed" && grep -qF '[recovered]' "$work/messages"; then
         say "$when: a rank was killed, and the output is the same"
     else
         say "$when: status $status; the output is $(cmp -s "$work/undisturbed" "$work/killed" && echo "the same" || echo "another one")"

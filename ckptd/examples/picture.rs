@@ -89,11 +89,11 @@ impl<'a> Drawing<'a> {
     fn svg(&self, it: &Recovery) -> String {
         let bottom = TOP + STEP * self.ranks.len() as f64;
         let failed = it.failed[0].rank;
-        let by = it.takeovers.first().expect("a spare took the part");
+        let by = it.takeovers.first().expect("a spare took over");
         let what = format!(
-            "Rank {failed} is killed; all go back to epoch {}, and rank {}, a spare, goes on as \
-             worker {}",
-            it.epoch.expect("an epoch"),
+            "Rank {failed} is killed; all workers return to checkpoint {}, and rank {}, a spare, \
+             continues as worker {}",
+            it.epoch.expect("a checkpoint"),
             by.rank,
             by.as_worker.0
         );
@@ -142,7 +142,7 @@ impl<'a> Drawing<'a> {
     /// Draws the words above and below the bars.
     fn remarks(&self, out: &mut String, it: &Recovery, bottom: f64) {
         let (cut, resumed) = (self.x(self.cut), self.x(self.resumed));
-        let epoch = it.epoch.expect("an epoch");
+        let epoch = it.epoch.expect("a checkpoint");
         let _ = writeln!(
             out,
             "<path class=\"line\" d=\"M{cut:.1} {} V{bottom:.1}\"/><path class=\"back\" \
@@ -151,8 +151,9 @@ impl<'a> Drawing<'a> {
             cut + 2.0,
             y = TOP - 10.0
         );
-        text(out, cut - 6.0, TOP - 18.0, "end", &format!("epoch {epoch}"));
-        text(out, cut + 6.0, TOP - 18.0, "", "all go back");
+        let label = format!("checkpoint {}", epoch);
+        text(out, cut - 6.0, TOP - 18.0, "end", &label);
+        text(out, cut + 6.0, TOP - 18.0, "", "all return");
         let took = format!(
             "{:.0} ms from the kill to the next step",
             (self.resumed - self.killed) as f64 / 1e6
@@ -166,7 +167,7 @@ impl<'a> Drawing<'a> {
         let mut x = LEFT;
         for (class, words) in [
             ("compute", "computes"),
-            ("cut", "stands still for a checkpoint"),
+            ("cut", "pauses for a checkpoint"),
             ("recovery", "recovery"),
             ("wait", "idle spare"),
         ] {

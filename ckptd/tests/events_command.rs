@@ -186,15 +186,15 @@ fn text_tells_the_story() {
     let (code, out, err) = events(dir.path(), &[]);
     assert_eq!((code, err.as_str()), (0, ""));
     for part in [
-        "rank 2   worker 1   epoch 4     recovery 1: takes over as worker 1",
-        "failed       rank 1 (worker 1), died of SIGKILL, killed at 0.05",
+        "rank 2   worker 1   checkpoint 4     recovery 1: takes over as worker 1",
+        "failed       rank 1 (worker 1), SIGKILL, killed at 0.05",
         "first by rank 0: an abandoned call",
         "taken over   worker 1 by rank 2 (spare 0)",
-        "resumed      at epoch 4",
+        "resumed      from checkpoint 4",
         "failure to resume       5.00 ms",
         "kill to resume         16.00 ms",
         "initialise            3.00 ms   rank 2, of 2 ranks",
-        "Checkpoints: 1 cut, 1 committed, last committed epoch 4",
+        "Checkpoints: 1 cut, 1 committed, last committed 4",
         "captured       mean    6.0 KiB   max    8.0 KiB (rank 1)   total   12.0 KiB in 2",
     ] {
         assert!(out.contains(part), "no {part:?} in\n{out}");
@@ -284,7 +284,7 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
         out.contains("Recoveries: 0, and 1 that did not complete"),
         "{out}"
     );
-    assert!(out.contains("rank 1 (worker 1), died of SIGKILL"), "{out}");
+    assert!(out.contains("rank 1 (worker 1), SIGKILL"), "{out}");
 }
 
 /// No worker could record the cause.
@@ -306,7 +306,10 @@ fn a_job_with_only_failed_workers_is_reported_as_lost() {
     };
     run.write(dir.path()).unwrap();
     let (_, out, _) = events(dir.path(), &["--summary"]);
-    assert!(out.contains("Outcome: status 75: ranks 0, 1 died"), "{out}");
+    assert!(
+        out.contains("Outcome: status 75: ranks 0, 1 failed"),
+        "{out}"
+    );
     assert!(out.contains("2 processes failed, 1 spare left"), "{out}");
     run.signal = Some(15);
     run.write(dir.path()).unwrap();

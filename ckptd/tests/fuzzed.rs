@@ -74,7 +74,7 @@ fn sums_of_absurd_numbers_are_the_largest() {
     let mut live = Live::new(directory.path());
     let line = live.poll().unwrap().expect("there are records").to_line(0);
     assert!(
-        line.contains("epoch 2 (16777216.0 TiB in 18446744073.710 s"),
+        line.contains("checkpoint 2 (16777216.0 TiB in 18446744073.710 s"),
         "{line}"
     );
     let report = Report::new(Job::load(directory.path()).unwrap());

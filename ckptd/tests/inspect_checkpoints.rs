@@ -111,7 +111,7 @@ fn pages_that_other_workers_have_are_counted_by_content() {
     assert_eq!(row("worker 1")[2..], ["304", "2", "301", "99.7%", "300"]);
     assert_eq!(row("all")[1..], ["910", "4", "902", "99.6%", "600"]);
     assert!(
-        text.contains("If each content were kept once: 816.0 KiB instead of 3.5 MiB"),
+        text.contains("If each content were stored once: 816.0 KiB instead of 3.5 MiB"),
         "{text}"
     );
 }

@@ -40,7 +40,7 @@ fn names_are_escaped_as_text() {
         "{page}"
     );
     assert!(page.contains("node &amp; co") && page.contains("Refused: no &lt;buddy&gt;"));
-    assert!(page.contains("No checkpoint was taken") && page.contains("No copies were sent"));
+    assert!(page.contains("No checkpoint was taken") && page.contains("No replicas were sent"));
 }
 
 #[test]

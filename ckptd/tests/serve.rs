@@ -204,11 +204,11 @@ fn spares_are_registered_leased_used_and_removed() {
     drop(one);
     let events = events_when(&mut asker, "job", |events| events.len() >= 5);
     assert!(
-        events.contains(&"rank 5 plays worker 0".into()),
+        events.contains(&"rank 5 is worker 0 now".into()),
         "{events:?}"
     );
     assert!(
-        events.contains(&"spare rank 4 is dead: its connection has broken".into()),
+        events.contains(&"spare rank 4 has failed: its connection has broken".into()),
         "{events:?}"
     );
     assert_eq!(

@@ -76,7 +76,7 @@ class Run:
         counts = [tuple(map(int, found.groups()[2:])) for line in lines if (found := SUMMARY.match(line))]
         self.counts = tuple(map(sum, zip(*counts))) if len(counts) == RANKS else None
         errors = pathlib.Path(f"{log}.err").read_text(errors="replace")
-        self.end = "" if not fault else ", one killed" if "has taken its part" in errors else ", nobody killed"
+        self.end = "" if not fault else ", one killed" if "; replaced by " in errors else ", nobody killed"
 
     def start(self, options, module, kind, fault, log):
         with tempfile.TemporaryDirectory() as work, open(f"{log}.out", "wb") as out, open(f"{log}.err", "wb") as err:

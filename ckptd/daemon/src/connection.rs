@@ -286,14 +286,14 @@ impl Connection {
                 Reply::Send(answer) => self.send(&answer),
                 Reply::End(why) => {
                     service.counters.turned_away += u64::from(is_garbage || self.is_unknown());
-                    log::info!("a client is turned away: {why}");
+                    log::info!("a client is rejected: {why}");
                     self.send(&Answer::Closed(why));
                     self.ends = true;
                 }
             }
         }
         match self.is_flooded {
-            true => ConnectionOutcome::Rejected("it does not take what it has asked for"),
+            true => ConnectionOutcome::Rejected("it does not receive the reply to its request"),
             false => ConnectionOutcome::Continue,
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
     metric(
         "players",
         "gauge",
-        "Former spares that play parts.",
+        "Former spares that are workers now.",
         &players,
     );
     metric(
@@ -66,28 +66,28 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
     let totals = [
         (
             "spares_registered",
-            "Spares that have come.",
+            "Spares that have joined.",
             counters.registered,
         ),
-        ("spares_died", "Spares that have died.", counters.died),
+        ("spares_died", "Spares that have failed.", counters.died),
         (
             "leases",
-            "Spares leased to the parts of dead workers.",
+            "Spares leased for failed workers.",
             counters.leased,
         ),
         (
             "leases_returned",
-            "Leases that came to nothing.",
+            "Leases that were not used.",
             counters.returned,
         ),
         (
             "takeovers",
-            "Parts that spares have taken.",
+            "Workers that spares have replaced.",
             counters.playing,
         ),
         (
             "spares_wanted",
-            "Spares that jobs have wanted in addition.",
+            "Additional spares that jobs have requested.",
             counters.wanted,
         ),
         (
@@ -98,7 +98,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         ("refusals", "Requests that were refused.", counters.refused),
         (
             "turned_away",
-            "Clients that were turned away.",
+            "Clients that were rejected.",
             counters.turned_away,
         ),
         (

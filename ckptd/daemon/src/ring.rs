@@ -34,7 +34,7 @@ impl Rings {
     pub(super) fn end(&mut self, key: &JobKey) {
         self.note(
             key,
-            "the job has ended, or nothing was heard of it for long".into(),
+            "the job has ended, or has sent nothing for a long time".into(),
         );
         self.ended.push_back(key.clone());
         if self.ended.len() > MAX_ENDED_JOBS
@@ -54,27 +54,27 @@ impl Rings {
 
 pub(super) fn text(happening: &PoolChange) -> String {
     match happening {
-        PoolChange::Registered { rank } => format!("rank {rank} has come as a spare"),
-        PoolChange::Left { rank } => format!("spare rank {rank} has gone"),
+        PoolChange::Registered { rank } => format!("rank {rank} has joined as a spare"),
+        PoolChange::Left { rank } => format!("spare rank {rank} has left"),
         PoolChange::Died { rank, silent: true } => {
-            format!("spare rank {rank} was silent for too long, and counts as dead")
+            format!("spare rank {rank} was silent for too long, and counts as failed")
         }
         PoolChange::Died {
             rank,
             silent: false,
-        } => format!("spare rank {rank} is dead: its connection has broken"),
+        } => format!("spare rank {rank} has failed: its connection has broken"),
         PoolChange::Leased {
             rank,
             worker,
             round,
         } => {
-            format!("spare rank {rank} is leased to the part of worker {worker}, in round {round}")
+            format!("spare rank {rank} is leased for worker {worker}, in round {round}")
         }
         PoolChange::Returned { rank, worker } => {
-            format!("spare rank {rank} is back; worker {worker} does without it")
+            format!("spare rank {rank} is idle again; worker {worker} does not need it")
         }
-        PoolChange::TookOver { rank, worker } => format!("rank {rank} plays worker {worker}"),
-        PoolChange::Wanted { count } => format!("{count} more spares are wanted"),
+        PoolChange::TookOver { rank, worker } => format!("rank {rank} is worker {worker} now"),
+        PoolChange::Wanted { count } => format!("{count} more spares are requested"),
     }
 }
 

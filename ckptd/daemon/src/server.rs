@@ -45,13 +45,14 @@ impl Options {
         let refuse = |why: &str| Err(StartError::Options(why.into()));
         match self.metrics {
             Some(address) if !address.ip().is_loopback() => {
-                return refuse("--metrics wants an address of this node, such as 127.0.0.1:9477");
+                return refuse("--metrics needs an address of this node, such as 127.0.0.1:9477");
             }
             _ => {}
         }
         match (&self.listen, &self.token_file) {
             (Some(_), None) => refuse(
-                "--listen wants a --token-file: whoever reaches the port could take part otherwise",
+                "--listen needs a --token-file: otherwise any process that reaches the port could \
+                 join",
             ),
             (None, Some(_)) => refuse("--token-file is for --listen"),
             _ => Ok(()),
@@ -275,7 +276,7 @@ impl Server {
             let uid = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
             if uid != Ok(own_uid()) {
                 self.service.counters.turned_away += 1;
-                log::warn!("a client of another user ({uid:?}) is turned away");
+                log::warn!("a client of another user ({uid:?}) is rejected");
                 continue;
             }
             if stream.set_nonblocking(true).is_ok() {
@@ -384,7 +385,7 @@ fn end_connection(
 ) {
     if let ConnectionOutcome::Rejected(why) = goes {
         service.counters.turned_away += 1;
-        log::info!("a client is turned away: {why}");
+        log::info!("a client is rejected: {why}");
     }
     if let Some(who) = connection.identity() {
         service.connection_ended(now, who);

@@ -78,7 +78,7 @@ impl Service {
         let (realm, spare) = match who {
             ClientIdentity::Unauthenticated { nonce } => {
                 let Request::Prove { proof } = ask else {
-                    return Reply::End("a proof of the token is wanted first".into());
+                    return Reply::End("a proof of the token is needed first".into());
                 };
                 let Some(token) =
                     auth::verify(auth::ProofPurpose::Client, &self.tokens, nonce, &proof)
@@ -92,7 +92,7 @@ impl Service {
             ClientIdentity::Authenticated { realm, spare } => (*realm, spare),
         };
         match ask {
-            Request::Prove { .. } => Reply::End("nothing is to be proved here".into()),
+            Request::Prove { .. } => Reply::End("no proof is needed here".into()),
             Request::Register {
                 job,
                 spare: about,
@@ -106,7 +106,7 @@ impl Service {
                 }
                 let key = JobKey { realm, name: job };
                 if spare.as_ref().is_some_and(|(known, _)| *known != key) {
-                    return Reply::End("a connection is one spare's".into());
+                    return Reply::End("a connection belongs to one spare".into());
                 }
                 let registered = self.pools.register(now, &key, about, limits);
                 let answer = registered.map(|(ticket, happened)| {
@@ -175,7 +175,7 @@ impl Service {
         act: impl FnOnce(&mut Pools, &JobKey, SpareTicket) -> Result<Vec<PoolChange>, Refusal>,
     ) -> Reply {
         let Some((key, ticket)) = spare else {
-            return Reply::End("this connection is no spare's".into());
+            return Reply::End("this connection does not belong to a spare".into());
         };
         match act(&mut self.pools, key, *ticket) {
             Ok(happened) => {

@@ -186,7 +186,11 @@ impl World {
                 }
                 PoolChange::Died { rank, silent } => {
                     let known = job.spares.remove(&rank).expect("it was there");
-                    assert_ne!(known.does, SpareState::Plays, "players do not beat");
+                    assert_ne!(
+                        known.does,
+                        SpareState::Plays,
+                        "former spares send no heartbeats"
+                    );
                     if silent {
                         assert_eq!(
                             now,
@@ -402,7 +406,7 @@ impl World {
             for (rank, known) in job.in_pool() {
                 assert!(
                     known.last_beat + RULES.silence > until,
-                    "rank {rank} is dead, and nobody has noticed"
+                    "rank {rank} has failed, and was not detected"
                 );
             }
         }
@@ -418,7 +422,7 @@ impl World {
                 .is_some_and(|left| left + RULES.replenish > self.now);
             assert!(
                 there >= limits.minimum || is_leaving,
-                "{key:?} wants more spares, and nobody was asked"
+                "{key:?} wants more spares, and none were requested"
             );
         }
     }

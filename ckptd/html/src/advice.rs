@@ -12,7 +12,7 @@ const POINTS: u32 = 60;
 /// Draws the expected time that is lost to checkpoints and failures, by interval.
 pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
-        return html! { p { "There was no checkpoint after the first, so what one costs is not \
+        return html! { p { "There was no checkpoint after the first, so the cost of one is not \
         known." } };
     };
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
@@ -46,7 +46,7 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let what = format!("time lost by interval, least at {}", show(best));
     html! {
         p {
-            "A checkpoint has cost " (time(costs.pause_ns)) " (the slowest worker, in the mean of " (costs.checkpoints)
+            "A checkpoint cost " (time(costs.pause_ns)) " (the slowest worker, mean of " (costs.checkpoints)
             "). With a failure every " (show(mtbf)) " the best interval is " strong { (show(best)) } " \
                 (Daly), and "
             (share(overhead(best))) " of the time is lost"

@@ -48,7 +48,7 @@ pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
             (bars(points, to, "size of each checkpoint over time", |it| it.bytes, bytes))
             h3 { "Pause, in the slowest worker" }
             (bars(points, to, "pause of each checkpoint over time", |it| it.pause_ns, time))
-            (table(&caption, &["epoch", "at", "size", "pause", "state"], &data))
+            (table(&caption, &["checkpoint", "at", "size", "pause", "state"], &data))
         }
     }
 }
@@ -129,11 +129,11 @@ pub fn traffic(facts: &Facts) -> Markup {
     let shade = |sum: u64| format!("--share:{:.0}%", sum as f64 / most as f64 * 100.0);
     html! {
         @if ranks.is_empty() {
-            p { "No copies were sent." }
+            p { "No replicas were sent." }
         } @else if ranks.len() <= MATRIX {
             div.wide {
                 table.matrix {
-                    caption { "Copies that were sent, by rank from (down) and to (across)." }
+                    caption { "Replicas that were sent, by rank from (down) and to (across)." }
                     thead { tr { th {} @for to in &ranks { th scope="col" { "to " (to) } } } }
                     tbody {
                         @for from in &ranks {
@@ -152,7 +152,7 @@ pub fn traffic(facts: &Facts) -> Markup {
             }
         } @else {
             @let data: Vec<_> = pairs.iter().map(|((from, to), sum)| vec![from.to_string(), to.to_string(), bytes(*sum)]).collect();
-            p { "Copies went between " (pairs.len()) " pairs of ranks." }
+            p { "Replicas were sent between " (pairs.len()) " pairs of ranks." }
             (table("All pairs", &["from", "to", "sent"], &data))
         }
     }

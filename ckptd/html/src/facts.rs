@@ -132,7 +132,7 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
                 @match status(report) {
                     Some(status) => (status),
                     None => "unknown: the job was started by other means than understudy run, and \
-                        not all workers have told of an end",
+                        not all workers recorded an end",
                 }
                 @if let Some(signal) = signal { (signal) }
             }
@@ -156,9 +156,9 @@ const FAILURE_COLUMNS: [&str; 9] = [
     "since start",
     "process",
     "host",
-    "died of",
-    "taken over by",
-    "back at checkpoint",
+    "cause",
+    "replaced by",
+    "checkpoint",
     "after",
 ];
 

@@ -12,13 +12,13 @@ pub fn journals(report: &Report, facts: &Facts) -> Markup {
     let (table, rows) = (&report.journals, &facts.replays);
     html! {
         @if rows.is_empty() && table.is_none() {
-            p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all \
+            p { "No set-up log was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all \
                 records one)." }
         }
         @if !rows.is_empty() {
             div.wide {
                 table.numbers {
-                    thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages \
+                    thead { tr { th { "worker" } th { "set-up log" } th { "trial replay" } th { "pages \
                         that differ" } } }
                     tbody { @for row in rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
                 }
@@ -34,7 +34,7 @@ fn calls(it: &JournalTable) -> Markup {
     html! {
         h3 { "By call site" }
         p {
-            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " \
+            "The set-up logs of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " \
                 in " (bytes(it.total.bytes))
             ", compressed " (bytes(it.kept)) "."
             @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, \

@@ -55,8 +55,8 @@ pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
                     (section("Timeline", timeline(&rows, &canvases[0], &what)))
                     (section("Recoveries", story::recoveries(report, zoomed)))
                     (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
-                    (section("Copies", charts::traffic(facts)))
-                    (section("Journal", journals::journals(report, facts)))
+                    (section("Replicas", charts::traffic(facts)))
+                    (section("Set-up log", journals::journals(report, facts)))
                     (section("Interval", advice::plot(report, mtbf)))
                     (section("Settings", settings(facts)))
                 }

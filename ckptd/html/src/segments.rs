@@ -102,14 +102,16 @@ impl Activity {
             Self::Init => "MPI_Init, with the first checkpoint",
             Self::Compute => "the program computes",
             Self::Wait => "a spare waits",
-            Self::Ship => "copies are sent beside the program",
-            Self::Cut => "the program stands still for a checkpoint",
+            Self::Ship => "replicas are sent while the program runs",
+            Self::Cut => "the program pauses for a checkpoint",
             Self::Recovering => "recovery, enlarged below",
             Self::Recovery(StageGroup::Stop) => "all stop: detect, reset, drain",
-            Self::Recovery(StageGroup::Agree) => "the living agree: initialise, agree, replace",
-            Self::Recovery(StageGroup::Restore) => "memory comes back: fetch, load",
+            Self::Recovery(StageGroup::Agree) => {
+                "the remaining processes agree: initialise, agree, replace"
+            }
+            Self::Recovery(StageGroup::Restore) => "memory is restored: fetch, load",
             Self::Recovery(StageGroup::Rebuild) => {
-                "communicators and copies: rebuild, reprotect, resume"
+                "communicators and replicas: rebuild, reprotect, resume"
             }
         }
     }

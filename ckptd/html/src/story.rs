@@ -9,7 +9,7 @@ use understudy_report::{Ended, Recovery, Report, count, time};
 pub fn outcome(report: &Report) -> String {
     let it = &report.outcome;
     let end = match &it.ended {
-        Ended::Finished => "The job came to its end.".to_owned(),
+        Ended::Finished => "The job finished.".to_owned(),
         Ended::Exited { status } => {
             format!("A worker ended with status {status}, without MPI_Finalize.")
         }
@@ -17,7 +17,7 @@ pub fn outcome(report: &Report) -> String {
         Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
         Ended::Stopped { .. } => format!("{}.", capitalised(&it.stopped_in_words())),
         Ended::Unfinished => {
-            "The job has not come to its end: it still runs, or was killed as a whole.".to_owned()
+            "The job has not finished: it still runs, or was killed as a whole.".to_owned()
         }
     };
     let failed = match it.failures {
@@ -67,7 +67,7 @@ pub fn refusals(report: &Report) -> Vec<String> {
 pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) -> Markup {
     html! {
         @if report.recoveries.is_empty() {
-            p { "There was none." }
+            p { "No recovery." }
         }
         @for (index, it) in report.recoveries.iter().enumerate() {
             article {
@@ -78,18 +78,18 @@ pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) ->
                     dd { (failed(it)) }
                 }
                 @if let (Some(at), Some(rank), Some(class)) = (it.detected_ns, it.detected_by, &it.error_class) {
-                    dt { "Noticed" }
+                    dt { "Detected" }
                     dd { "at " (seconds(at)) ", first by rank " (rank) ", through " (class) }
                 }
                 @if !it.takeovers.is_empty() {
                     dt { "Taken over" }
                     dd { (takeovers(it)) }
                 }
-                dt { "Went on" }
+                dt { "Resumed" }
                 dd { (resumed(it)) }
                 @if let Some(lost) = it.repeated_ns {
                     dt { "Lost" }
-                    dd { (time(lost)) " of computing of each worker, done again" }
+                    dd { (time(lost)) " of work of each worker, which was repeated" }
                 }
             }
             (zoom(index, it))
@@ -120,24 +120,24 @@ fn failed(it: &Recovery) -> String {
     let one = |failed: &understudy_report::FailedRank| {
         let role = failed
             .role
-            .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
+            .map_or_else(|| "role unknown".to_owned(), |role| role.to_string());
         let cause = failed
             .cause
             .as_ref()
-            .map_or_else(String::new, |cause| format!(" of {cause}"));
+            .map_or_else(String::new, |cause| format!(" ({cause})"));
         let at = failed
             .killed_ns
             .map_or_else(String::new, |at| format!(" at {}", seconds(at)));
-        let died = if cause.is_empty() && at.is_empty() {
+        let verb = if cause.is_empty() && at.is_empty() {
             ""
         } else {
-            ", died"
+            ", failed"
         };
-        format!("rank {} ({role}){died}{cause}{at}", failed.rank)
+        format!("rank {} ({role}){verb}{cause}{at}", failed.rank)
     };
     let all: Vec<_> = it.failed.iter().map(one).collect();
     if all.is_empty() {
-        "nobody; communication failed".to_owned()
+        "no process; communication failed".to_owned()
     } else {
         all.join("; ")
     }
@@ -153,10 +153,10 @@ fn takeovers(it: &Recovery) -> String {
 
 fn resumed(it: &Recovery) -> String {
     let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) else {
-        return "never: the recovery was not completed, and the job was lost".to_owned();
+        return "never: the recovery did not complete, and the job was lost".to_owned();
     };
     let after = it.failure_to_resume_ns.map_or_else(String::new, |ns| {
         format!(", {} after the failure", time(ns))
     });
-    format!("from epoch {epoch}, at {}{after}", seconds(at))
+    format!("from checkpoint {}, at {}{after}", epoch, seconds(at))
 }

@@ -15,7 +15,7 @@ pub fn survival(report: &Report, facts: &Facts) -> Markup {
         p { "With these settings and hosts, the following would have ended the job:" }
         ul { @for line in lines(facts) { li { (line) } } }
         @if let Some(gap) = longest_gap(&report.checkpoints.points, facts.end_ns) {
-            p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the \
+            p { "A failure at the worst moment would have cost " (time(gap)) " of work, the \
                 longest time without a checkpoint." }
         }
     }
@@ -27,8 +27,11 @@ fn lines(facts: &Facts) -> Vec<String> {
     let has_disk = !matches!(disk, "" | "none");
     let restart = match has_disk {
         true => format!("; it could have been started again from {disk}"),
-        false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew"
-            .to_owned(),
+        false => {
+            "; no checkpoints are on disk (UNDERSTUDY_DISK), so it would have had to start from \
+                  the beginning"
+                .to_owned()
+        }
     };
     let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
     if facts.host_names().len() > 1 {
@@ -44,13 +47,9 @@ fn together(copies: &str) -> String {
             "the loss of the nodes of two workers of one parity group of {size} at the same time"
         ),
         None if copies == "2" => {
-            "the loss of the nodes of a worker and of both that held its copies, at the same time"
-                .to_owned()
+            "the loss of the nodes of a worker and of both its buddies, at the same time".to_owned()
         }
-        None => {
-            "the loss of the nodes of a worker and of the one that held its copy, at the same time"
-                .to_owned()
-        }
+        None => "the loss of the nodes of a worker and of its buddy, at the same time".to_owned(),
     }
 }
 
@@ -61,13 +60,15 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
     let hosts = facts.host_names();
     match hosts.first() {
         Some(host) if hosts.len() == 1 => {
-            format!("the loss of the node {host}: all copies lay on it")
+            format!("the loss of the node {host}: it stored all replicas")
         }
         _ if at_home.starts_with("0 ") || at_home.is_empty() => {
             "the loss of the launcher's node, or of any one of a job that mpirun has started"
                 .to_owned()
         }
-        _ => format!("the loss of a node: {at_home} copies lay in the domain of their own worker"),
+        _ => format!(
+            "the loss of a node: {at_home} replicas were in the failure domain of their own worker"
+        ),
     }
 }
 
@@ -102,8 +103,8 @@ mod tests {
 
     #[test]
     fn copies_on_one_node_are_lost_with_it() {
-        assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: all copies lay on it"));
-        assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 copies"));
+        assert!(nodes(&facts(&["a", "a"]), "2 of 2").contains("node a: it stored all replicas"));
+        assert!(nodes(&facts(&["a", "b"]), "1 of 3").contains("1 of 3 replicas"));
         assert!(nodes(&facts(&["a", "b"]), "0 of 3").contains("launcher"));
         let lines = |hosts: &[&str]| lines(&facts(hosts)).len();
         assert_eq!((lines(&["a", "a"]), lines(&["a", "b"])), (1, 2));

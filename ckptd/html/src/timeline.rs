@@ -34,7 +34,7 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
                 }
                 @if let Some(died) = row.died.filter(|_| is_there(row)) {
                     text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " \
-                        died at " (seconds(died)) } }
+                        failed at " (seconds(died)) } }
                 }
             }
         }
@@ -135,7 +135,7 @@ fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
                     one pixel" }
             }
             @if has_deaths {
-                li { span.died { "✕" } " the process died" }
+                li { span.died { "✕" } " the process failed" }
             }
         }
     }

@@ -466,9 +466,7 @@ impl Job {
             return;
         };
         if self.fruitless_generations == MAX_FRUITLESS_GENERATIONS {
-            self.print(
-                message::generations_without_progress(MAX_FRUITLESS_GENERATIONS).to_string(),
-            );
+            self.print(message::no_progress(MAX_FRUITLESS_GENERATIONS).to_string());
             return self.end_with(EXIT_NOT_RECOVERED, None);
         }
         self.fruitless_generations += 1;

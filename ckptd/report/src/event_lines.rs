@@ -19,7 +19,7 @@ pub(super) fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()>
         let (rank, seconds) = (event.rank, event.at_ns as f64 / 1e9);
         writeln!(
             out,
-            "{seconds:>14.6}  rank {rank:<3} {part:<10} epoch {:<5} {}",
+            "{seconds:>14.6}  rank {rank:<3} {part:<10} checkpoint {:<5} {}",
             event.epoch,
             what(&event.kind)
         )?;
@@ -54,7 +54,8 @@ fn what(kind: &Kind) -> String {
             at_call,
             candidates,
         } => format!(
-            "cut {epoch} at call {at_call} ({})",
+            "cut {} at call {at_call} ({})",
+            epoch,
             count(*candidates, "candidate", "candidates")
         ),
         Kind::Capture {
@@ -64,7 +65,8 @@ fn what(kind: &Kind) -> String {
             scan_ns,
             copy_ns,
         } => format!(
-            "captured {epoch}: {}, {}, scan {}, copy {}",
+            "captured {}: {}, {}, scan {}, copy {}",
+            epoch,
             count(*pages, "page", "pages"),
             bytes(*size),
             time(*scan_ns),
@@ -78,7 +80,8 @@ fn what(kind: &Kind) -> String {
             let left_out = bytes(pages.saturating_mul(PAGE_SIZE as u64));
             let marks = marks.iter().filter(|mark| mark.counts).count();
             format!(
-                "left out of {epoch}: {}, {left_out}, by {}",
+                "left out of {}: {}, {left_out}, by {}",
+                epoch,
                 count(*pages, "page", "pages"),
                 count(marks, "mark", "marks")
             )
@@ -90,15 +93,16 @@ fn what(kind: &Kind) -> String {
             alike,
             ns,
         } => {
-            let shipped = format!(
-                "shipped {epoch} to rank {to}: {} in {}",
+            let sent = format!(
+                "sent {} to rank {to}: {} in {}",
+                epoch,
                 bytes(*size),
                 time(*ns)
             );
             match alike {
-                0 => shipped,
+                0 => sent,
                 _ => format!(
-                    "{shipped}, without {} that rank {to} has itself",
+                    "{sent}, without {} that rank {to} has itself",
                     count(*alike, "page", "pages")
                 ),
             }
@@ -110,12 +114,13 @@ fn what(kind: &Kind) -> String {
             ns,
         } => {
             format!(
-                "received {epoch} from rank {from}: {} in {}",
+                "received {} from rank {from}: {} in {}",
+                epoch,
                 bytes(*size),
                 time(*ns)
             )
         }
-        Kind::Commit { epoch, ns } => format!("committed {epoch}, {} after its cut", time(*ns)),
+        Kind::Commit { epoch, ns } => format!("committed {}, {} after its cut", epoch, time(*ns)),
         Kind::Kill { signal } => format!("kills itself with signal {signal} (fault injection)"),
         Kind::Passed { calls, points } => {
             let passed = points.iter().filter(|(_, times)| *times > 0);
@@ -192,7 +197,7 @@ fn what(kind: &Kind) -> String {
             bytes: length,
             ns,
         } => format!(
-            "the program's functions made {} in {} again, in {}",
+            "the program's functions recomputed {} in {}, in {}",
             bytes(*length),
             count(*regions, "region", "regions"),
             time(*ns)
@@ -203,7 +208,7 @@ fn what(kind: &Kind) -> String {
             steps,
             ns,
         } => format!(
-            "the program's functions undid {} in {}: pages as they were {pages}, others {wrong}",
+            "the program's functions undid {} in {}: pages restored {pages}, others {wrong}",
             count(*steps, "step", "steps"),
             time(*ns)
         ),
@@ -238,7 +243,8 @@ fn what(kind: &Kind) -> String {
             total_ns,
         } => {
             format!(
-                "recovery {recovery}: resumes at epoch {epoch} after {}",
+                "recovery {recovery}: resumes from checkpoint {} after {}",
+                epoch,
                 time(*total_ns)
             )
         }
@@ -277,7 +283,7 @@ fn what(kind: &Kind) -> String {
             cause,
             rank,
         } => {
-            format!("recovery {recovery}: rank {rank} (worker {worker}) died: {cause}")
+            format!("recovery {recovery}: rank {rank} (worker {worker}) failed: {cause}")
         }
         Kind::Lost { reason, status } => format!("status {status}: {reason}"),
         Kind::End { how } => format!("end: {how}"),

@@ -133,7 +133,7 @@ impl JobState {
             let ago = now_ns.saturating_sub(last.at_ns) / 1_000_000_000;
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
             parts.push(format!(
-                "epoch {} ({size} in {pause}, {ago} s ago)",
+                "checkpoint {} ({size} in {pause}, {ago} s ago)",
                 last.epoch
             ));
         }
@@ -162,7 +162,7 @@ impl JobState {
         if let Some(last) = self.checkpoint {
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
             parts.push(format!(
-                "last checkpoint: epoch {} ({size} in {pause})",
+                "last checkpoint: {} ({size} in {pause})",
                 last.epoch
             ));
         }

@@ -21,7 +21,7 @@ const MISSING_LISTED: usize = 8;
 /// Reasons for which no report is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("{dir}: {source}. Give the directory the job was told to write its events to.")]
+    #[error("{dir}: {source}. Give the directory of the job's event files.")]
     Directory { dir: PathBuf, source: io::Error },
     #[error(
         "{0}: no event files (rank-N.events). Run the job with its event directory set to this \

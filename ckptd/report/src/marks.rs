@@ -49,8 +49,8 @@ impl MarkRow {
                 way: AnnotationKind::Reverse,
                 ..
             } => Some(
-                "copies of it were kept: for want of trust in its function or of a holder, for an \
-                 epoch on disk, or for parity",
+                "replicas of it were kept: its function was not trusted, no buddy had a replica, or a \
+                 checkpoint on disk or parity needed it",
             ),
             Self { captures: 0, .. } => Some(
                 "no checkpoint was taken at the point after it, but elsewhere, where its content \
@@ -59,8 +59,8 @@ impl MarkRow {
             Self {
                 held_pages: 1.., ..
             } => Some(
-                "nothing was written there between two checkpoints, so only memory of the copies \
-                 was saved",
+                "nothing was written there between two checkpoints, so only memory of replicas was \
+                 saved",
             ),
             _ => Some("nothing has ever been written there"),
         }
@@ -301,7 +301,7 @@ mod tests {
         };
         assert!(why("small").contains("no whole page"));
         assert!(why("late").contains("no checkpoint was taken at the point"));
-        assert!(why("quiet").contains("memory of the copies"));
+        assert!(why("quiet").contains("memory of replicas"));
         assert_eq!(savings(&events[..2]), None);
     }
 
@@ -333,7 +333,7 @@ mod tests {
             kept.rows[0]
                 .failing()
                 .unwrap()
-                .contains("copies of it were kept")
+                .contains("replicas of it were kept")
         );
     }
 }

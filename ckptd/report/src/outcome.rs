@@ -117,7 +117,7 @@ impl OutcomeCollector {
         } else if let Some(status) = failed_run {
             unheard = silent.len();
             let reason = format!(
-                "{} {} died, and no process was left to record why",
+                "{} {} failed, and no process was left to record the cause",
                 if unheard == 1 { "rank" } else { "ranks" },
                 silent.join(", ")
             );

@@ -61,7 +61,7 @@ fn summary(report: &Report) -> String {
 
 fn outcome(out: &mut String, it: &Outcome) {
     let end = match &it.ended {
-        Ended::Finished => "all workers came to the end of MPI_Finalize".to_owned(),
+        Ended::Finished => "all workers completed MPI_Finalize".to_owned(),
         Ended::Exited { status } => {
             format!("a worker ended with status {status}, without MPI_Finalize")
         }
@@ -69,7 +69,7 @@ fn outcome(out: &mut String, it: &Outcome) {
         Ended::Lost { status, reason } => format!("status {status}: {reason}"),
         Ended::Stopped { .. } => it.stopped_in_words(),
         Ended::Unfinished => {
-            "not all workers have told of an end: the job still runs, or was killed as a whole"
+            "not all workers recorded an end: the job still runs, or was killed as a whole"
                 .to_owned()
         }
     };
@@ -107,7 +107,8 @@ fn one_recovery(out: &mut String, it: &Recovery) {
     if let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) {
         line!(
             out,
-            "  resumed      at epoch {epoch}, at {} s, {}",
+            "  resumed      from checkpoint {}, at {} s, {}",
+            epoch,
             seconds(at),
             count(it.resumed.len(), "rank", "ranks")
         );
@@ -139,7 +140,7 @@ fn one_recovery(out: &mut String, it: &Recovery) {
 fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) {
     let role = failed
         .role
-        .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
+        .map_or_else(|| "role unknown".to_owned(), |role| role.to_string());
     let sign = match (failed.killed_ns, failed.last_sign_ns) {
         (Some(at), _) => format!("killed at {} s", seconds(at)),
         (None, Some(at)) => {
@@ -151,7 +152,7 @@ fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) 
     let cause = failed
         .cause
         .as_ref()
-        .map_or_else(String::new, |cause| format!(", died of {cause}"));
+        .map_or_else(String::new, |cause| format!(", {cause}"));
     line!(
         out,
         "  failed       rank {} ({role}){cause}, {sign}",
@@ -165,7 +166,7 @@ fn checkpoints(out: &mut String, it: &Checkpoints) {
         .map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
     line!(
         out,
-        "\nCheckpoints: {} cut, {} committed, last committed epoch {last}",
+        "\nCheckpoints: {} cut, {} committed, last committed {last}",
         it.cut,
         it.committed
     );

@@ -100,7 +100,7 @@ const VALUES: &[(&str, Parse)] = &[
     ("UNDERSTUDY_BUDDY_OFFSET", |config, text| {
         config.buddy_offset = Some(number(text, "a rank offset").and_then(
             |offset| match offset {
-                0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
+                0 => Err("an offset of 0 would store the replica in the rank itself".into()),
                 offset => Ok(offset),
             },
         )?);
@@ -163,17 +163,18 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_DISK_EVERY", |config, text| {
-        config.disk_every = number(text, "a number of epochs").and_then(|every| match every {
-            0 => Err("it must be at least 1".into()),
-            every => Ok(every),
-        })?;
+        config.disk_every =
+            number(text, "a number of checkpoints").and_then(|every| match every {
+                0 => Err("it must be at least 1".into()),
+                every => Ok(every),
+            })?;
         Ok(())
     }),
     // The module `private` reads this variable before a configuration exists.
     ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
         match text.is_empty() || text.starts_with('/') {
             true => Ok(()),
-            false => Err(format!("`{text}` is no absolute path")),
+            false => Err(format!("`{text}` is not an absolute path")),
         }
     }),
     ("UNDERSTUDY_RESTART", |config, text| {
@@ -301,9 +302,9 @@ impl Config {
     /// The name of the unknown procedure.
     pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
         match &self.init_end {
-            InitEndRule::Calls(name, _) if !is_procedure(name) => {
-                Err(format!("UNDERSTUDY_INIT_END: `{name}` is no MPI procedure"))
-            }
+            InitEndRule::Calls(name, _) if !is_procedure(name) => Err(format!(
+                "UNDERSTUDY_INIT_END: `{name}` is not an MPI procedure"
+            )),
             _ => Ok(()),
         }
     }

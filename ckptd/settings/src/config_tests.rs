@@ -123,7 +123,7 @@ fn a_rule_names_a_procedure_that_exists() {
     assert!(
         checked("MPI_Nothing#3")
             .unwrap_err()
-            .contains("`MPI_Nothing` is no MPI procedure")
+            .contains("`MPI_Nothing` is not an MPI procedure")
     );
 }
 

@@ -179,7 +179,7 @@ fn strike<'a>(
     }
     if matches!(action, Action::Corrupt(_)) && !matches!(at, FaultPosition::Point { .. }) {
         return Err(format!(
-            "`{text}`: copies can only be damaged at a fault point"
+            "`{text}`: replicas can only be damaged at a fault point"
         ));
     }
     if matches!(at, FaultPosition::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
@@ -241,12 +241,12 @@ fn time(text: &str) -> Result<Duration, String> {
     let (amount, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
         (Some(amount), _) => (amount, 1e-3),
         (None, Some(amount)) => (amount, 1.0),
-        (None, None) => return Err(format!("`{text}` is no time; `500ms` and `2.5s` are")),
+        (None, None) => return Err(format!("`{text}` is not a time; `500ms` and `2.5s` are")),
     };
     let seconds = amount.parse::<f64>().ok().map(|amount| amount * scale);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("`{text}` is no time; `500ms` and `2.5s` are"))
+        .ok_or_else(|| format!("`{text}` is not a time; `500ms` and `2.5s` are"))
 }
 
 #[cfg(test)]

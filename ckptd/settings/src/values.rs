@@ -161,7 +161,8 @@ impl LogLimit {
 }
 
 pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
-    let wrong = || format!("`{text}` is neither a part of the image (`25%`) nor a size (`64M`)");
+    let wrong =
+        || format!("`{text}` is neither a part of the program's memory (`25%`) nor a size (`64M`)");
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
         return if percent > 0.0 && percent <= 1000.0 {

@@ -127,7 +127,7 @@ fn equations_give_the_numbers_of_the_paper() {
     assert_eq!(
         savings(&machine(5.0, false)).idle,
         0.0,
-        "nobody is idle in so small a machine"
+        "no node is idle in so small a machine"
     );
 }
 

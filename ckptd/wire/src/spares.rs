@@ -97,12 +97,12 @@ pub enum Refusal {
     #[error("a later round of leases has begun")]
     LateRound,
     /// The request repeats a round with other workers.
-    #[error("this round was asked for other parts before")]
+    #[error("this round was requested for other workers before")]
     OtherNeeds,
     /// The daemon has its maximum number of jobs.
     #[error("there are too many jobs")]
     TooManyJobs,
     /// The request contains more workers than a daemon handles at once.
-    #[error("too many parts are asked for at once")]
+    #[error("spares are requested for too many workers at once")]
     TooManyNeeds,
 }

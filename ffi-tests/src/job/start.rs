@@ -74,7 +74,7 @@ impl Job {
             before
                 .root
                 .take()
-                .expect("nobody else has taken the directory"),
+                .expect("no other process has taken the directory"),
         )
     }
 

@@ -25,7 +25,7 @@ fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
             let outcome = job(arguments).input("endless", "").kill(kill).run();
             outcome.check(
                 outcome.file("endless").is_none() || arguments == LOOKS,
-                "nobody computes without end",
+                "no process computes without end",
             );
             outcome.assert_success();
             outcome.assert_like(&native(job(arguments)), &["aloof.log"]);

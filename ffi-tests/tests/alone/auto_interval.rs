@@ -102,7 +102,7 @@ fn deaths_of_idle_spares_count_as_failures() {
         .run();
     outcome.assert_success();
     outcome.assert_like(&native(long()), &["heat.field"]);
-    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
     let found: Vec<u64> = changes(&outcome, 0)
         .iter()
         .map(|[_, mtbf, _]| *mtbf)

@@ -139,11 +139,11 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
         events(&|job| job == "another job"),
     );
     outcome.check(
-        own.contains("rank 4 plays worker 1") && own.contains("rank 5 has gone"),
+        own.contains("rank 4 is worker 1 now") && own.contains("rank 5 has left"),
         &own,
     );
     outcome.check(
-        !other.contains("leased") && !other.contains("plays"),
+        !other.contains("leased") && !other.contains(" is worker "),
         &other,
     );
 }

@@ -141,7 +141,7 @@ fn assert_protected(root: &Root, work: &Path, command: &str, fault: Option<&str>
     assert!(output.status.success(), "{}", describe(&output));
     assert_eq!(lines(&output), lines(plain), "{}", describe(&output));
     let said = String::from_utf8_lossy(&output.stderr);
-    let recoveries = said.matches("has taken its part").count();
+    let recoveries = said.matches("; replaced by ").count();
     assert_eq!(recoveries, usize::from(!fault.is_empty()), "{said}");
 }
 

@@ -117,7 +117,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
         outcome.check(code == status.parse().ok(), "the status is another one");
         if status == "0" {
             let lines = String::from_utf8_lossy(&outcome.stdout).lines().count();
-            outcome.check(lines == 5, "not everybody has printed a line");
+            outcome.check(lines == 5, "not every process has printed a line");
         }
         outcome.assert_nothing_left();
     }

@@ -72,7 +72,7 @@ fn files_of_a_lost_job_are_inspected() {
         "3 of 3 files",
         ", complete",
         "worker 2",
-        "copies of rank 0 to rank 1",
+        "replicas of rank 0 to rank 1",
         "commit",
         "4 event files",
     ] {
@@ -95,9 +95,9 @@ fn files_of_a_lost_job_are_inspected() {
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
     for (content, words) in [
-        (&damaged[..], "is damaged"),
-        (&whole[..whole.len() - 9], "cut short"),
-        (b"USTDYEPO", "cut short"),
+        (&damaged[..], "[checkpoint-damaged]"),
+        (&whole[..whole.len() - 9], "[checkpoint-truncated]"),
+        (b"USTDYEPO", "[checkpoint-truncated]"),
     ] {
         std::fs::write(&files[0], content).expect("writable");
         let (ran, text) = inspect(work.path(), &["disk"]);
@@ -181,7 +181,7 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
             }
         })
         .run();
-    ran.assert(0, &["worker 1 died"]);
+    ran.assert(0, &["worker 1 failed"]);
     assert_eq!(
         ended.get(),
         Some((true, true, true, true)),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Part of the line that a guardian prints when it starts another manager.
-const REPLACEMENT_LINE: &str = "another one takes its place";
+const REPLACEMENT_LINE: &str = "[manager-replaced]";
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
@@ -95,7 +95,7 @@ fn all_workers_may_die_with_it() {
 fn the_only_worker_may_die_with_it() {
     let fault = "kill-manager rank=0 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=3";
     let outcome = assert_survived(job().workers(1).spares(0).fault(fault), 1);
-    outcome.check(outcome.takeovers() == [0], "nobody has taken the part");
+    outcome.check(outcome.takeovers() == [0], "no process has taken over");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn managers_that_die_at_once_end_the_job_with_a_word() {
         .run();
     let has_failed = outcome.status.is_some_and(|status| !status.success());
     outcome.check(has_failed, "the status does not tell that the job is lost");
-    let said = outcome.stderr.matches("has died 10 times").count();
+    let said = outcome.stderr.matches("[managers-died]").count();
     outcome.check(said == 1, "not one line says why");
     outcome.assert_nothing_left();
 }

@@ -58,7 +58,7 @@ fn measure_spare(job: Job) {
         })
         .run();
     outcome.assert_success();
-    let measured = *measured.lock().expect("nobody has panicked");
+    let measured = *measured.lock().expect("no thread has panicked");
     let (passed, used) =
         measured.unwrap_or_else(|| panic!("the job ended too early\n{}", outcome.describe()));
     let share = used.as_secs_f64() / passed.as_secs_f64();
@@ -105,7 +105,7 @@ fn after_a_recovery_the_event_files_are_complete() {
     RecoveryStage::ALL
         .iter()
         .for_each(|stage| says(&format!("recovery 1: {stage} done in ")));
-    says("resumes at epoch");
+    says("resumes from checkpoint");
     // Every rank except the failed one has recorded its end.
     for rank in (0..5).filter(|&rank| rank != VICTIM) {
         let ended = outcome
@@ -167,7 +167,7 @@ fn a_debugger_sees_the_program_through_a_thunk() {
         })
         .run();
     outcome.assert_success();
-    let backtrace = backtrace.lock().expect("nobody has panicked");
+    let backtrace = backtrace.lock().expect("no thread has panicked");
     if backtrace.contains("ptrace: Operation not permitted") {
         paths::skip("this system does not let gdb attach");
         return;

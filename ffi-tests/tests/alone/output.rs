@@ -180,7 +180,7 @@ fn lines_arrive_while_the_program_runs() {
         })
         .run();
     outcome.assert_success();
-    let longest = *longest.lock().expect("nobody has panicked");
+    let longest = *longest.lock().expect("no thread has panicked");
     println!(
         "longest pause of the output: {longest:?} in {:?}",
         outcome.wall

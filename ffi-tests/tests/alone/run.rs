@@ -61,8 +61,8 @@ fn a_job_that_loses_ranks_ends_well() {
     ran.assert(
         0,
         &[
-            "worker 1 died",
-            "worker 0 died",
+            "worker 1 failed",
+            "worker 0 failed",
             "no spare left",
             "ended well, no spare left",
             "2 failures, 2 recoveries",
@@ -82,7 +82,11 @@ fn ckptd_starts_a_job_without_mpirun() {
     let ran = run_heat(work.path(), &["--launcher", "ckptd", "--fault", KILL]);
     ran.assert(
         0,
-        &["worker 1 died", "worker 0 died", "2 failures, 2 recoveries"],
+        &[
+            "worker 1 failed",
+            "worker 0 failed",
+            "2 failures, 2 recoveries",
+        ],
     );
     assert_undisturbed(&ran, work.path());
 }
@@ -96,9 +100,13 @@ fn the_failure_of_a_replacement_is_reported_once() {
     let ran = run_heat(work.path(), &["--fault", fault]);
     ran.assert(
         0,
-        &["worker 1 died, spare rank 4 has taken its part; back at"],
+        &["worker 1 failed; replaced by rank 4; resumed from checkpoint"],
     );
-    assert!(!ran.stderr.contains("spare rank 3 died"), "{}", ran.stderr);
+    assert!(
+        !ran.stderr.contains("spare rank 3 failed"),
+        "{}",
+        ran.stderr
+    );
     assert_undisturbed(&ran, work.path());
 }
 
@@ -106,7 +114,7 @@ fn the_failure_of_a_replacement_is_reported_once() {
 fn the_line_at_the_bottom_leaves_the_output_as_it_is() {
     let work = work();
     let ran = run_heat(work.path(), &["--progress", "line", "--fault", KILL]);
-    ran.assert(0, &["\r\x1b[2K", "epoch"]);
+    ran.assert(0, &["\r\x1b[2K", "checkpoint"]);
     assert_undisturbed(&ran, work.path());
 }
 
@@ -122,7 +130,7 @@ fn a_daemon_stands_beside_the_job_and_ends_with_it() {
             work.path(),
             &[&["--fault", KILL, "--log-dir", "events"], options].concat(),
         );
-        ran.assert(0, &["2 failures", "worker 1 died"]);
+        ran.assert(0, &["2 failures", "worker 1 failed"]);
         assert_undisturbed(&ran, work.path());
         let chosen = spares_chosen(&work.path().join("events"));
         let chosen: Vec<bool> = chosen.iter().map(|choice| choice.by_daemon).collect();
@@ -155,7 +163,7 @@ fn a_job_does_without_a_daemon() {
     script(&copy, "ckptd", &only_relays);
     let library = copy.join("libunderstudy.so").to_string_lossy().into_owned();
     let ran = run_heat(work.path(), &["--library", &library, "--fault", KILL]);
-    ran.assert(0, &["no daemon (it has ended at once)", "2 failures"]);
+    ran.assert(0, &["no daemon (it ended immediately)", "2 failures"]);
 }
 
 #[test]
@@ -248,7 +256,7 @@ fn the_status_is_that_of_the_program() {
     ends("kill", &[]).assert(
         75,
         &[
-            "has died 10 times",
+            "has failed 10 times",
             "ended with status 75",
             "not recovered from",
         ],
@@ -312,7 +320,10 @@ fn a_signal_ends_the_job_too() {
             }
         })
         .run();
-    ran.assert(143, &["SIGTERM has ended the job; no epoch is on disk"]);
+    ran.assert(
+        143,
+        &["SIGTERM has ended the job; no checkpoint is on disk"],
+    );
     assert_eq!(ran.left, Vec::<String>::new());
     let is_here = |pid: &u32| {
         std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|path| path == work.path())
@@ -365,7 +376,7 @@ fn a_shell_script_must_give_way_to_the_program() {
     };
     run("./waits.sh").assert(125, &["Write `exec` in front of the MPI program"]);
     let ran = run("./execs.sh");
-    ran.assert(0, &["worker 1 died", "worker 0 died"]);
+    ran.assert(0, &["worker 1 failed", "worker 0 failed"]);
     assert_undisturbed(&ran, work.path());
 }
 
@@ -431,7 +442,7 @@ fn a_program_that_cannot_be_run_is_reported_in_one_line() {
             2,
             &["--host", "a:x"],
             &program,
-            "--host: `a:x` is no host with a number",
+            "--host: `a:x` is not a host with a number",
         ),
         (2, &["--disk", "/proc/epochs"], &program, "--disk: /proc: "),
         (
@@ -486,17 +497,12 @@ fn a_program_that_cannot_be_run_is_reported_in_one_line() {
             &program,
             "--copies 2 needs at least 3 workers",
         ),
-        (
-            2,
-            &["--restart"],
-            &program,
-            "--restart: set UNDERSTUDY_DISK",
-        ),
+        (2, &["--restart"], &program, "--restart needs the directory"),
         (
             2,
             &["--init-end", "MPI_Nothing#3"],
             &program,
-            "`MPI_Nothing` is no MPI procedure",
+            "`MPI_Nothing` is not an MPI procedure",
         ),
         (
             2,
@@ -551,6 +557,6 @@ fn a_program_that_cannot_be_run_is_reported_in_one_line() {
         .run();
     ran.assert(
         2,
-        &["UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"],
+        &["UNDERSTUDY_SPARE is not a setting; did you mean UNDERSTUDY_SPARES?"],
     );
 }

@@ -59,7 +59,7 @@ fn a_job_is_seen_as_it_gets_on() {
             }
         })
         .run();
-    ran.assert(0, &["worker 1 died"]);
+    ran.assert(0, &["worker 1 failed"]);
     let seen = seen.borrow();
     let has = |words: &[&str]| {
         seen.iter()

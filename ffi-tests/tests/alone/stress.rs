@@ -56,13 +56,13 @@ fn kill_for(case: &TestProgram, spares: u32, time: Duration, lines: usize) {
                     .values()
                     .nth(victim)
                     .is_some_and(|&pid| processes::kill(pid));
-                *deaths_too.lock().expect("nobody has failed") += u32::from(hit);
+                *deaths_too.lock().expect("no thread has failed") += u32::from(hit);
                 next = Some(now + PERIOD);
             }
             began.elapsed() > time
         })
         .run();
-    let deaths = *deaths.lock().expect("nobody has failed");
+    let deaths = *deaths.lock().expect("no thread has failed");
     println!("{deaths} deaths with {spares} spares, {:?}", outcome.wall);
     assert_undisturbed(case, &outcome, workers);
     let least = time.as_millis() / PERIOD.as_millis() / 3;
@@ -219,7 +219,7 @@ fn nothing_grows_from_renewal_to_renewal() {
             if Instant::now() >= next {
                 seen_too
                     .lock()
-                    .expect("nobody has failed")
+                    .expect("no thread has failed")
                     .extend(measure(first));
                 next = Instant::now() + Duration::from_millis(40);
             }
@@ -232,7 +232,7 @@ fn nothing_grows_from_renewal_to_renewal() {
         renewals >= wanted,
         &format!("MPI was initialised anew {renewals} times only"),
     );
-    let seen = seen.lock().expect("nobody has failed");
+    let seen = seen.lock().expect("no thread has failed");
     let (early, late) = (bounds(&seen, 20, 35), bounds(&seen, wanted - 15, renewals));
     assert!(
         early.len() > 10 && early.len() == late.len(),

@@ -30,18 +30,18 @@ fn a_checkpoint_is_taken_on_request() {
                 return;
             };
             let (job, standing) = line.split_once(": ").expect("a job and its standing");
-            if standing.contains("epoch 1 ") && !told.replace(true) {
+            if standing.contains("checkpoint 1 ") && !told.replace(true) {
                 assert_eq!(
                     understudy(&["warn", "--checkpoint", job]),
                     format!("{job} is told\n")
                 );
-            } else if standing.contains("epoch 2 ") {
+            } else if standing.contains("checkpoint 2 ") {
                 std::fs::write(&end, "").expect("writable");
             }
         })
         .run();
     // Without the warning, there is one checkpoint only, and the test exceeds its time limit.
-    ran.assert(0, &["last checkpoint: epoch 2"]);
+    ran.assert(0, &["last checkpoint: 2"]);
     assert!(was_told.get());
 }
 

@@ -193,6 +193,6 @@ fn a_driver_that_is_only_loaded_is_no_accelerator() {
     outcome.assert_like(&native(job("old", "unused")), &[]);
     outcome.check(
         outcome.takeovers().contains(&1),
-        "nobody has taken its part",
+        "no process has taken over",
     );
 }

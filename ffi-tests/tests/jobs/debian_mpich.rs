@@ -110,7 +110,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
     let errors = String::from_utf8_lossy(&outcome.stderr);
     assert!(outcome.status.success(), "{errors}");
     assert!(
-        errors.contains("worker 1 died, spare rank 2 has taken its part"),
+        errors.contains("worker 1 failed; replaced by rank 2"),
         "{errors}"
     );
     assert!(
@@ -179,8 +179,8 @@ fn a_job_goes_on_from_disk() {
         .env("UNDERSTUDY_RESTART", "1")
         .fault("kill rank=1 at=cut.end epoch=30");
     let second = again.run_after(&mut first);
-    let refused = disk::count_lines_with(&second, "it is missing");
-    second.check(refused >= 1, "the last epoch was used");
+    let refused = disk::count_lines_with(&second, "[checkpoint-missing]");
+    second.check(refused >= 1, "the last checkpoint was used");
     second.assert_taken_over(&[1]);
     disk::assert_like(&alone, FILES, &first.stdout, second);
 }

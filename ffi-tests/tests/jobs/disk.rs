@@ -54,8 +54,8 @@ fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
     let line = outcome
         .own_lines()
         .into_iter()
-        .find(|line| line.contains("the job goes on from epoch"))?;
-    let (_, epoch) = line.split_once("from epoch ")?;
+        .find(|line| line.contains("[restarted]"))?;
+    let (_, epoch) = line.split_once("from checkpoint ")?;
     let (_, place) = line.split_once("after the first ")?;
     let bytes = place
         .split_once(" line(s) and ")
@@ -78,7 +78,7 @@ fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
         .sum();
     next.check(
         before.len() >= whole + bytes,
-        "more was printed before the epoch than the job has printed",
+        "more was printed before the checkpoint than the job has printed",
     );
     [&before[..whole + bytes], &next.stdout].concat()
 }
@@ -97,7 +97,7 @@ pub fn assert_like(undisturbed: &Outcome, files: &[&str], before: &[u8], mut las
     last.assert_like(undisturbed, files);
     last.assert_nothing_left();
     let left = fs::read_dir(last.disk()).map_or(0, Iterator::count);
-    last.check(left == 0, "epochs are left on disk");
+    last.check(left == 0, "checkpoints are left on disk");
 }
 
 #[track_caller]
@@ -172,7 +172,7 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
 pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
     let last = checkpoints_on_disk(&outcome.disk(), workers)
         .pop()
-        .expect("there are epochs on disk");
+        .expect("there are checkpoints on disk");
     file(&outcome.disk(), last, worker)
 }
 
@@ -221,26 +221,38 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     (
         "a bit of the pages",
         |path| flip(path, length(path) / 2),
-        "of its pages is damaged",
+        "of the pages is damaged",
     ),
     (
         "missing",
         |path| fs::remove_file(path).expect("the file is there"),
-        "it is missing",
+        "[checkpoint-missing]",
     ),
-    ("torn", |path| cut(path, length(path) / 3), "cut short"),
-    ("without its end", |path| cut(path, 1), "cut short"),
-    ("empty", |path| cut(path, u64::MAX), "cut short"),
+    (
+        "torn",
+        |path| cut(path, length(path) / 3),
+        "[checkpoint-truncated]",
+    ),
+    (
+        "without its end",
+        |path| cut(path, 1),
+        "[checkpoint-truncated]",
+    ),
+    (
+        "empty",
+        |path| cut(path, u64::MAX),
+        "[checkpoint-truncated]",
+    ),
     (
         "a bit of the magic",
         |path| flip(path, 3),
-        "not an epoch of understudy",
+        "[not-a-checkpoint]",
     ),
     ("another version", |path| flip(path, 8), "format version 17"),
     (
         "a bit of the head",
         |path| flip(path, 40),
-        "its head is damaged",
+        "the file's head is damaged",
     ),
 ];
 
@@ -276,11 +288,14 @@ fn without_a_usable_epoch_nothing_starts() {
     let damaged = restarted(&case).run_after(&mut first);
     assert_refused(
         &damaged,
-        &["cut short", "no epoch from which all 4 workers can go on"],
+        &["[checkpoint-truncated]", "[no-checkpoint-to-restart]"],
     );
 
     let none = restarted(&case).run();
-    assert_refused(&none, &["no epoch from which all 4 workers can go on"]);
+    assert_refused(
+        &none,
+        &["no checkpoint from which all 4 workers can continue"],
+    );
 }
 
 #[test]
@@ -288,16 +303,16 @@ fn epochs_of_another_job_are_refused() {
     let case = heat2d();
     let mut first = killed(job(&case), 4);
     let mut anew = job(&case).run_after(&mut first);
-    assert_refused(&anew, &["epochs of an earlier run", "UNDERSTUDY_RESTART=1"]);
+    assert_refused(&anew, &["[earlier-checkpoints]", "UNDERSTUDY_RESTART=1"]);
     let mut fewer = restarted(&case).workers(3).run_after(&mut anew);
     assert_refused(
         &fewer,
-        &["another number of workers (4, and this one has 3)"],
+        &["another number of workers (4, but this job has 3)"],
     );
     let mut more = restarted(&case).workers(5).run_after(&mut fewer);
     assert_refused(
         &more,
-        &["another number of workers (4, and this one has 5)"],
+        &["another number of workers (4, but this job has 5)"],
     );
     let program = paths::example("heat2d");
     let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
@@ -326,7 +341,7 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     let hit = first.killed.iter().filter(|killed| killed.hit).count();
     first.check(
         hit == WORKERS as usize,
-        "the epoch was never complete on disk",
+        "the checkpoint was never complete on disk",
     );
     let second = only_first(restarted(&case)).run_after(&mut first);
     assert_as_undisturbed(&case, &first.stdout, second);
@@ -366,9 +381,8 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
     outcome.assert_replaced(&[1, 2]);
     let words = [
         "worker 1 (rank 1 on ",
-        "died together with worker 2",
-        "epoch",
-        "on disk",
+        "failed together with worker 2",
+        "[back-to-disk]",
     ];
     outcome.assert_line(&words);
     outcome.assert_nothing_left();
@@ -405,7 +419,7 @@ fn a_restart_finds_files_as_they_were() {
     // The last checkpoint is lost, so changes of files before the last restart are undone, too.
     let last = checkpoints_on_disk(&second.disk(), WORKERS)
         .pop()
-        .expect("there are epochs on disk");
+        .expect("there are checkpoints on disk");
     cut(&file(&second.disk(), last, 1), 9);
     let mut third = files()
         .disk()
@@ -502,7 +516,7 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
         println!("{why}: {:?}", outcome.own_lines());
         outcome.assert_recovered(&native(case.job()), case.files, &[1]);
         outcome.check(
-            count_lines_with(&outcome, "epochs cannot be written") == 1,
+            count_lines_with(&outcome, "[checkpoints-not-written]") == 1,
             "it was not told once",
         );
         outcome.check(
@@ -527,8 +541,8 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_disk_with_new_space_is_used() {
-    const FULL: &str = "epochs cannot be written";
-    const ROOM: &str = "epochs are written to";
+    const FULL: &str = "[checkpoints-not-written]";
+    const ROOM: &str = "[checkpoints-written-again]";
     const END: &str = "end";
     let Some(full) = Mount::new("size=40k") else {
         return;

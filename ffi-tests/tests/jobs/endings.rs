@@ -50,7 +50,7 @@ fn assert_blamed(outcome: &Outcome, words: &[&str]) {
     outcome.assert_status(PROGRAM);
     outcome.check(ends(outcome) == 3, "the program was not started over twice");
     outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
-    assert_lines_with(outcome, &["3 times since epoch", "has a bug there"]);
+    assert_lines_with(outcome, &["3 times since checkpoint", "[repeated-fault]"]);
     assert_lines_with(outcome, words);
     outcome.assert_nothing_left();
 }
@@ -59,14 +59,14 @@ fn assert_blamed(outcome: &Outcome, words: &[&str]) {
 fn a_crash_that_repeats_is_the_programs() {
     let mut verdicts = Verdicts::default();
     let ways = [
-        ("dereference", "of SIGSEGV at endings+0x"),
+        ("dereference", ": SIGSEGV at endings+0x"),
         // Within the MPI library, called by the program.
-        ("bad-buffer", "of SIGSEGV at "),
-        ("throw", "of SIGABRT at libc"),
-        ("divide", "of SIGFPE at endings+0x"),
-        ("undefined", "of SIGILL at endings+0x"),
-        ("raise", "of SIGSEGV at libc"),
-        ("abort", "of SIGABRT at libc"),
+        ("bad-buffer", ": SIGSEGV at "),
+        ("throw", ": SIGABRT at libc"),
+        ("divide", ": SIGFPE at endings+0x"),
+        ("undefined", ": SIGILL at endings+0x"),
+        ("raise", ": SIGSEGV at libc"),
+        ("abort", ": SIGABRT at libc"),
     ];
     for ((way, words), outcome) in each(variants(ways, 3), |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
@@ -84,7 +84,7 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
         verdicts.judge(way, || {
             assert_blamed(
                 &outcome,
-                &["worker 0 died of", "worker 1 died of", "worker 2 died of"],
+                &["worker 0 failed:", "worker 1 failed:", "worker 2 failed:"],
             )
         });
     }
@@ -107,7 +107,7 @@ fn kernel_tells() -> bool {
 fn an_exhausted_stack_is_the_programs() {
     if kernel_tells() {
         let outcome = job(&["overflow", "2"]).run();
-        assert_blamed(&outcome, &["worker 2 died of SIGSEGV", "stack overflow"]);
+        assert_blamed(&outcome, &["worker 2 failed: SIGSEGV", "stack overflow"]);
     } else {
         paths::skip("a kernel before Linux 6.15 does not tell of an exhausted stack");
     }
@@ -121,9 +121,9 @@ fn a_crash_that_does_not_repeat_is_recovered_from() {
         let outcome = job(&arguments).input("once", "").run();
         verdicts.judge(way, || {
             outcome.assert_success();
-            outcome.check(ends(&outcome) == 1, "nobody has crashed");
+            outcome.check(ends(&outcome) == 1, "no process has crashed");
             outcome.assert_taken_over(&[2]);
-            assert_lines_with(&outcome, &["worker 2 died of SIG"]);
+            assert_lines_with(&outcome, &["worker 2 failed: SIG"]);
             // Without the file, no rank crashes.
             outcome.assert_like(&native(job(&arguments)), &[]);
             outcome.assert_nothing_left();
@@ -138,7 +138,7 @@ fn a_fault_of_the_library_is_survived_if_another_process_dies() {
     let arguments = ["bad-buffer", "2", "once", "other"];
     let outcome = job(&arguments).input("once", "").input("other", "").run();
     outcome.assert_success();
-    outcome.check(ends(&outcome) == 1, "nobody has followed a bad pointer");
+    outcome.check(ends(&outcome) == 1, "no process has followed a bad pointer");
     outcome.assert_taken_over(&[1]);
     outcome.assert_like(&native(job(&arguments)), &[]);
     outcome.assert_nothing_left();
@@ -148,14 +148,17 @@ fn a_fault_of_the_library_is_survived_if_another_process_dies() {
 fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
     let mut verdicts = Verdicts::default();
     let ways = [
-        ("kill", "(SIGKILL) for the 3rd time since epoch"),
-        ("sent", "of SIGSEGV, which came from outside"),
+        ("kill", "[repeated-kill]"),
+        ("sent", ": SIGSEGV from outside the program"),
     ];
     for ((way, words), outcome) in each(ways, |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
             outcome.assert_status(75);
             outcome.check(ends(&outcome) == 10, "another number of deaths");
-            assert_lines_with(&outcome, &[words, "worker 1 has died 10 times since epoch"]);
+            assert_lines_with(
+                &outcome,
+                &[words, "worker 1 has failed 10 times since checkpoint"],
+            );
             outcome.assert_nothing_left();
         });
     }

@@ -43,7 +43,10 @@ fn open_mpi_initialises_in_another_directory() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert!(errors.contains("/dev/shm has 0 MiB left"), "{errors}");
-    assert!(errors.contains("worker 1 died, spare rank 3"), "{errors}");
+    assert!(
+        errors.contains("worker 1 failed; replaced by rank 3"),
+        "{errors}"
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     let rounds = text.lines().filter(|line| line.starts_with("round "));
     // Three ranks print the round in the transcripts of the first and the last one.

@@ -93,5 +93,5 @@ fn a_run_without_a_failure_is_silent_and_leaves_nothing_behind() {
     outcome.assert_nothing_left();
     outcome.check(outcome.own_lines().len() <= 1, "more than one line of ours");
     outcome.check(outcome.last_epoch(0) >= 3, "fewer than three checkpoints");
-    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
 }

@@ -16,7 +16,7 @@ use understudy_formats::events::Kind;
 fn has_refused_a_journal(outcome: &Outcome) -> bool {
     outcome
         .stderr
-        .contains("its static data cannot be rebuilt: the journal is damaged")
+        .contains("its static data cannot be rebuilt: the set-up log is damaged")
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn a_damaged_journal_is_never_replayed() {
         verdicts.judge(&fault, || {
             let words = [
                 "worker 1 (rank 1 on ",
-                "its copy (epoch ",
+                "its replica (checkpoint ",
                 "at worker 2 ",
                 "was not used",
             ];
             assert_lost(&lost, &words);
-            lost.check(has_refused_a_journal(&lost), "nobody met the damage");
+            lost.check(has_refused_a_journal(&lost), "no process met the damage");
         });
         let both_thin = Trigger::Reduced {
             workers: WORKERS,
@@ -56,7 +56,7 @@ fn a_damaged_journal_is_never_replayed() {
             verdicts.judge(&format!("{what}: {fault}"), || {
                 assert_like_undisturbed(&outcome, &case);
                 outcome.assert_taken_over(&[1]);
-                outcome.check(has_refused_a_journal(&outcome), "nobody met the damage");
+                outcome.check(has_refused_a_journal(&outcome), "no process met the damage");
             });
         }
     }
@@ -263,7 +263,7 @@ fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Op
     let longest = tables
         .max_by_key(|(journal, _)| journal.bytes)
         .unwrap_or_default();
-    println!("the longest journal: {longest:?}");
+    println!("the longest set-up log: {longest:?}");
     longest
 }
 

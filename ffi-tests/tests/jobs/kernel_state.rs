@@ -86,7 +86,7 @@ fn assert_refused(kind: &str, word: &str) {
     }
     let unprotected = job(kind, None).run();
     unprotected.assert_success();
-    unprotected.assert_single_line(&[word, "of rank 1", "10 intervals", "unprotected"]);
+    unprotected.assert_single_line(&[word, "of worker 1", "10 intervals", "unprotected"]);
     unprotected.assert_same_lines(&native(job(kind, None)));
     unprotected.assert_nothing_left();
 }

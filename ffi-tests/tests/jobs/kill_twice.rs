@@ -118,11 +118,11 @@ fn assert_lost(outcome: &Outcome, worker: u32, holder: u32) {
         "the job has lost a rank and its copy, and succeeded",
     );
     let named = format!("worker {worker} (rank {worker} on ");
-    let kept = format!("died together with worker {holder} (rank {holder} on ");
+    let kept = format!("failed together with worker {holder} (rank {holder} on ");
     let lines = outcome.own_lines();
     outcome.check(
         lines.len() == 1
-            && [&*named, &*kept, "only copy (epoch "]
+            && [&*named, &*kept, "only replica (checkpoint "]
                 .iter()
                 .all(|words| lines[0].contains(words)),
         "the loss is not named in one line",

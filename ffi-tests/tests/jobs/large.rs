@@ -53,7 +53,7 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
     undisturbed.assert_checks();
     let first_lines = undisturbed.first_round_lines();
     let mut verdicts = Verdicts::default();
-    verdicts.judge("nobody killed", || {
+    verdicts.judge("no kill", || {
         let outcome = job().run();
         outcome.assert_success();
         outcome.assert_like(&undisturbed, &[]);

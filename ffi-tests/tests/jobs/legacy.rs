@@ -42,7 +42,7 @@ fn killed(
         let victims = choose(&living);
         assert!(
             victims.into_iter().all(processes::kill),
-            "somebody had died before"
+            "a process had failed before"
         );
         done += 1;
         done == times
@@ -139,7 +139,7 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
     outcome.check(
         outcome
             .stderr
-            .contains("the copy of worker 1 at rank 4 is not used"),
+            .contains("the replica of worker 1 at rank 4 is not used"),
         "it was used",
     );
     outcome.check(outcome.takeovers() == [1], "another part was taken");
@@ -209,7 +209,7 @@ fn nothing_grows_from_death_to_death() {
         let manager = first[&0].parent;
         let uses =
             [manager, living[&0]].map(|pid| processes::resource_use(pid).unwrap_or_default());
-        seen_too.lock().expect("nobody has failed").push(uses);
+        seen_too.lock().expect("no thread has failed").push(uses);
         let oldest_but_first = living.values().nth(1).copied();
         assert!(
             oldest_but_first.is_some_and(processes::kill),
@@ -219,7 +219,7 @@ fn nothing_grows_from_death_to_death() {
         done == deaths
     });
     let outcome = case.assert_undisturbed(job);
-    let seen = seen.lock().expect("nobody has failed");
+    let seen = seen.lock().expect("no thread has failed");
     outcome.check(seen.len() == deaths, "there were fewer deaths");
     for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {
         let (first, last) = (seen[early][at], seen[deaths - 1][at]);

@@ -55,7 +55,7 @@ fn the_death_of_an_idle_spare_changes_nothing() {
     let outcome = job().kill(Kill::at(4, Trigger::Lines(10))).run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
-    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
     outcome.assert_nothing_left();
 }
 
@@ -113,8 +113,8 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
         &outcome,
         &[
             "worker 1 (rank 1 on",
-            "died together with worker 2 (rank 2 on",
-            "which held its only copy",
+            "failed together with worker 2 (rank 2 on",
+            "which stored its only replica",
         ],
     );
 }
@@ -131,13 +131,13 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
     assert_ended(
         &lost,
         &[
-            "the job cannot be recovered: all workers died, and with them all copies; start the \
-             job again",
+            "the job cannot be recovered: all workers failed, and all replicas are lost with them; \
+             start the job again",
         ],
     );
     let on_disk = || job().spares(2).interval("80calls").disk();
     let mut lost = kill_all(on_disk());
-    assert_ended(&lost, &["all workers died"]);
+    assert_ended(&lost, &["all workers failed"]);
     let saved = on_disk()
         .env("UNDERSTUDY_RESTART", "1")
         .run_after(&mut lost);
@@ -315,7 +315,7 @@ fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
     // Space for replicas grows in steps of 64 MiB: half of the last step is missing.
     let outcome = with_memory(&(most.get() - (32 << 10)).to_string()).run();
     assert_ended(&outcome, &["more bytes of the page store"]);
-    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    outcome.check(outcome.takeovers().is_empty(), "a worker was replaced");
 }
 
 #[test]

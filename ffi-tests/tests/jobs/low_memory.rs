@@ -274,7 +274,7 @@ fn the_process_that_replays_may_end() {
                     kill_template(ranks, 1);
                 }
                 let said = std::fs::read_to_string(root.join("stderr")).unwrap_or_default();
-                return said.contains("copies of static data are kept again");
+                return said.contains("[replay-process-ended]");
             }
             Stop::Changed => kill(ranks, 2),
             Stop::Half => {}

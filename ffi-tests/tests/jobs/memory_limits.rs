@@ -90,7 +90,10 @@ fn run_within(percent: u64, options: &str) -> Option<String> {
         limited.stdout == free.stdout,
         "{percent} %: other output; {errors}"
     );
-    assert!(!errors.contains("want of memory"), "{percent} %: {errors}");
+    assert!(
+        !errors.contains("[killed-for-memory]"),
+        "{percent} %: {errors}"
+    );
     Some(errors)
 }
 
@@ -107,7 +110,7 @@ fn a_process_killed_for_want_of_memory_ends_the_job_and_the_limit_is_named() {
     let errors = errors(&lost);
     assert_eq!(lost.status.code(), Some(LOST), "{errors}");
     let limit = format!("is limited to {LIMIT_MIB} MiB");
-    let is_cause = |line: &&str| line.contains(&limit) && line.contains("want of memory");
+    let is_cause = |line: &&str| line.contains(&limit) && line.contains("[killed-for-memory]");
     assert_eq!(errors.lines().filter(is_cause).count(), 1, "{errors}");
     assert!(!errors.contains("starts again"), "{errors}");
 
@@ -140,10 +143,10 @@ fn a_checkpoint_that_does_not_fit_is_left_out_and_the_earlier_one_serves() {
         "{errors}"
     );
     assert!(
-        errors.contains("a failure leads back to checkpoint"),
+        errors.contains("a failure returns it to checkpoint"),
         "{errors}"
     );
-    assert!(errors.contains("worker 1 died"), "{errors}");
+    assert!(errors.contains("worker 1 failed"), "{errors}");
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn a_program_gets_the_memory_of_its_copies_before_the_kernel_kills_it() {
     let Some(errors) = run_within(150, "") else {
         return paths::skip("no control group can be made here");
     };
-    let words = "the program needs the memory of its copies";
+    let words = "[replicas-discarded]";
     assert!(
         errors.contains(words) && errors.contains("runs unprotected"),
         "{errors}"

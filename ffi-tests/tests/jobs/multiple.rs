@@ -16,7 +16,7 @@ fn assert_survives(job: impl Fn() -> Job, faults: &str) {
     let outcome = job().spares(2).fault(faults).run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(job()));
-    outcome.check(outcome.recoveries() > 0, "nobody has died");
+    outcome.check(outcome.recoveries() > 0, "no process has failed");
     outcome.assert_nothing_left();
 }
 
@@ -73,7 +73,7 @@ fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
             let outcome = job().spares(2).fault(fault).run();
             outcome.assert_success();
             outcome.assert_like(&undisturbed, &[]);
-            outcome.check(outcome.recoveries() > 0, "nobody has died");
+            outcome.check(outcome.recoveries() > 0, "no process has failed");
             outcome.assert_nothing_left();
         });
     }

@@ -26,8 +26,8 @@ fn names_that_others_plant_do_not_disturb_a_job() {
         (cd protected; $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 5calls \
             --fault 'kill rank=1 at=commit.end epoch=3' -- "$programs/files" 20 > output 2> ../errors; echo protected $?)
         diff -r native protected && echo equal
-        grep -c 'worker 1 died' errors
-        grep -e 'will not get back' -e 'appear twice' errors
+        grep -c 'worker 1 failed' errors
+        grep -e 'file-content-not-kept' -e 'appear twice' errors
         $mallory touch /dev/shm/understudy-$alice_id/x || echo kept out
         find /dev/shm/understudy-$alice_id -type f
         sh -c '[ $$ -lt 500 ] || echo names of other jobs were planted'
@@ -55,7 +55,7 @@ fn connections_of_others_are_closed() {
             --fault "$kill" -- "$examples/heat2d" 200 200 4000 > out/output 2> out/errors
         echo $?
         touch out/end; wait
-        grep -c 'worker 1 died' out/errors
+        grep -c 'worker 1 failed' out/errors
         cat crowd
         $alice mpirun --oversubscribe -n 3 "$examples/heat2d" 200 200 4000 | cmp - out/output && echo equal
     "#;
@@ -82,7 +82,7 @@ fn epochs_that_others_plant_are_left_alone() {
             $mallory chmod 666 disk/${newest%-*-*}-99999998-w0000$worker.epoch
         done
         run --restart -- "$programs/aborting" 40 10 > /dev/null
-        grep -c -e 'the job goes on from epoch [0-9]\{1,4\} on disk' errors
+        grep -c -e 'the job continues from checkpoint [0-9]\{1,4\} on disk' errors
         grep -e 9999999 errors
         timeout 20 "$layer" inspect disk > found; echo $?; grep -c 'not a regular file' found
     "#;
@@ -101,7 +101,7 @@ fn a_planted_directory_is_refused() {
         attempt() {
             $alice timeout -s KILL 60 "$layer" run -n 2 --no-daemon $1 -- "$examples/heat2d" 40 40 20 > out 2> errors
             echo $? $(grep -o -e 'symbolic link' -e 'belongs to user [0-9]*' -e 'not a directory' -e 'the job stops' \
-                -e 'have the administrator' -e 'runs unprotected' errors)
+                -e 'ask the administrator' -e 'runs unprotected' errors)
             rm -rf $place
         }
         $mallory mkdir -m 777 $place;   attempt
@@ -115,10 +115,10 @@ fn a_planted_directory_is_refused() {
         return;
     };
     let lines = [
-        "78 belongs to user 61002 have the administrator the job stops",
-        "78 symbolic link have the administrator the job stops",
-        "78 not a directory have the administrator the job stops",
-        "0 belongs to user 61002 have the administrator runs unprotected",
+        "78 belongs to user 61002 ask the administrator the job stops",
+        "78 symbolic link ask the administrator the job stops",
+        "78 not a directory ask the administrator the job stops",
+        "0 belongs to user 61002 ask the administrator runs unprotected",
         "0 B in 0 files freed",
         "/dev/shm/understudy-61001 belongs",
     ];
@@ -136,7 +136,7 @@ fn a_planted_directory_is_avoided() {
         attempt() {
             env "$@" $alice timeout -s KILL 60 "$layer" run -n 2 --spares 1 --no-daemon --interval 20calls \
                 --fault "$kill" -- "$examples/heat2d" 40 40 400 > out 2> errors
-            echo $? $(grep -c 'worker 1 died' errors) $(cmp out native && echo equal)
+            echo $? $(grep -c 'worker 1 failed' errors) $(cmp out native && echo equal)
         }
         attempt XDG_RUNTIME_DIR="$PWD/session"
         attempt XDG_RUNTIME_DIR="$PWD/session" UNDERSTUDY_RUNTIME_DIR="$PWD/named"
@@ -197,7 +197,7 @@ fn files_of_a_job_are_private() {
         for disk in open made; do
             $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --log-dir events \
                 -- "$programs/aborting" 40 10 > out 2> errors
-            echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has epochs)
+            echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has checkpoints)
         done
         find events -name '*.events' | grep -q . && test -s events/run.json && echo has events
         find open made events -type f -perm /077
@@ -210,8 +210,8 @@ fn files_of_a_job_are_private() {
     users::assert_lines(
         &output,
         &[
-            "open 37 has epochs",
-            "made 37 has epochs",
+            "open 37 has checkpoints",
+            "made 37 has checkpoints",
             "has events",
             "700",
         ],
@@ -322,7 +322,7 @@ fn guards_are_derived_from_a_secret_that_is_on_no_command_line() {
             .command_lines
             .iter()
             .find(|line| line.contains(secret.as_str()));
-        assert_eq!(told, None, "everybody may read it");
+        assert_eq!(told, None, "every user may read it");
     }
     assert_eq!(
         guards(&runs[0]),
@@ -344,7 +344,7 @@ fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
                 --fault 'kill rank=1 at=call:26' -- "$programs/table/$program" 16 > ../output 2> ../errors)
             echo $?
             cmp expected output && echo equal
-            grep -c 'worker 1 died' errors
+            grep -c 'worker 1 failed' errors
             rm -r native protected
         done
     "#;
@@ -384,7 +384,7 @@ END
             -- "$programs/appends" 6 > ../output 2> ../errors)
         echo $?
         cmp expected output && echo equal
-        grep -c 'files that child processes change are not put back after a failure: ' errors
+        grep -c 'files that child processes change are not restored after a failure: ' errors
         touch end; wait
     "#;
     let Some(output) = users::run(script) else {

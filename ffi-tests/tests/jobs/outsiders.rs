@@ -24,7 +24,7 @@ fn run(script: &str) -> Option<Output> {
             touch killed
             wait $job
             # Each process of the node may say so.
-            echo $? $(cat out) $(grep -o -e 'cannot be put back to what it was' -e 'another file has its name' \
+            echo $? $(cat out) $(grep -o -e 'cannot be restored to its state' -e 'another file has its name' \
                 -e 'is another directory' -e 'has been moved, removed or exchanged' errors | sort -ru)
         }
     "#;
@@ -47,7 +47,7 @@ fn a_file_in_the_place_of_the_jobs_stays() {
     let Some(output) = run(script) else {
         return;
     };
-    let refused = "74 cannot be put back to what it was another file has its name";
+    let refused = "74 cannot be restored to its state another file has its name";
     let lines = [
         "0 sum 1270, the file holds of the job",
         refused,
@@ -78,7 +78,7 @@ fn nothing_is_undone_through_the_link_of_another_user() {
         return;
     };
     let lines = [
-        "74 is another directory cannot be put back to what it was",
+        "74 is another directory cannot be restored to its state",
         "private",
         "data",
     ];
@@ -101,6 +101,6 @@ fn a_missing_backup_is_reported() {
     let Some(output) = run(script) else {
         return;
     };
-    let gone = "74 has been moved, removed or exchanged cannot be put back to what it was";
+    let gone = "74 has been moved, removed or exchanged cannot be restored to its state";
     users::assert_lines(&output, &[gone, gone, "0 sum 1270, the file holds nothing"]);
 }

@@ -77,7 +77,7 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
     let undisturbed = native(profiled.job());
     undisturbed.check(
         String::from_utf8_lossy(&undisturbed.stdout).contains("profile of rank 3: 54 calls"),
-        "it is profiled without the layer",
+        "it is profiled without understudy",
     );
     assert_equal_report(&profiled.job().run(), &undisturbed);
     let killed = profiled.job().kill(Kill::at(1, Trigger::Lines(25))).run();

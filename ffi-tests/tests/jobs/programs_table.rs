@@ -74,7 +74,7 @@ impl Line {
                     let fault = format!("kill rank={worker} at=call:{call}");
                     let outcome = job.fault(&fault).run();
                     outcome.assert_all_recovered(&native(self.job()), &[*worker]);
-                    let is_written = !outcome.stderr.contains("epochs cannot be written");
+                    let is_written = !outcome.stderr.contains("[checkpoints-not-written]");
                     outcome.check(is_written, "the disk level failed");
                 }
                 Unprotected(words) => {

@@ -54,7 +54,7 @@ fn advice_tells_what_marks_have_saved() {
     };
     let marked = advise(&run("marked", ""));
     assert!(
-        marked.contains("What understudy.h was told has left"),
+        marked.contains("Annotations of understudy.h have left"),
         "{marked}"
     );
     let is_row = |line: &&str| {
@@ -119,7 +119,7 @@ fn a_restarted_job_recomputes() {
     let mut first = job().killed_as_a_whole(on_disk, KillScope::Job).run();
     let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
     second.assert_success();
-    assert_stderr_has(&second, "the job goes on from epoch");
+    assert_stderr_has(&second, "[restarted]");
     let (all, rest) = (native(job()), &second.stdout);
     second.check(
         all.stdout.ends_with(rest) && !rest.is_empty(),
@@ -144,7 +144,7 @@ fn annotations_are_rolled_back_with_their_memory() {
 fn unmapped_memory_is_not_recomputed() {
     let outcome = run("unmapped", "kill rank=1 at=capture.end epoch=10");
     outcome.assert_taken_over(&[1]);
-    assert_stderr_has(&outcome, "is not memory of the program any more");
+    assert_stderr_has(&outcome, "[recompute-unmapped]");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn poison_finds_memory_that_is_not_what_is_recomputed() {
     let wrong = run("wrong");
     assert_stderr_has(
         &wrong,
-        "is not what its function makes: byte 17284 is another one",
+        "differs from what its function computes, first in byte 17284.",
     );
     let right = run("marked");
     let claims = &right.stderr;

@@ -52,7 +52,7 @@ fn a_damaged_copy_is_never_loaded() {
                 &outcome,
                 &[
                     "worker 1 (rank 1 on ",
-                    "copy (epoch 3) at worker 2 (rank 2 on ",
+                    "replica (checkpoint 3) at worker 2 (rank 2 on ",
                     "wrong checksum",
                 ],
             );
@@ -195,9 +195,9 @@ fn three_at_once_are_a_loss_that_names_all_copies() {
         &outcome,
         &[
             "worker 1 (rank 1 on ",
-            "died together with worker 2 (rank 2 on ",
+            "failed together with worker 2 (rank 2 on ",
             " and worker 3 (rank 3 on ",
-            "only copies (epoch 2)",
+            "only replicas (checkpoint 2)",
         ],
     );
 }
@@ -319,7 +319,7 @@ fn with_parity_a_second_process_may_die_during_the_recovery() {
         verdicts.judge(&fault, || {
             outcome.assert_success();
             outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-            outcome.check(outcome.faults().len() == 2, "nobody else died");
+            outcome.check(outcome.faults().len() == 2, "no other process failed");
             outcome.assert_nothing_left();
         });
     }
@@ -330,8 +330,8 @@ fn with_parity_a_second_process_may_die_during_the_recovery() {
 fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
     let mut verdicts = Verdicts::default();
     let case = programs::heat2d();
-    let group = "of its parity group, which can bring back only one of its workers (epoch 2)";
-    let damage = "what its parity group makes of it (epoch 3) has a wrong checksum";
+    let group = "of its parity group, which can restore only one of its workers (checkpoint 2)";
+    let damage = "the replica that its parity group rebuilds (checkpoint 3) has a wrong checksum";
     let damaged = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4".to_owned();
     // The next worker in the group has the data that are not in pages.
     let description =
@@ -346,7 +346,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
         (
             "xor:2",
             description,
-            ["worker 1 (rank 1 on ", "died", damage],
+            ["worker 1 (rank 1 on ", ") failed", damage],
         ),
         (
             "xor:4",
@@ -356,7 +356,7 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
         (
             "xor:4",
             damaged.clone(),
-            ["worker 1 (rank 1 on ", "died", damage],
+            ["worker 1 (rank 1 on ", ") failed", damage],
         ),
     ];
     for (scheme, fault, words) in variants(losses, 2) {

@@ -65,7 +65,7 @@ fn a_variable_that_is_no_setting_is_named_once() {
     outcome.assert_success();
     let lines = outcome.own_lines();
     let named = lines.iter().filter(|line| {
-        line.contains("UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?")
+        line.contains("UNDERSTUDY_SPARE is not a setting; did you mean UNDERSTUDY_SPARES?")
     });
     outcome.check(named.count() == 1, "not named once");
 }
@@ -90,15 +90,19 @@ fn a_setting_that_makes_no_sense_is_refused() {
 const LIMITS: [(&str, &[&str]); 3] = [
     (
         "ulimit -n 600",
-        &["at most 600 files", "RLIMIT_NOFILE", "ulimit -n"],
+        &["open files is 600", "RLIMIT_NOFILE", "ulimit -n"],
     ),
     (
         "ulimit -v 4194304",
-        &["4096 MiB of addresses", "RLIMIT_AS", "ulimit -v unlimited"],
+        &[
+            "address space is 4096 MiB",
+            "RLIMIT_AS",
+            "ulimit -v unlimited",
+        ],
     ),
     (
         "ulimit -d 2097152",
-        &["2048 MiB of data", "RLIMIT_DATA", "ulimit -d unlimited"],
+        &["data is 2048 MiB", "RLIMIT_DATA", "ulimit -d unlimited"],
     ),
 ];
 
@@ -252,7 +256,7 @@ fn assert_another_library_is_refused(soname: &str) {
             .spares(1)
             .env("UNDERSTUDY_REQUIRE", require)
     };
-    let words = ["the program's MPI library is none", "libmpi.so.12"];
+    let words = ["[unknown-mpi-library]", "libmpi.so.12"];
     if paths::launcher() != Launcher::Ckptd {
         let unprotected = job("0").run();
         unprotected.assert_success();
@@ -360,14 +364,14 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
             std::fs::rename(&new, &runtime).expect("the right to do it");
             assert!(
                 living.values().nth(1).copied().is_some_and(processes::kill),
-                "nobody lived"
+                "no process was alive"
             );
             true
         });
     let outcome = job.run();
     outcome.assert_failed();
     outcome.assert_single_line(&[
-        "cannot take a part",
+        "[replacement-differs]",
         "another build of understudy was installed",
     ]);
     outcome.assert_nothing_left();

@@ -145,7 +145,7 @@ fn the_end_of_the_phase_may_be_named() {
         println!("{rule}: {rehearsed:?}");
         outcome.check(
             rehearsed.len() == WORKERS as usize,
-            "not every worker was rehearsed",
+            "not every worker had a trial replay",
         );
         let is_equal = |one: &TrialReplay| one.failure.is_none() && one.different == 0;
         outcome.check(rehearsed.iter().all(is_equal), "pages differ");

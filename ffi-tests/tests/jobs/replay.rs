@@ -92,7 +92,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
         let lost = outcome
             .own_lines()
             .iter()
-            .any(|line| line.contains("which held its only copy"));
+            .any(|line| line.contains("which stored its only replica"));
         println!("{fault}: {:?}, lost {lost}", outcome.wall);
         verdicts.judge(&fault, || {
             if rank == holder && lost {

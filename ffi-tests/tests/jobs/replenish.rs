@@ -75,7 +75,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.assert_line(&["no new spare can join the job"]);
+    outcome.assert_line(&["[no-new-spare]"]);
     outcome.assert_nothing_left();
 }
 
@@ -119,7 +119,7 @@ fn a_daemon_grants_new_spares() {
             "another number of new spares",
         );
         let refused = outcome.own_lines().iter().any(|line| {
-            line.contains("the daemon grants 0 new spare(s) instead of 1; the job goes on with 0")
+            line.contains("the daemon grants 0 new spare(s) instead of 1; the job continues with 0")
         });
         outcome.check(
             refused == (granted == 0),
@@ -167,7 +167,7 @@ fn newcomers_know_of_the_disk_level() {
         .fault(fault)
         .run();
     assert_undisturbed(&outcome, &case);
-    outcome.assert_line(&["so all have gone back to epoch"]);
+    outcome.assert_line(&["[back-to-disk]"]);
     outcome.check(joined(&outcome).len() >= 3, "too few have joined");
     outcome.assert_nothing_left();
 }

@@ -72,7 +72,7 @@ fn assert_sound(text: &str, failures: usize) {
         "<dt>Started</dt>",
         "<dt>Exit status</dt><dd>0</dd>",
         "<dt>Hosts</dt>",
-        "all copies lay on it",
+        "it stored all replicas",
     ] {
         assert!(text.contains(fact), "no {fact}");
     }
@@ -143,7 +143,7 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
 fn browse(path: &Path, failures: usize) {
     let Some(program) = paths::on_path("chromium") else {
         return paths::skip(
-            "there is no chromium (Debian: apt-get install chromium), so nobody looks at the page",
+            "there is no chromium (Debian: apt-get install chromium), so no browser shows the page",
         );
     };
     let pictures = std::env::var_os("FFI_TESTS_PICTURES").map(PathBuf::from);
@@ -273,7 +273,7 @@ fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
     let program = [heat.as_str(), "300", "300", "6000"];
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat()).run();
     ran.assert(0, &[]);
-    let printed_ms = number_in(&ran.stderr, "; back at .* after ([0-9.]+) ms");
+    let printed_ms = number_in(&ran.stderr, "; resumed from .* after ([0-9.]+) ms");
     let events = ["events", "events", "--json"];
     let report = UnderstudyCommand::new(work.path(), &events).run();
     let report = String::from_utf8_lossy(&report.stdout).into_owned();

@@ -115,7 +115,7 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
     assert_fetched(
         &outcome,
         &[0, 2],
-        "makes other bytes than those that were there",
+        "does not restore the bytes of the checkpoint",
     );
 }
 
@@ -242,7 +242,7 @@ fn poison_finds_steps_that_are_not_undone() {
         (
             "reversible-float",
             "undo",
-            "other bytes than those that were there",
+            "does not restore the bytes of the checkpoint",
         ),
         ("reversible", "crash", "it has caused a fatal signal"),
         ("reversible", "undo", ""),

@@ -101,7 +101,7 @@ fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
     let outcome = Job::new(paths::test_program("unnamed"), &[]).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
-    outcome.assert_line(&["a session cannot be opened: MPI_Finalize was the end of MPI"]);
+    outcome.assert_line(&["[session-after-finalize]"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn what_all_have_is_not_sent() {
         let said = understudy(&["inspect", outcome.event_directory().to_str().unwrap()]);
         outcome.check(
             said.contains("pages that rank 0 has itself"),
-            "nobody is told",
+            "no rank reports elided pages",
         );
     }
     let outcome = job("0").run();
@@ -207,7 +207,7 @@ const DAMAGE: &str = "corrupt rank=2 at=commit.end epoch=3 copy=own; pretend no-
 
 #[test]
 fn a_copy_that_refers_to_damaged_pages_is_refused() {
-    let refused = "the copy of worker 1 at rank 2 is not used: the copy of page";
+    let refused = "the replica of worker 1 at rank 2 is not used: the replica of page";
     let fault = format!("{DAMAGE}; kill rank=1 at=cut.end epoch=4");
     let outcome = job("1").fault(&fault).run();
     outcome.check(

@@ -38,7 +38,7 @@ fn assert_all_signalled(job: Job) {
     outcome.assert_success();
     outcome.check(
         outcome.stdout == b"ready\nall were told\n",
-        "somebody was not told",
+        "a process was not notified",
     );
     outcome.assert_replaced(&[VICTIM]);
     outcome.assert_nothing_left();
@@ -91,7 +91,7 @@ fn all_are_told_whose_handlers_came_after_mpi_init() {
     outcome.assert_success();
     outcome.check(
         outcome.stdout == b"ready\nall were told\n",
-        "somebody was not told",
+        "a process was not notified",
     );
     outcome.assert_nothing_left();
 }

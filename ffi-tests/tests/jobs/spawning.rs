@@ -106,7 +106,7 @@ fn programs_of_the_standard_abi_spawn_processes() {
     let make = || job(&program, "200", None).of_mpich();
     let outcome = make().fault("kill rank=1 at=call:615").run();
     outcome.assert_success();
-    outcome.check(outcome.recoveries() == 1, "nobody has died");
+    outcome.check(outcome.recoveries() == 1, "no process has failed");
     outcome.assert_same_lines(&native(make()));
     outcome.assert_nothing_left();
 }
@@ -129,7 +129,7 @@ fn workers_of_mpich_on_several_hosts_die() {
         };
         let outcome = make().fault(&format!("kill {time}")).run();
         outcome.assert_success();
-        outcome.check(outcome.recoveries() == 1, "nobody has died");
+        outcome.check(outcome.recoveries() == 1, "no process has failed");
         outcome.assert_same_lines(&native(make()));
         outcome.assert_nothing_left();
     }
@@ -202,7 +202,7 @@ fn a_host_may_be_lost_while_spawned_processes_are_connected() {
         let job = make().hosts(&[2, 1, 2]).launched_by(Launcher::Ckptd);
         let outcome = job.lose_host(Trigger::Lines(lines), 1).run();
         outcome.assert_success();
-        outcome.check(outcome.recoveries() == 1, "nobody has died");
+        outcome.check(outcome.recoveries() == 1, "no process has failed");
         outcome.assert_same_lines(&native(make()));
         outcome.assert_nothing_left();
     }
@@ -225,7 +225,7 @@ fn workers_die_while_spawned_processes_are_connected() {
             for time in variants(times, 2) {
                 let outcome = job("200", way).fault(&format!("kill {time}")).run();
                 outcome.assert_success();
-                outcome.check(outcome.recoveries() == 1, "nobody has died");
+                outcome.check(outcome.recoveries() == 1, "no process has failed");
                 outcome.assert_same_lines(&native(job("200", way)));
                 outcome.assert_nothing_left();
             }
@@ -247,7 +247,7 @@ fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
     for time in BEHIND_A_CUT {
         let outcome = disturb(make()).fault(&format!("kill {time}")).run();
         outcome.assert_success();
-        outcome.check(outcome.recoveries() == 1, "nobody has died");
+        outcome.check(outcome.recoveries() == 1, "no process has failed");
         outcome.assert_same_lines(&native(make()));
         outcome.assert_nothing_left();
     }
@@ -280,7 +280,7 @@ fn workers_die_of_which_a_thread_has_spawned_processes() {
                 .fault(&format!("kill {time}"))
                 .run();
             outcome.assert_success();
-            outcome.check(outcome.recoveries() == 1, "nobody has died");
+            outcome.check(outcome.recoveries() == 1, "no process has failed");
             outcome.assert_same_lines(&alone);
             outcome.assert_nothing_left();
         }
@@ -354,7 +354,7 @@ fn workers_die_while_they_have_windows_with_spawned_processes() {
         for time in variants(times, 2) {
             let outcome = job().fault(&format!("kill {time}")).run();
             outcome.assert_success();
-            outcome.check(outcome.recoveries() == 1, "nobody has died");
+            outcome.check(outcome.recoveries() == 1, "no process has failed");
             outcome.assert_same_lines(&alone);
             outcome.assert_nothing_left();
         }
@@ -421,8 +421,8 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
         })
         .run();
     outcome.assert_status(137);
-    let told = "a process that the program has spawned has ended with status 137";
-    outcome.check(outcome.stderr.contains(told), "nobody says so");
+    let told = "a spawned process has ended with status 137";
+    outcome.check(outcome.stderr.contains(told), "no line says so");
     outcome.assert_nothing_left();
 }
 

@@ -188,7 +188,7 @@ fn auto_takes_the_way_that_works() {
         let decisions = decisions(&outcome);
         let all = decisions.len() == WORKERS as usize && decisions.iter().all(|taken| taken == way);
         outcome.check(all, &format!("{decisions:?} instead of {way}"));
-        let line = format!("UNDERSTUDY_STATIC=auto: {way}");
+        let line = format!("UNDERSTUDY_STATIC=auto uses {way}");
         let lines = outcome
             .own_lines()
             .iter()
@@ -229,7 +229,7 @@ fn a_worker_may_fail_before_the_trial_replays() {
         let outcome = job.fault(fault).run();
         verdicts.judge(fault, || {
             assert_like_undisturbed(&outcome, &case);
-            outcome.check(outcome.takeovers().len() == 1, "nobody was replaced");
+            outcome.check(outcome.takeovers().len() == 1, "no worker was replaced");
             let decisions = decisions(&outcome);
             let are_made = decisions.len() >= WORKERS as usize - 1;
             outcome.check(

@@ -38,7 +38,7 @@ enum RunResult {
 const LOSSES: &[&str] = &[
     "cannot be recovered",
     "during MPI_Init",
-    "in or after MPI_Finalize; what the program does",
+    "[death-after-finalize]",
 ];
 
 fn run_result(outcome: &Outcome, undisturbed: &Outcome, case: &TestProgram) -> RunResult {

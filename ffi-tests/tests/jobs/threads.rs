@@ -121,7 +121,7 @@ fn timers_that_start_or_signal_threads_go_on() {
             let outcome = job(what).spares(2).fault(fault).run();
             outcome.assert_success();
             outcome.assert_same_lines(&native(job(what)));
-            outcome.check(!outcome.takeovers().is_empty(), "nobody has died");
+            outcome.check(!outcome.takeovers().is_empty(), "no process has failed");
             outcome.assert_nothing_left();
         });
     }
@@ -249,7 +249,7 @@ fn replicas_of_a_program_with_threads_are_complete() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
     outcome.assert_all_recovered(&native(replayed()), &[1]);
-    outcome.assert_line(&["has threads of its own: copies hold static data, too"]);
+    outcome.assert_line(&["[static-data-with-threads]"]);
 }
 
 /// A thread calls MPI in a program that has not requested a thread level.
@@ -303,7 +303,7 @@ fn what_threads_do_to_files_is_undone_or_the_job_ends() {
         .fault("kill rank=1 at=cut.begin epoch=2")
         .run();
     ended.assert_failed();
-    ended.assert_line(&["a thread of the program has made"]);
+    ended.assert_line(&["[files-of-threads]"]);
     ended.assert_nothing_left();
 }
 
@@ -317,9 +317,7 @@ fn a_thread_that_blocks_all_signals_puts_cuts_off() {
     let outcome = deaf().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(deaf()));
-    let told = |line: &&str| {
-        line.contains("no checkpoint is possible, as the program's threads cannot be stopped")
-    };
+    let told = |line: &&str| line.contains("[threads-not-stopped]");
     outcome.check(
         outcome.own_lines().iter().any(told) || !is_thorough(),
         "no line says so",

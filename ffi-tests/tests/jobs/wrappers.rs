@@ -151,7 +151,7 @@ fn a_pid_namespace_of_each_rank_is_refused() {
     if !may_make_pid_namespaces() {
         return;
     }
-    let words = ["pid namespace of its own", "start the launcher"];
+    let words = ["PID namespace of its own", "start the launcher"];
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         for arguments in [&PID_NAMESPACE[..], &PID_NAMESPACE[..2]] {
             let job = wrapped("/usr/bin/unshare", arguments).launched_by(launcher);
@@ -180,7 +180,7 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
         outcome.check(status.is_some_and(|status| status != 0), "the job hangs");
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         if launcher == Launcher::Mpirun {
-            outcome.assert_single_line(&["cannot be protected", "others wait for it"]);
+            outcome.assert_single_line(&["cannot be protected", "other processes wait for it"]);
         }
         outcome.assert_nothing_left();
     }
@@ -199,7 +199,7 @@ fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
         .launched_by(Launcher::Mpirun)
         .run();
     outcome.assert_success();
-    outcome.assert_single_line(&["at most 400 files", "unprotected"]);
+    outcome.assert_single_line(&["open files is 400", "unprotected"]);
     let plain = Job::new(&program, &["40"]).workers(3).of_mpich();
     outcome.assert_same_lines(&native(plain));
     outcome.assert_nothing_left();

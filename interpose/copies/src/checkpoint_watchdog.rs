@@ -97,7 +97,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
     START.call_once(|| {
         let thread = std::thread::Builder::new().name("understudy-overdue".into());
         if let Err(error) = thread.spawn(watch) {
-            log::info!("nobody will tell of phases without checkpoints: {error}");
+            log::info!("phases without checkpoints are not reported: {error}");
         }
     });
 }
@@ -246,32 +246,34 @@ fn report(phase: &PhaseWithoutCut, place: CallPlace, is_away: bool) {
     let is_anywhere = process_info::config().anywhere;
     let why = match phase.postponed_cuts {
         _ if phase.is_connected => {
-            format!("processes that the program has spawned are connected to {who}; {place}")
+            format!("{who} is connected to processes that the program has spawned; {place}")
         }
         0 if is_away => {
             format!(
-                "one needs a call about messages by every worker, and {who} has made none for \
-                 long; {place}"
+                "{who} has made no communication call for a long time; {place}. A checkpoint needs a \
+                 communication call on every worker"
             )
         }
         0 if is_anywhere => {
-            format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}")
+            format!("the workers have not agreed on an MPI call for a checkpoint; {who}: {place}")
         }
         0 => {
-            format!("one needs a collective over all workers, and {who} has come to none; {place}")
+            format!(
+                "{who} has made no collective call over all workers, which a checkpoint needs; {place}"
+            )
         }
         times => format!(
-            "it was put off {times} times because of a non-blocking collective that was under \
-             way, of a library that was being opened, or of spawned processes that were \
-             connected; {who}: {place}"
+            "the checkpoint was postponed {times} times because of a pending non-blocking \
+             collective, of a library that was being opened, or of connected spawned processes; \
+             {who}: {place}"
         ),
     };
     let remedy = if phase.is_connected {
-        "MPI_Comm_disconnect, instead of MPI_Comm_free, would allow checkpoints again"
+        "MPI_Comm_disconnect instead of MPI_Comm_free would allow checkpoints again"
     } else if is_away {
-        "a call such as MPI_Iprobe now and then in this phase would allow checkpoints"
+        "a call such as MPI_Iprobe from time to time in this phase would allow checkpoints"
     } else {
-        "MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints"
+        "MPI_Barrier(MPI_COMM_WORLD) from time to time in this phase would allow checkpoints"
     };
     system_calls::print_message(message::no_checkpoint(
         system_calls::with_exceptions_masked(|| phase.began.elapsed().as_secs_f64()),
@@ -320,7 +322,7 @@ impl CallPlace {
 impl std::fmt::Display for CallPlace {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Some(procedure) = self.procedure else {
-            return out.write_str("where it is cannot be told");
+            return out.write_str("its last MPI call is unknown");
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match address_names::names(&[self.address]).first() {

@@ -46,7 +46,7 @@ const LIMIT_FACTOR: u32 = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum StepBackError {
     /// The annotation was removed, or its memory is not mapped or not writable.
-    #[error("the program has taken the claim back, or unmapped the memory")]
+    #[error("the program has withdrawn the function, or unmapped the memory")]
     NoFunction,
     /// `understudy_step` was omitted, or called twice for a step.
     #[error("steps since the checkpoint are not numbered one by one")]
@@ -183,7 +183,7 @@ impl UndoResult {
     fn why(&self) -> String {
         match &self.outcome {
             Err(why) => why.to_string(),
-            Ok(()) => "the function makes other bytes than those that were there".into(),
+            Ok(()) => "the function does not restore the bytes of the checkpoint".into(),
         }
     }
 }
@@ -330,6 +330,6 @@ pub fn compare(
     annotations::distrust(rt);
     system_calls::print_message(message::undo_failed(undone.steps, &why));
     Err(format!(
-        "{wrong} pages were not brought back by undoing steps: {why}"
+        "undoing steps did not restore {wrong} pages: {why}"
     ))
 }

@@ -61,7 +61,7 @@ pub struct Delta {
 
 /// Error: the delta does not start from the image's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the delta from epoch {base:?} cannot be applied to the image of epoch {image:?}")]
+#[error("the delta from checkpoint {} cannot be applied to the image of checkpoint {}", .base, .image)]
 pub struct WrongBase {
     /// Epoch from which the delta starts.
     pub base: Epoch,

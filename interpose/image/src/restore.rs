@@ -45,13 +45,13 @@ pub enum RestoreError {
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),
     /// The image lacks a needed page. No page has been restored.
-    #[error("page {page:#x} is not in the copy")]
+    #[error("page {page:#x} is not in the replica")]
     Absent {
         /// Number of the page.
         page: u64,
     },
     /// A copy in the image is damaged. No page has been restored.
-    #[error("the copy of page {page:#x} has a wrong checksum")]
+    #[error("the replica of page {page:#x} has a wrong checksum")]
     Damaged {
         /// Number of the page.
         page: u64,

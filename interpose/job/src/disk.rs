@@ -96,7 +96,9 @@ pub fn open(
     disk.places.remove_static(worker);
     if !config.restart {
         if let Some(key) = choose::newest(disk, comm, worker)? {
-            return Ok(Err(message::earlier_epochs(place, key.epoch).to_string()));
+            return Ok(Err(
+                message::earlier_checkpoints(place, key.epoch).to_string()
+            ));
         }
         user::keep_files_on_disk(rt, &disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
@@ -109,7 +111,7 @@ pub fn open(
             }
             Ok(true)
         }
-        None => Err(message::no_epoch(place, workers).to_string()),
+        None => Err(message::no_checkpoint_to_restart(place, workers).to_string()),
     })
 }
 
@@ -364,7 +366,7 @@ pub fn evaluate_reports(
     if let Some(key) = written
         && disk.complete_keys.insert(key)
     {
-        log::debug!("epoch {} is complete on disk", key.epoch);
+        log::debug!("checkpoint {} is complete on disk", key.epoch);
         disk.prune(worker);
     }
 }

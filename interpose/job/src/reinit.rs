@@ -140,7 +140,7 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
     // SAFETY: this is the main thread, and the call that it was in has been abandoned or has
     // returned; handles and requests of the MPI instance are not used any more.
     let times = unsafe { snapshot.restore() }?;
-    log::debug!("the MPI library is put back: {times:?}");
+    log::debug!("the MPI library is reset: {times:?}");
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub fn is_on_one_node(rt: &Runtime) -> bool {
 pub fn worker(rt: &Runtime) -> Worker {
     match with(rt, |world| world.role) {
         Role::Worker(worker) => worker,
-        Role::Joining => unreachable!("a newcomer has no part"),
+        Role::Joining => unreachable!("a joining process is no worker"),
     }
 }
 

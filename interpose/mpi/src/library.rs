@@ -76,7 +76,7 @@ fn other_name(name: &CStr) -> Option<CString> {
 
 /// Replaces procedures that the library does not have.
 extern "C" fn missing_procedure() -> ! {
-    panic!("the MPI library does not have a procedure that the layer has called");
+    panic!("the MPI library does not have a procedure that understudy has called");
 }
 
 /// Looks up the procedures in this library; `shim` is in the library's namespace.

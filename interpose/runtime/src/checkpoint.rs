@@ -26,14 +26,14 @@ use understudy_image::capture::{Captured, capture};
 use understudy_numbers::Epoch;
 
 /// Message for a transfer that ends with an error other than a failure.
-const TRANSFER_FAILED: &str = "a copy cannot be sent to another worker";
+const TRANSFER_FAILED: &str = "a replica cannot be sent to another worker";
 
 /// Damages the replicas in this process, for tests.
 ///
 /// During a transfer this is impossible, so the process exits.
 pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(mut keep) = copies::try_replicas(rt) else {
-        system_calls::print_message(message::COPIES_IN_USE);
+        system_calls::print_message(message::REPLICAS_IN_USE);
         system_calls::exit_now(understudy_abi::exit::REFUSED)
     };
     let Some(keep) = &mut *keep else { return };
@@ -137,7 +137,8 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     });
     savings::record(rt, epoch, at_point, left_out, &spared);
     log::debug!(
-        "epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}",
+        "checkpoint {}: {pages} pages, {} bytes of state captured in {:?}",
+        epoch,
         encoded.bytes.len(),
         began.elapsed()
     );

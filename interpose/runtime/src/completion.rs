@@ -23,7 +23,7 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 use understudy_mpi::{self as mpi, call};
 
 /// Message for a failed exchange about synchronous sends.
-const EXCHANGE_FAILED: &str = "receivers cannot tell senders of synchronous sends";
+const EXCHANGE_FAILED: &str = "receivers cannot acknowledge synchronous sends";
 
 /// Counts a message that has arrived, also in the journal.
 #[inline]

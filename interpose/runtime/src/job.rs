@@ -163,7 +163,7 @@ fn report_replicas_in_own_domain(rt: &Runtime, places: &ProcessLocations) -> Str
     if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
         let warning = match world.redundancy.is_parity() {
             true => message::parity_in_own_domain(at_home, workers).to_string(),
-            false => message::copies_in_own_domain(at_home, workers).to_string(),
+            false => message::replicas_in_own_domain(at_home, workers).to_string(),
         };
         match places.has_several_nodes() {
             true => system_calls::print_message(warning),
@@ -291,7 +291,7 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
-        recovery::check_own(rt, gather(), "the workers do not come to their end")?;
+        recovery::check_own(rt, gather(), "the workers do not reach their end")?;
         recovery::check(rt, reinit::await_end_of_all(rt))?;
     } else if gather().is_err() || reinit::await_end_of_all(rt) != SUCCESS {
         abort::abort_unprotected(rt);

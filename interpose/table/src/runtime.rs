@@ -96,7 +96,7 @@ fn procedures(out: &mut String, table: &Table) {
         out,
         table,
         "EXECUTED",
-        "Slots of procedures that a replay of a journal calls, since they give out memory.",
+        "Slots of procedures that a replay of the set-up phase calls, since they return memory.",
         |procedure| procedure.is(Rule::Executed),
     );
     slots(

@@ -3,12 +3,12 @@
 use core::fmt::{Debug, Display, Octal, from_fn};
 
 pub const SEVERAL_NODES_WITHOUT_LAUNCHER: &str =
-    "the job has ranks on several nodes, and its launcher does not let them find each \
-     other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, \
-     or on one node [several-nodes-without-launcher]";
+    "the job has ranks on several nodes, but its launcher gives them no means to connect \
+     to each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run \
+     --host`, or on one node [several-nodes-without-launcher]";
 
 pub const PERSONALITY_REFUSED: &str =
-    "address randomisation cannot be switched off here (personality is refused); allow \
+    "address randomisation cannot be switched off: personality(2) is refused; allow \
      personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the \
      program with `setarch -R` [personality-refused]";
 
@@ -16,9 +16,9 @@ pub fn file_descriptor_limit(files: impl Display, first: impl Display, least: im
     from_fn(move |out| {
         write!(
             out,
-            "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's \
-             own have numbers from {first} on; raise the limit to {least} or more \
-             (`ulimit -n`; LimitNOFILE= of the service that starts the job) \
+            "the limit of open files is {files} (RLIMIT_NOFILE), but understudy uses \
+             descriptors from {first} on; raise the limit to {least} or more (`ulimit \
+             -n`; LimitNOFILE= of the service that starts the job) \
              [file-descriptor-limit]"
         )
     })
@@ -28,8 +28,8 @@ pub fn address_space_limit(limit: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a process may have {limit} MiB of addresses here (RLIMIT_AS), and \
-             understudy reserves 1 TiB, most of which never becomes memory; lift the \
+            "the limit of address space is {limit} MiB (RLIMIT_AS), but understudy \
+             reserves 1 TiB of addresses, most of which never become memory; lift the \
              limit (`ulimit -v unlimited`; in a batch system, limit memory by cgroups \
              instead) [address-space-limit]"
         )
@@ -40,9 +40,9 @@ pub fn data_limit(limit: impl Display, reserved: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a process may have {limit} MiB of data here (RLIMIT_DATA), and understudy \
-             reserves {reserved} MiB, most of which never becomes memory; lift the limit \
-             (`ulimit -d unlimited`) [data-limit]"
+            "the limit of data is {limit} MiB (RLIMIT_DATA), but understudy reserves \
+             {reserved} MiB, most of which never become memory; lift the limit (`ulimit \
+             -d unlimited`) [data-limit]"
         )
     })
 }
@@ -60,7 +60,7 @@ pub fn no_shared_memory(why: impl Display) -> impl Display {
 }
 
 pub const VALGRIND: &str =
-    "the program runs under valgrind, which cannot be saved and put back; run valgrind \
+    "the program runs under valgrind, which cannot be saved and restored; run valgrind \
      without understudy (UNDERSTUDY_DISABLE=1, and --trace-children=yes while LD_PRELOAD \
      names libunderstudy.so) [valgrind]";
 
@@ -68,9 +68,9 @@ pub fn nested_launcher(program: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{program} is a launcher, and was executed in the place of a rank: each rank \
-             would start a job of its own; name the program alone, without the launcher \
-             [nested-launcher]"
+            "{program} is a launcher, but was executed in place of a rank: each rank \
+             would start a job of its own; name the program directly, without the \
+             launcher [nested-launcher]"
         )
     })
 }
@@ -80,7 +80,7 @@ pub fn set_user_id(program: impl Display) -> impl Display {
         write!(
             out,
             "{program} runs as another user or group (set-user-id, set-group-id), so the \
-             loader preloads nothing into it; start a copy without these rights (cp \
+             loader does not preload understudy; start a copy without these rights (cp \
              makes one) [set-user-id]"
         )
     })
@@ -90,7 +90,7 @@ pub fn file_capabilities(program: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{program} has file capabilities, so the loader preloads nothing into it; \
+            "{program} has file capabilities, so the loader does not preload understudy; \
              start a copy without them (cp makes one) [file-capabilities]"
         )
     })
@@ -112,7 +112,7 @@ pub fn musl(program: impl Display) -> impl Display {
         write!(
             out,
             "{program} is built for musl, whose loader cannot preload understudy; build \
-             it with glibc [musl]"
+             the program with glibc [musl]"
         )
     })
 }
@@ -121,8 +121,8 @@ pub fn static_program(program: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{program} is linked statically with its MPI library, so nothing can be \
-             preloaded into it; link it with the shared MPI library [static-program]"
+            "{program} is linked statically with its MPI library, so understudy cannot \
+             be preloaded; link it with the shared MPI library [static-program]"
         )
     })
 }
@@ -130,33 +130,33 @@ pub fn static_program(program: impl Display) -> impl Display {
 pub const RANK_ENVIRONMENT_LOST: &str =
     "the program has lost the environment of its rank: it has executed itself by a \
      system call of its own, or a static wrapper has cleared the environment; each \
-     process would be a job of one rank; execute it by libc (execve), or start it \
-     without the wrapper; the job stops [rank-environment-lost]";
+     process would be a job with one rank; execute the program by libc (execve), or \
+     start it without the wrapper; the job stops [rank-environment-lost]";
 
 pub const PID_NAMESPACE: &str =
-    "a wrapper has given this process a pid namespace of its own, or no /proc, and \
-     understudy finds processes by their numbers; start the launcher, not each rank, in \
-     the namespace (unshare --pid, a container's --pid) [pid-namespace]";
+    "a wrapper has given this process a PID namespace of its own, or no /proc, but \
+     understudy identifies processes by PID; start the launcher, not each rank, in the \
+     namespace (unshare --pid, a container's --pid) [pid-namespace]";
 
 pub const PID_NAMESPACE_SHARED_MEMORY: &str =
-    "a wrapper has given this process a pid namespace of its own, or no /proc, and Open \
-     MPI finds shared memory by process numbers; start the launcher, not each rank, in \
-     the namespace (unshare --pid, a container's --pid); the job stops (with \
+    "a wrapper has given this process a PID namespace of its own, or no /proc, but Open \
+     MPI identifies shared memory by PID; start the launcher, not each rank, in the \
+     namespace (unshare --pid, a container's --pid); the job stops (with \
      OMPI_MCA_btl=^sm it runs unprotected) [pid-namespace-shared-memory]";
 
 pub const BYPASS_OF_SOME_RANKS: &str =
-    "a process of this job cannot be protected and runs without understudy, and others \
-     wait for it: a wrapper, a limit or another program is that of some ranks only; \
-     start all ranks in the same way; the job ends [bypass-of-some-ranks]";
+    "a process of this job cannot be protected and runs without understudy, and other \
+     processes wait for it: a wrapper, a limit or another program applies to some ranks \
+     only; start all ranks in the same way; the job ends [bypass-of-some-ranks]";
 
 pub fn launcher_as_program(program: impl Display, launcher: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{program} is a launcher, and understudy run starts the program itself: each \
-             of its processes would start a job of its own. Name the program alone, as \
-             in: understudy run -n 4 -- ./solver; options for {launcher} are given with \
-             --mpirun [launcher-as-program]"
+            "{program} is a launcher, but understudy run starts the program itself: each \
+             process would start a job of its own. Name the program directly, as in: \
+             understudy run -n 4 -- ./solver; pass options for {launcher} with --mpirun \
+             [launcher-as-program]"
         )
     })
 }
@@ -167,7 +167,7 @@ pub fn default_spare(spares: impl Display, processes: impl Display, workers: imp
             out,
             "{spares} of the {processes} processes is a spare, so the program has \
              {workers} rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many \
-             processes more than the program is to have ranks [default-spare]"
+             processes as the program needs ranks, plus the spares [default-spare]"
         )
     })
 }
@@ -176,9 +176,10 @@ pub fn program_in_background(process: impl Display, program: impl Display) -> im
     from_fn(move |out| {
         write!(
             out,
-            "process {process} runs in the background of {program}, which has ended: its \
-             failure would not be noticed, so it ends. Start the program itself, or let \
-             its wrapper wait for it (setsid --wait) [program-in-background]"
+            "process {process} runs in the background of {program}, which has ended: a \
+             failure of the process would not be detected, so the process is ended. \
+             Start the program itself, or let its wrapper wait for it (setsid --wait) \
+             [program-in-background]"
         )
     })
 }
@@ -187,10 +188,10 @@ pub fn wrapper_waits(wrapper: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the launcher has started {wrapper}, which runs the program as its child: a \
-             failure of the program is recovered from only if {wrapper} then ends by the \
-             same signal N, or with status 128+N; let a script `exec` the program \
-             [wrapper-waits]"
+            "the launcher has started {wrapper}, which runs the program as its child: \
+             understudy recovers from a failure of the program only if {wrapper} then \
+             ends by the same signal N, or with status 128+N; let a script `exec` the \
+             program [wrapper-waits]"
         )
     })
 }
@@ -200,7 +201,7 @@ pub fn job_directory_unreachable(directory: impl Display, error: impl Display, r
         write!(
             out,
             "the job's directory {directory} cannot be reached from this process (errno \
-             {error}), which a wrapper has given another user or another /dev/shm; \
+             {error}): a wrapper has given the process another user or another /dev/shm; \
              {remedy} [job-directory-unreachable]"
         )
     })
@@ -210,9 +211,9 @@ pub fn directory_is_link(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{directory} is a symbolic link, so what the job keeps there would be in \
-             others' hands; remove it, or have the administrator do it, or name another \
-             directory of this node in UNDERSTUDY_RUNTIME_DIR [directory-is-link]"
+            "{directory} is a symbolic link, so other users could control the job's \
+             files there; remove it, or ask the administrator to remove it, or name \
+             another directory of this node in UNDERSTUDY_RUNTIME_DIR [directory-is-link]"
         )
     })
 }
@@ -221,9 +222,9 @@ pub fn not_a_directory(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{directory} is not a directory, so what the job keeps there would be in \
-             others' hands; remove it, or have the administrator do it, or name another \
-             directory of this node in UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
+            "{directory} is not a directory, so other users could control the job's \
+             files there; remove it, or ask the administrator to remove it, or name \
+             another directory of this node in UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
         )
     })
 }
@@ -232,9 +233,9 @@ pub fn directory_of_another_user(directory: impl Display, user: impl Display) ->
     from_fn(move |out| {
         write!(
             out,
-            "{directory} belongs to user {user}, so what the job keeps there would be in \
-             others' hands; have the administrator remove it, or name another directory \
-             of this node in UNDERSTUDY_RUNTIME_DIR [directory-of-another-user]"
+            "{directory} belongs to user {user}, who could control the job's files \
+             there; ask the administrator to remove it, or name another directory of \
+             this node in UNDERSTUDY_RUNTIME_DIR [directory-of-another-user]"
         )
     })
 }
@@ -243,8 +244,8 @@ pub fn directory_open_to_others(directory: impl Display, mode: impl Octal) -> im
     from_fn(move |out| {
         write!(
             out,
-            "{directory} can be entered by others (mode {mode:o}), so what the job keeps \
-             there would be in others' hands; chmod it to 700 [directory-open-to-others]"
+            "{directory} can be entered by other users (mode {mode:o}), who could \
+             control the job's files there; chmod it to 700 [directory-open-to-others]"
         )
     })
 }
@@ -253,9 +254,9 @@ pub fn directory_exchangeable(directory: impl Display, mode: impl Octal) -> impl
     from_fn(move |out| {
         write!(
             out,
-            "{directory} is writable for others and has no sticky bit (mode {mode:o}), \
-             so what the job keeps there would be in others' hands; have the \
-             administrator chmod it to 1777 [directory-exchangeable]"
+            "{directory} is writable for other users and has no sticky bit (mode \
+             {mode:o}), so they could replace the job's directory there; ask the \
+             administrator to chmod it to 1777 [directory-exchangeable]"
         )
     })
 }
@@ -265,8 +266,8 @@ pub fn runtime_directory_unusable(directory: impl Display, why: impl Display) ->
         write!(
             out,
             "UNDERSTUDY_RUNTIME_DIR names {directory}, which cannot be used: {why}; name \
-             a directory on a file system of this node that is yours, or has mode 1777 \
-             [runtime-directory-unusable]"
+             a directory on a file system of this node that belongs to you or has mode \
+             1777 [runtime-directory-unusable]"
         )
     })
 }
@@ -275,19 +276,19 @@ pub fn environment_not_saved(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the environment cannot be set aside (memfd, errno {error}) \
+            "the environment cannot be saved in a memfd (errno {error}) \
              [environment-not-saved]"
         )
     })
 }
 
 pub const MPI_LOADED_LATE: &str =
-    "the program loads the MPI library late and was not prepared for it (started by a \
-     script, or not possible here); UNDERSTUDY_LATE=1 prepares it or says why not \
-     [mpi-loaded-late]";
+    "the program loads the MPI library while it runs, and understudy was not prepared \
+     for that (a script has started the program, or preparation is not possible here); \
+     set UNDERSTUDY_LATE=1 to prepare it, or to see why not [mpi-loaded-late]";
 
 pub const ENVIRONMENT_LOST: &str =
-    "the environment that was set aside is gone; nothing was started [environment-lost]";
+    "the saved environment is missing; nothing was started [environment-lost]";
 
 pub fn not_executed_without_randomisation(error: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -303,7 +304,8 @@ pub fn not_executed_again(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the program could not be executed again (errno {error}) [not-executed-again]"
+            "the program cannot be executed again without understudy (errno {error}) \
+             [not-executed-again]"
         )
     })
 }
@@ -312,13 +314,14 @@ pub fn addresses_taken(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the runtime's addresses are taken (errno {error}) [addresses-taken]"
+            "the addresses of understudy's runtime are in use (errno {error}) \
+             [addresses-taken]"
         )
     })
 }
 
 pub const STUB_PAGE_TAKEN: &str =
-    "the stub page's address (0x20000) is taken [stub-page-taken]";
+    "the address 0x20000, at which understudy needs a page, is in use [stub-page-taken]";
 
 pub fn glibc_call_unknown(version: impl Display, call: impl Display, library: impl Display, problem: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -357,20 +360,20 @@ pub fn loader_heap_addresses(error: impl Display) -> impl Display {
         write!(
             out,
             "2 GiB of addresses cannot be reserved for ld.so's heaps (errno {error}); \
-             raise the limit on address space (ulimit -v unlimited) \
+             raise the limit of address space (ulimit -v unlimited) \
              [loader-heap-addresses]"
         )
     })
 }
 
 pub const NO_THREAD_FOR_RUNTIME: &str =
-    "no thread can be created [no-thread-for-runtime]";
+    "understudy cannot create a thread [no-thread-for-runtime]";
 
 pub const STUB_PAGE_NOT_WRITABLE: &str =
-    "the stub page cannot be changed [stub-page-not-writable]";
+    "understudy's page at address 0x20000 cannot be changed [stub-page-not-writable]";
 
 pub const OWN_LIBC_NOT_PREPARED: &str =
-    "a libc of the layer's own could not be prepared [own-libc-not-prepared]";
+    "understudy's own copy of libc cannot be prepared [own-libc-not-prepared]";
 
 pub fn mpi_library_not_found(library: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -402,16 +405,17 @@ pub const RUNTIME_VERSION: &str =
     "libunderstudy_runtime.so is of another version [runtime-version]";
 
 pub const UNKNOWN_MPI_LIBRARY: &str =
-    "the program's MPI library is none that the layer stands in for, which are \
-     libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); \
-     link it with one of these [unknown-mpi-library]";
+    "the program's MPI library is not supported; supported are libmpi.so.40 (Open MPI), \
+     libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); link the program with one \
+     of these [unknown-mpi-library]";
 
 pub fn mpi_version_unsupported(version: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the program's MPI is \"{version}\"; only Open MPI 4.1 or later, MPICH, and \
-             libraries of the standard ABI are supported [mpi-version-unsupported]"
+            "the program's MPI library is \"{version}\"; only Open MPI 4.1 or later, \
+             MPICH, and libraries of the standard ABI are supported \
+             [mpi-version-unsupported]"
         )
     })
 }
@@ -421,8 +425,8 @@ pub fn libraries_opened_in_advance(prefix: impl Display, name: impl Display, com
         write!(
             out,
             "{prefix}{name} names {component}, whose libraries are opened in advance: \
-             each process takes up to a second longer to start; leave it out unless the \
-             network needs it [libraries-opened-in-advance]"
+             each process takes up to 1 s longer to start; remove the component unless \
+             the network needs it [libraries-opened-in-advance]"
         )
     })
 }
@@ -431,37 +435,36 @@ pub fn setting_for_open_mpi(setting: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{setting} is for programs of Open MPI only; leave it out \
-             [setting-for-open-mpi]"
+            "{setting} is for programs of Open MPI only; remove it [setting-for-open-mpi]"
         )
     })
 }
 
 pub const CXX_CALLBACKS: &str =
-    "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported under \
-     protection [cxx-callbacks]";
+    "callbacks of MPICH's C++ bindings, which are no longer part of MPI, are not \
+     supported under protection; the program ends [cxx-callbacks]";
 
 pub fn unsupported_procedure_mpich(procedure: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
             "{procedure} is not supported under protection and fails with \
-             MPI_ERR_UNSUPPORTED_OPERATION; run the program with MPICH's mpiexec if it \
-             needs it [unsupported-procedure-mpich]"
+             MPI_ERR_UNSUPPORTED_OPERATION; if the program needs it, run the program \
+             with MPICH's mpiexec [unsupported-procedure-mpich]"
         )
     })
 }
 
 pub const FILES_OF_SPAWNED_PROCESSES: &str =
-    "files of spawned processes are not supported; open them on a communicator of \
-     workers [files-of-spawned-processes]";
+    "MPI files that spawned processes share are not supported; open files on a \
+     communicator of workers [files-of-spawned-processes]";
 
 pub fn control_variable_written(variable: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{variable} was written by MPI_T_cvar_write after a communicator was made: \
-             no checkpoint is taken before that communicator is freed \
+            "{variable} was written by MPI_T_cvar_write after a communicator was \
+             created: no checkpoint is taken until that communicator is freed \
              [control-variable-written]"
         )
     })
@@ -471,8 +474,9 @@ pub fn mpi_file_without_name(file: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{file} is open by MPI and has no name any more: no checkpoint is taken \
-             before it is closed [mpi-file-without-name]"
+            "{file} is open by MPI, but the name was removed or now belongs to another \
+             file: no checkpoint is taken until the file is closed \
+             [mpi-file-without-name]"
         )
     })
 }
@@ -481,10 +485,10 @@ pub fn child_process(child: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the program has a child process ({child}) at a checkpoint, which is not in \
-             it: after a failure the child may be missing, and files that it changes \
-             stay as they are. Let the program wait for child processes before it \
-             communicates [child-process]"
+            "the program has a child process ({child}) at a checkpoint, which does not \
+             contain it: after a failure the child may be missing, and files that the \
+             child changes are not restored. Let the program wait for child processes \
+             before it communicates [child-process]"
         )
     })
 }
@@ -495,8 +499,8 @@ pub fn child_without_preload(program: impl Display) -> impl Display {
             out,
             "a child process runs {program}, into which understudy is not preloaded \
              (static, set-user-id, or without LD_PRELOAD in its environment): files that \
-             it changes stay as they are if a failure sets the program back. Let the \
-             program itself change them [child-without-preload]"
+             the child changes are not restored when a failure returns the program to a \
+             checkpoint. Let the program itself change them [child-without-preload]"
         )
     })
 }
@@ -505,9 +509,9 @@ pub fn child_files_not_recorded(process: impl Display, errno: impl Display) -> i
     from_fn(move |out| {
         write!(
             out,
-            "files that the child process {process} changes stay as they are if a \
-             failure sets the program back: no connection to its rank (errno {errno}) \
-             [child-files-not-recorded]"
+            "files that the child process {process} changes are not restored when a \
+             failure returns the program to a checkpoint: no connection to its rank \
+             (errno {errno}) [child-files-not-recorded]"
         )
     })
 }
@@ -516,7 +520,7 @@ pub fn child_files_not_restored(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "files that child processes change are not put back after a failure: {error} \
+            "files that child processes change are not restored after a failure: {error} \
              [child-files-not-restored]"
         )
     })
@@ -526,7 +530,7 @@ pub fn child_log_lost(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the log of effects of child processes cannot be kept ({error}) \
+            "the log of file changes by child processes cannot be kept ({error}) \
              [child-log-lost]"
         )
     })
@@ -536,22 +540,22 @@ pub fn no_shared_pointer(file: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{file} has no shared pointer: nothing can be made in its directory, and it \
-             is open on several nodes [no-shared-pointer]"
+            "{file} has no shared file pointer: no file can be created in its directory, \
+             and the file is open on several nodes [no-shared-pointer]"
         )
     })
 }
 
 pub const VIEW_OVERLAPS: &str =
-    "a view that has bytes of the file more than once is for reading only (MPI 4.1, \
+    "a view that contains bytes of the file more than once is for reading only (MPI 4.1, \
      14.3) [view-overlaps]";
 
 pub fn view_too_complex(most: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the file type of a view has more than {most} pieces, or places that fall \
-             (MPI 4.1, 14.3) [view-too-complex]"
+            "the file type of a view has more than {most} pieces, or displacements that \
+             decrease (MPI 4.1, 14.3) [view-too-complex]"
         )
     })
 }
@@ -560,8 +564,8 @@ pub fn element_too_complex(most: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "an element of 2 GiB or more has more than {most} pieces, or some that \
-             cannot be told [element-too-complex]"
+            "an element of 2 GiB or more has more than {most} pieces, or pieces that \
+             cannot be determined [element-too-complex]"
         )
     })
 }
@@ -570,7 +574,7 @@ pub fn spawn_failed(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "MPI_Comm_spawn: {why} [spawn-failed]"
+            "MPI_Comm_spawn failed: {why} [spawn-failed]"
         )
     })
 }
@@ -579,27 +583,27 @@ pub fn spawn_impossible(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "MPI_Comm_spawn: {error} [spawn-impossible]"
+            "MPI_Comm_spawn failed: {error} [spawn-impossible]"
         )
     })
 }
 
 pub const SPAWNED_PROCESS_KILLED: &str =
-    "a spawned process was killed; the workers go back to before they spawned it \
-     [spawned-process-killed]";
+    "a spawned process was killed; the workers return to a checkpoint before they \
+     spawned it [spawned-process-killed]";
 
 pub fn spawned_process_ended(status: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a process that the program has spawned has ended with status {status}; so \
-             does the job [spawned-process-ended]"
+            "a spawned process has ended with status {status}; the job ends with this \
+             status [spawned-process-ended]"
         )
     })
 }
 
 pub const DEATH_IN_FINALIZE_WITH_SPAWNED: &str =
-    "a process has died in MPI_Finalize, and spawned processes wait for it; the job ends \
+    "a process failed in MPI_Finalize, and spawned processes wait for it; the job ends \
      [death-in-finalize-with-spawned]";
 
 pub fn join_descriptor(descriptor: impl Display, why: impl Display) -> impl Display {
@@ -616,9 +620,9 @@ pub fn join_waits(time: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "MPI_Comm_join has waited for {time} s for the process at the other end of \
-             its socket, which must be a worker of this job and call MPI_Comm_join, too \
-             [join-waits]"
+            "MPI_Comm_join has waited {time} s for the process at the other end of its \
+             socket; that process must be a worker of this job and call MPI_Comm_join, \
+             too [join-waits]"
         )
     })
 }
@@ -631,8 +635,8 @@ pub fn number_too_large(name: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{name}: such a number, of more than 31 bits, is not supported under \
-             protection [number-too-large]"
+            "{name}: a number of more than 31 bits is not supported under protection \
+             [number-too-large]"
         )
     })
 }
@@ -641,8 +645,8 @@ pub fn not_in_late_program(name: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{name} is not supported in a program that loads MPI late and is not \
-             protected [not-in-late-program]"
+            "{name} is not supported in a program that loads MPI while it runs and is \
+             not protected [not-in-late-program]"
         )
     })
 }
@@ -652,7 +656,7 @@ pub fn mpi_too_old(version: impl Display) -> impl Display {
         write!(
             out,
             "Open MPI {version} is too old; use 4.1 or later (LD_LIBRARY_PATH decides \
-             which one is loaded) [mpi-too-old]"
+             which version is loaded) [mpi-too-old]"
         )
     })
 }
@@ -661,8 +665,9 @@ pub fn components_not_opened(version: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "this C library does not let Open MPI {version} open its components beside \
-             the program; use Open MPI 5.0.10 or later [components-not-opened]"
+            "with this C library, Open MPI {version} cannot load its components \
+             separately from the program; use Open MPI 5.0.10 or later \
+             [components-not-opened]"
         )
     })
 }
@@ -671,7 +676,7 @@ pub fn unknown_setting(name: impl Display, nearest: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "{name} is no setting; did you mean {nearest}? [unknown-setting]"
+            "{name} is not a setting; did you mean {nearest}? [unknown-setting]"
         )
     })
 }
@@ -680,7 +685,7 @@ pub fn setting_unread(name: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{name} is no setting, and nobody reads it [setting-unread]"
+            "{name} is not a setting, and is ignored [setting-unread]"
         )
     })
 }
@@ -706,14 +711,15 @@ pub fn only_spares(spares: impl Display, size: impl Display) -> impl Display {
 }
 
 pub const TRACKING_UNAVAILABLE: &str =
-    "UNDERSTUDY_TRACKING: changed pages cannot be found this way [tracking-unavailable]";
+    "UNDERSTUDY_TRACKING: changed pages cannot be found in this way \
+     [tracking-unavailable]";
 
 pub fn pages_compared(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "pages are compared with their copies, since the kernel's tracking cannot be \
-             used: {why} [pages-compared]"
+            "pages are compared with the last checkpoint, because the kernel cannot \
+             track changes: {why} [pages-compared]"
         )
     })
 }
@@ -722,8 +728,8 @@ pub fn relay_not_started(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "ckptd relay cannot be started (errno {error}); after a failure some output \
-             may appear twice [relay-not-started]"
+            "the output relay (ckptd relay) cannot be started (errno {error}); after a \
+             failure some output may appear twice [relay-not-started]"
         )
     })
 }
@@ -732,9 +738,9 @@ pub fn ledger_not_made(ledger: impl Display, error: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "the output relay cannot make its ledger {ledger}: {error}. Output goes on, \
-             but cannot be made exactly-once after a failure; free some memory in that \
-             directory or give a writable one. [ledger-not-made]"
+            "the output relay cannot create its ledger {ledger}: {error}. Output \
+             continues, but some of it may appear twice after a failure; free memory in \
+             that directory, or make it writable [ledger-not-made]"
         )
     })
 }
@@ -760,13 +766,14 @@ pub fn address_space_differs(rank: impl Display, what: impl Display) -> impl Dis
     })
 }
 
-pub fn copies_in_own_domain(at_home: impl Display, workers: impl Display) -> impl Display {
+pub fn replicas_in_own_domain(at_home: impl Display, workers: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{at_home} of {workers} copies are in the domain of their own worker, since \
-             more than half of the workers are there; they are lost if all of it fails; \
-             spread the ranks more evenly (see UNDERSTUDY_DOMAIN) [copies-in-own-domain]"
+            "{at_home} of {workers} replicas are in the failure domain of their own \
+             worker, because more than half of the workers are there; they are lost if \
+             the whole domain fails; spread the ranks more evenly (see \
+             UNDERSTUDY_DOMAIN) [replicas-in-own-domain]"
         )
     })
 }
@@ -775,8 +782,8 @@ pub fn domain_file_unreadable(rank: impl Display, file: impl Display) -> impl Di
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; it must be readable on \
-             every node, with lines `host domain` [domain-file-unreadable]"
+            "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; the file must be readable \
+             on every node, and have lines `host domain` [domain-file-unreadable]"
         )
     })
 }
@@ -794,21 +801,21 @@ pub fn too_few_workers(copies: impl Display, fewest: impl Display, workers: impl
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, and there are \
-             {workers}; set it to 1, or start more [too-few-workers]"
+            "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, but there are \
+             {workers}; set it to 1, or start more workers [too-few-workers]"
         )
     })
 }
 
 pub const STATIC_WITHOUT_DISK: &str =
-    "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data are \
-     to be written to [static-without-disk]";
+    "UNDERSTUDY_STATIC=disk needs a directory for static data; set UNDERSTUDY_DISK \
+     [static-without-disk]";
 
 pub fn static_data_not_written(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: \
+            "static data cannot be written to UNDERSTUDY_DISK, and stay in the replicas: \
              {why} [static-data-not-written]"
         )
     })
@@ -818,7 +825,7 @@ pub fn static_way(way: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why}) [static-way]"
+            "UNDERSTUDY_STATIC=auto uses {way} for worker 0 ({why}) [static-way]"
         )
     })
 }
@@ -827,8 +834,9 @@ pub fn static_with_parity(way: impl Display, copies: impl Display) -> impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_STATIC={way} goes with whole copies only, not with \
-             UNDERSTUDY_COPIES={copies}; leave one of the two out [static-with-parity]"
+            "UNDERSTUDY_STATIC={way} works with whole replicas only, not with \
+             UNDERSTUDY_COPIES={copies}; remove one of the two settings \
+             [static-with-parity]"
         )
     })
 }
@@ -837,8 +845,8 @@ pub fn shared_pages_with_parity(copies: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with \
-             UNDERSTUDY_COPIES={copies}; leave one of the two out \
+            "UNDERSTUDY_SHARED_PAGES=1 works with whole replicas only, not with \
+             UNDERSTUDY_COPIES={copies}; remove one of the two settings \
              [shared-pages-with-parity]"
         )
     })
@@ -848,10 +856,11 @@ pub fn parity_in_own_domain(at_home: impl Display, workers: impl Display) -> imp
     from_fn(move |out| {
         write!(
             out,
-            "{at_home} of {workers} workers share their domain with another one of their \
-             parity group, since there are fewer domains of their size than workers in a \
-             group; they are lost if all of it fails; spread the ranks more evenly (see \
-             UNDERSTUDY_DOMAIN) [parity-in-own-domain]"
+            "{at_home} of {workers} workers share their failure domain with another \
+             worker of their parity group, because there are too few domains for such a \
+             group, or one has too many workers; they are lost if the whole domain \
+             fails; spread the ranks more evenly (see UNDERSTUDY_DOMAIN) \
+             [parity-in-own-domain]"
         )
     })
 }
@@ -860,8 +869,8 @@ pub fn event_file_not_written(path: impl Display, error: impl Display, remedy: i
     from_fn(move |out| {
         write!(
             out,
-            "cannot write the event file {path}: {error}. The program goes on without \
-             one; {remedy}. [event-file-not-written]"
+            "cannot write the event file {path}: {error}. The program continues without \
+             it; {remedy}. [event-file-not-written]"
         )
     })
 }
@@ -870,8 +879,8 @@ pub fn host_names_equal(host: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "two hosts of the job call themselves {host}; name each host once, or give \
-             them names of their own [host-names-equal]"
+            "two hosts of the job have the name {host}; name each host once, or give the \
+             hosts different names [host-names-equal]"
         )
     })
 }
@@ -880,8 +889,8 @@ pub fn host_not_started(host: impl Display, status: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "nothing could be started on {host} (status {status}); see whether ssh gets \
-             there without a password, and whether the layer is installed there \
+            "no process could be started on {host} (status {status}); check that ssh \
+             reaches it without a password, and that understudy is installed there \
              [host-not-started]"
         )
     })
@@ -910,7 +919,7 @@ pub fn missing_mpi_procedure(procedure: impl Display) -> impl Display {
         write!(
             out,
             "the MPI library has no procedure {procedure}; the program needs another \
-             version of it [missing-mpi-procedure]"
+             version of the library [missing-mpi-procedure]"
         )
     })
 }
@@ -943,17 +952,18 @@ pub fn runtime_error(error: impl Display, file: impl Display, line: impl Display
 }
 
 pub const LAUNCHER_NEEDS_PROTECTION: &str =
-    "the program needs the layer under ckptd launch [launcher-needs-protection]";
+    "under ckptd launch the program cannot run without understudy \
+     [launcher-needs-protection]";
 
 pub const PRELOAD_LIBRARY_MISSING: &str =
-    "the layer's file for the program's MPI library is missing beside libunderstudy.so; \
-     keep the layer's files together [preload-library-missing]";
+    "understudy's library for the program's MPI library is missing beside \
+     libunderstudy.so; keep understudy's files together [preload-library-missing]";
 
 pub fn ckptd_not_executable(errno: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "ckptd cannot be executed (errno {errno}), which belongs beside \
+            "ckptd cannot be executed (errno {errno}); it belongs beside \
              libunderstudy.so [ckptd-not-executable]"
         )
     })
@@ -963,15 +973,15 @@ pub fn processes_missing(all: impl Display, come: impl Display, time: impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "of {all} processes that the launcher was to start, {come} have come within \
-             {time} s; the job ends [processes-missing]"
+            "of {all} processes that the launcher was to start, only {come} have \
+             reported within {time} s; the job ends [processes-missing]"
         )
     })
 }
 
 pub const LAUNCHED_PROCESSES_DIED: &str =
-    "processes that the launcher has started have died before the job began; the job \
-     ends [launched-processes-died]";
+    "processes that the launcher has started failed before the job began; the job ends \
+     [launched-processes-died]";
 
 pub fn not_an_mpi_program(program: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -979,7 +989,7 @@ pub fn not_an_mpi_program(program: impl Display) -> impl Display {
             out,
             "{program} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, \
              libmpich.so.12 or libmpi_abi.so.1 (MPICH); build the program with the mpicc \
-             of Open MPI or MPICH, or name the MPI library it will load \
+             of Open MPI or MPICH, or name the MPI library that it will load \
              [not-an-mpi-program]"
         )
     })
@@ -990,7 +1000,7 @@ pub fn libraries_not_listed(program: impl Display, why: impl Display) -> impl Di
         write!(
             out,
             "{program}: the dynamic loader cannot list its libraries: {why}; name a \
-             program that can be run; set LD_LIBRARY_PATH if it needs that \
+             program that can be run; set LD_LIBRARY_PATH if the program needs it \
              [libraries-not-listed]"
         )
     })
@@ -1010,8 +1020,8 @@ pub fn pmix_version(path: impl Display, version: impl Display, oldest: impl Disp
     from_fn(move |out| {
         write!(
             out,
-            "{path} is PMIx {version}; known are {oldest} to {newest}.x; use an Open MPI \
-             with a known PMIx: 5.0.x has one, and so do the wheels on PyPI \
+            "{path} is PMIx {version}; supported are {oldest} to {newest}.x; use an Open \
+             MPI with a supported PMIx: 5.0.x has one, and so do the wheels on PyPI \
              [pmix-version]"
         )
     })
@@ -1021,8 +1031,8 @@ pub fn other_pmix_launcher(variable: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the environment has {variable}, of another PMIx launcher; start this \
-             process without that variable [other-pmix-launcher]"
+            "the environment has {variable} of another PMIx launcher; start this process \
+             without that variable [other-pmix-launcher]"
         )
     })
 }
@@ -1031,8 +1041,8 @@ pub fn pmix_call_failed(call: impl Display, status: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "{call}: {status}; see what libpmix has printed; PMIX_MCA_… variables or \
-             ~/.pmix/mca-params.conf may stand in the way [pmix-call-failed]"
+            "{call}: {status}; see what libpmix has printed, and check PMIX_MCA_… \
+             variables and ~/.pmix/mca-params.conf [pmix-call-failed]"
         )
     })
 }
@@ -1051,19 +1061,19 @@ pub fn not_executable(program: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{program} is no program that can be run, nor is one of that name in PATH; \
-             name an executable file [not-executable]"
+            "{program} is not a program that can be run, and PATH has no program of that \
+             name; name an executable file [not-executable]"
         )
     })
 }
 
 pub const NO_LAUNCHER: &str =
-    "this process has not been started by a launcher of MPI programs; start it with \
-     mpirun, or with understudy run [no-launcher]";
+    "this process was not started by a launcher of MPI programs; start it with mpirun, \
+     or with understudy run [no-launcher]";
 
 pub const NODES_NOT_MET: &str =
-    "the nodes of the job do not find each other; start it with mpirun, mpiexec, `srun \
-     --mpi=pmi2` or `understudy run --host`, or on one node [nodes-not-met]";
+    "the nodes of the job cannot connect to each other; start it with mpirun, mpiexec, \
+     `srun --mpi=pmi2` or `understudy run --host`, or on one node [nodes-not-met]";
 
 pub fn bad_hosts(problem: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1079,7 +1089,7 @@ pub fn too_few_slots(slots: impl Display, size: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the hosts have {slots} slot(s), and {size} processes are to be started; \
+            "the hosts have {slots} slot(s), but {size} processes are to be started; \
              give a host more (name:N), or name another one [too-few-slots]"
         )
     })
@@ -1089,14 +1099,15 @@ pub fn leader_not_reached(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the leader of the job cannot be reached: {error}; let hosts of the job \
-             reach each other over TCP, on any port [leader-not-reached]"
+            "the leader of the job (a process manager of ckptd) cannot be reached: \
+             {error}; let hosts of the job reach each other over TCP, on any port \
+             [leader-not-reached]"
         )
     })
 }
 
 pub const CKPTD_BUILD: &str =
-    "this host has another build of ckptd than the one that the job was started from; \
+    "this host has another build of ckptd than the host that the job was started from; \
      install the same build everywhere [ckptd-build]";
 
 pub const HOST_NAMED_TWICE: &str =
@@ -1106,7 +1117,7 @@ pub fn file_missing(file: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{file} is not there; keep understudy's files together in one directory \
+            "{file} is missing; keep understudy's files together in one directory \
              [file-missing]"
         )
     })
@@ -1126,34 +1137,35 @@ pub fn system_call_failed(what: impl Display, error: impl Display) -> impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "{what}: {error}; free what the system lacks [system-call-failed]"
+            "{what}: {error}; remove the cause that the error names [system-call-failed]"
         )
     })
 }
 
 pub const NO_GUARDIAN: &str =
-    "this process has no guardian; start the job with mpirun or understudy run \
-     [no-guardian]";
+    "this process has no guardian process of ckptd; start the job with mpirun or \
+     understudy run [no-guardian]";
 
 pub fn openings_not_observed(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what the MPI library opens in MPI_Init could not be learnt: {error} \
+            "the libraries that MPI_Init opens could not be determined: {error} \
              [openings-not-observed]"
         )
     })
 }
 
 pub const NO_CHECKSUM_THREAD: &str =
-    "no thread for checksums [no-checksum-thread]";
+    "the thread for checksums cannot be created [no-checksum-thread]";
 
 pub fn nameless_file_too_large(file: impl Display, size: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{file} has no name and {size} bytes, too many to be kept with each \
-             checkpoint; nobody can take this process's part [nameless-file-too-large]"
+            "{file} has no name and {size} bytes, too many to be saved with each \
+             checkpoint; if this process fails, it cannot be replaced \
+             [nameless-file-too-large]"
         )
     })
 }
@@ -1162,34 +1174,35 @@ pub fn nameless_file_unreadable(file: impl Display, error: impl Display) -> impl
     from_fn(move |out| {
         write!(
             out,
-            "{file} cannot be read: {error} [nameless-file-unreadable]"
+            "{file}, which has no name, cannot be read for a checkpoint: {error} \
+             [nameless-file-unreadable]"
         )
     })
 }
 
 pub const STREAMS_UNKNOWN: &str =
-    "this C library's streams are not known; what they overwrite in files will not be \
-     undone [streams-unknown]";
+    "the streams of this C library are not known; what they overwrite in files is not \
+     undone after a failure [streams-unknown]";
 
 pub fn warning_unusable(file: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the warning in {file} is not heeded: {why} [warning-unusable]"
+            "the warning in {file} is ignored: {why} [warning-unusable]"
         )
     })
 }
 
-pub const COPIES_IN_USE: &str =
-    "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose \
-     another one, as commit.end [copies-in-use]";
+pub const REPLICAS_IN_USE: &str =
+    "UNDERSTUDY_FAULT: replicas are in use at this point and cannot be damaged; choose \
+     another point, such as commit.end [replicas-in-use]";
 
 pub fn output_not_written(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what the program prints cannot be written ({error}); the rest of it is \
-             lost, and the job's status will not be 0. Make room there \
+            "the program's output cannot be written ({error}); the rest of it is lost, \
+             and the job's exit status will not be 0. Make room there \
              [output-not-written]"
         )
     })
@@ -1199,8 +1212,8 @@ pub fn host_not_ended(host: impl Display, time: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{host} has not ended {time} s after the job: what its processes have \
-             printed last may be missing; see whether the host lives [host-not-ended]"
+            "{host} has not ended {time} s after the job: the last output of its \
+             processes may be missing; check that the host is alive [host-not-ended]"
         )
     })
 }
@@ -1209,8 +1222,9 @@ pub fn kept_input_not_read(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "standard input that was kept cannot be read ({error}); this rank ends. Look \
-             at the file system of the directory that TMPDIR names [kept-input-not-read]"
+            "standard input that was kept cannot be read ({error}); this rank ends. \
+             Check the file system of the directory that TMPDIR names \
+             [kept-input-not-read]"
         )
     })
 }
@@ -1219,7 +1233,8 @@ pub fn spawn_arguments(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "MPI_Comm_spawn: its arguments cannot be handed on: {error} [spawn-arguments]"
+            "MPI_Comm_spawn failed: its arguments cannot be sent: {error} \
+             [spawn-arguments]"
         )
     })
 }
@@ -1228,9 +1243,9 @@ pub fn threads_unsupported(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the program runs {count} thread(s) of its own, which an understudy could \
-             not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1 \
-             [threads-unsupported]"
+            "the program runs {count} thread(s) of its own, which a replacement could \
+             not restore; set OMP_NUM_THREADS=1 or run the program with \
+             UNDERSTUDY_DISABLE=1 [threads-unsupported]"
         )
     })
 }
@@ -1239,9 +1254,9 @@ pub fn threads_not_stopped(deaf: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "no checkpoint is possible, as the program's threads cannot be stopped: \
-             {deaf}; until one is, a failure leads back to the last checkpoint \
-             [threads-not-stopped]"
+            "no checkpoint is possible because the program's threads cannot be stopped: \
+             {deaf}; until one is possible, a failure returns the program to the last \
+             checkpoint [threads-not-stopped]"
         )
     })
 }
@@ -1256,38 +1271,40 @@ pub fn threads_cannot_be_stopped(why: impl Display) -> impl Display {
 }
 
 pub const EFFECTS_NOT_UNDONE: &str =
-    "the effects on files since the checkpoint cannot be undone [effects-not-undone]";
+    "changes of files since the checkpoint cannot be undone [effects-not-undone]";
 
 pub const FILES_OF_THREADS: &str =
-    "a thread of the program has made, opened for writing, renamed or removed files \
-     since the checkpoint when it had no turn for that; let the program ask for \
-     MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0 [files-of-threads]";
+    "a thread of the program has created, opened for writing, renamed or removed files \
+     since the checkpoint, and understudy could not record how to undo that; let the \
+     program request MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0 \
+     [files-of-threads]";
 
 pub fn recompute_called(function: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
             "a function that was given to understudy_recompute has called {function}; \
-             such a function may not communicate, nor end the program [recompute-called]"
+             such a function must neither communicate nor end the program \
+             [recompute-called]"
         )
     })
 }
 
 pub const RECOMPUTE_FAILED: &str =
-    "memory of the program cannot be made again [recompute-failed]";
+    "memory of the program cannot be recomputed [recompute-failed]";
 
 pub const RECOMPUTE_NOT_WRITABLE: &str =
-    "memory that is to be made again cannot be written [recompute-not-writable]";
+    "memory that is to be recomputed cannot be made writable [recompute-not-writable]";
 
 pub const RECOMPUTE_NOT_PROTECTED: &str =
-    "memory that was made again cannot be protected [recompute-not-protected]";
+    "the protection of recomputed memory cannot be restored [recompute-not-protected]";
 
 pub fn recompute_unmapped(region: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{region} is not memory of the program any more: what understudy_recompute \
-             has said of it is forgotten [recompute-unmapped]"
+            "{region} is no longer memory of the program: its function is not used any \
+             more [recompute-unmapped]"
         )
     })
 }
@@ -1296,9 +1313,9 @@ pub fn recompute_wrong(region: impl Display, place: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_POISON: {region} is not what its function makes: byte {place} is \
-             another one. A recovery would have changed the program's results. From here \
-             on this memory is saved [recompute-wrong]"
+            "UNDERSTUDY_POISON: {region} differs from what its function computes, first \
+             in byte {place}. A recovery would have changed the program's results. From \
+             now on this memory is saved [recompute-wrong]"
         )
     })
 }
@@ -1307,9 +1324,9 @@ pub fn undo_failed(steps: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "memory that understudy_reversible has told of was not brought back by \
-             undoing {steps} steps ({why}); it is fetched. From here on this process \
-             keeps copies of it [undo-failed]"
+            "undoing {steps} steps did not restore the memory that was given to \
+             understudy_reversible ({why}); a replica of it is fetched. From now on this \
+             process keeps replicas of this memory [undo-failed]"
         )
     })
 }
@@ -1318,39 +1335,40 @@ pub fn undo_wrong(steps: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_POISON: undoing {steps} steps does not bring back what \
-             understudy_reversible has told of, as it was at the last checkpoint \
-             ({why}). From here on this process keeps copies of it [undo-wrong]"
+            "UNDERSTUDY_POISON: undoing {steps} steps does not restore the memory that \
+             was given to understudy_reversible to its state at the last checkpoint \
+             ({why}). From now on this process keeps replicas of this memory [undo-wrong]"
         )
     })
 }
 
 pub const STEPS_NOT_RESTORED: &str =
-    "memory whose changes were undone cannot be put back [steps-not-restored]";
+    "memory whose changes were undone cannot be restored [steps-not-restored]";
 
 pub const THREAD_DATA_UNKNOWN: &str =
-    "the thread-local data of the program's threads cannot be saved or put back with \
-     this C library [thread-data-unknown]";
+    "with this C library, the thread-local data of the program's threads cannot be saved \
+     or restored [thread-data-unknown]";
 
 pub fn thread_not_restored(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a thread of the program cannot be made again: {error} [thread-not-restored]"
+            "a thread of the program cannot be created again: {error} \
+             [thread-not-restored]"
         )
     })
 }
 
 pub const THREADS_NOT_RESTORED: &str =
-    "the program's threads cannot be put back [threads-not-restored]";
+    "the program's threads cannot be restored [threads-not-restored]";
 
 pub fn unsupported_procedure(procedure: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
             "{procedure} is not supported under protection and fails with \
-             MPI_ERR_UNSUPPORTED_OPERATION; run the program with UNDERSTUDY_DISABLE=1 if \
-             it needs it [unsupported-procedure]"
+             MPI_ERR_UNSUPPORTED_OPERATION; if the program needs it, run the program \
+             with UNDERSTUDY_DISABLE=1 [unsupported-procedure]"
         )
     })
 }
@@ -1359,8 +1377,9 @@ pub fn internal_procedure(procedure: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{procedure} is internal to Open MPI and not supported under protection; run \
-             the program with UNDERSTUDY_DISABLE=1 if it needs it [internal-procedure]"
+            "{procedure} is internal to Open MPI and not supported under protection; if \
+             the program needs it, run the program with UNDERSTUDY_DISABLE=1 \
+             [internal-procedure]"
         )
     })
 }
@@ -1369,7 +1388,7 @@ pub fn other_thread(procedure: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{procedure} was called by another thread than the process's first one, \
+            "{procedure} was called by a thread other than the process's first one, \
              which is not supported; run the program with UNDERSTUDY_DISABLE=1, without \
              protection [other-thread]"
         )
@@ -1381,19 +1400,19 @@ pub fn undeclared_thread(procedure: impl Display) -> impl Display {
         write!(
             out,
             "{procedure} was called by a thread that did not initialise MPI, in a \
-             program that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread); run \
-             it with UNDERSTUDY_THREADS=serialized [undeclared-thread]"
+             program that has not requested MPI_THREAD_SERIALIZED (MPI_Init_thread); run \
+             the program with UNDERSTUDY_THREADS=serialized [undeclared-thread]"
         )
     })
 }
 
 pub const ABORT_DURING_CALL: &str =
-    "MPI_Abort was called while another thread was in MPI for a second; this process \
-     ends [abort-during-call]";
+    "MPI_Abort was called while another thread was in MPI for 1 s; this process ends \
+     [abort-during-call]";
 
 pub const MPI_LOCK_WAIT: &str =
-    "a thread has waited for ten seconds to call MPI, where another one is, in a call \
-     that does not give way to others [mpi-lock-wait]";
+    "a thread has waited 10 s to call MPI, because another thread is in an MPI call that \
+     does not let other threads in [mpi-lock-wait]";
 
 pub fn error_is_fatal(procedure: impl Display, error: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1406,9 +1425,9 @@ pub fn error_is_fatal(procedure: impl Display, error: impl Display) -> impl Disp
 }
 
 pub const SESSION_AFTER_FINALIZE: &str =
-    "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the \
-     program nor a library that it had loaded names MPI_Session_init; open the session \
-     before [session-after-finalize]";
+    "a session cannot be opened: MPI_Finalize has ended MPI, because neither the program \
+     nor a library that it had loaded names MPI_Session_init; open the session before \
+     MPI_Finalize [session-after-finalize]";
 
 pub fn cxx_exceptions(procedure: impl Display, error: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1425,46 +1444,45 @@ pub fn init_end_not_watched(function: impl Display, why: impl Display) -> impl D
         write!(
             out,
             "UNDERSTUDY_INIT_END: function:{function} cannot be watched ({why}); the \
-             phase ends by `auto` [init-end-not-watched]"
+             set-up phase ends as with `auto` [init-end-not-watched]"
         )
     })
 }
 
-pub fn journal_limit(size: impl Display, limit: impl Display) -> impl Display {
+pub fn set_up_log_limit(size: impl Display, limit: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the journal takes {size} bytes, and may take {limit} \
-             (UNDERSTUDY_LOG_LIMIT): static data stay in the copies; end it earlier \
-             (UNDERSTUDY_INIT_END) [journal-limit]"
+            "the set-up log has {size} bytes, more than its limit of {limit} bytes \
+             (UNDERSTUDY_LOG_LIMIT): static data stay in the replicas; end the set-up \
+             phase earlier (UNDERSTUDY_INIT_END) [set-up-log-limit]"
         )
     })
 }
 
 pub const REPLAY_PROCESS_ENDED: &str =
-    "the process for replays has ended, so copies of static data are kept again \
-     [replay-process-ended]";
+    "the process for replays (understudy-seed) has ended, so replicas hold static data \
+     again [replay-process-ended]";
 
 pub fn no_replay_process(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "no process for replays, so copies of static data are kept: {error} \
-             [no-replay-process]"
+            "the process for replays (understudy-seed) cannot be started, so replicas \
+             hold static data: {error} [no-replay-process]"
         )
     })
 }
 
 pub const STATIC_DATA_WITH_THREADS: &str =
-    "the program has threads of its own: copies hold static data, too \
+    "the program has threads of its own, so replicas hold static data, too \
      [static-data-with-threads]";
 
 pub fn static_file_changed(path: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{path} has changed: copies of static data are kept again \
-             [static-file-changed]"
+            "{path} has changed, so replicas hold static data again [static-file-changed]"
         )
     })
 }
@@ -1483,9 +1501,9 @@ pub fn window_memory(size: impl Display, error: impl Display, directory: impl Di
     from_fn(move |out| {
         write!(
             out,
-            "{size} bytes of memory that is shared by a window cannot be had: {error}; \
-             it lies in {directory}, which may be too small (mount -o remount,size=…) \
-             [window-memory]"
+            "{size} bytes of memory that a window shares cannot be allocated: {error}; \
+             the memory is in {directory}, which may be too small (mount -o \
+             remount,size=…) [window-memory]"
         )
     })
 }
@@ -1495,8 +1513,8 @@ pub const SHARED_WINDOW_ON_SEVERAL_NODES: &str =
      spares on each node, or without any, they stay together \
      [shared-window-on-several-nodes]";
 
-pub const JOB_CANNOT_GO_ON: &str =
-    "the job cannot go on [job-cannot-go-on]";
+pub const JOB_CANNOT_CONTINUE: &str =
+    "the job cannot continue [job-cannot-continue]";
 
 pub fn abort(worker: impl Display, code: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1513,7 +1531,7 @@ pub fn too_many_operators(most: impl Display) -> impl Display {
         write!(
             out,
             "the program has more than {most} operators at a time, which is not \
-             supported; free some [too-many-operators]"
+             supported; let it free some [too-many-operators]"
         )
     })
 }
@@ -1522,7 +1540,7 @@ pub fn relay_silent_order(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the output relay does not answer ({error}); lines may change places \
+            "the output relay does not answer ({error}); the order of lines may change \
              [relay-silent-order]"
         )
     })
@@ -1548,8 +1566,8 @@ pub fn relay_silent(error: impl Display) -> impl Display {
     })
 }
 
-pub const NO_MEMORY_FOR_COPIES: &str =
-    "no memory for copies [no-memory-for-copies]";
+pub const NO_MEMORY_FOR_REPLICAS: &str =
+    "no memory for replicas [no-memory-for-replicas]";
 
 pub const PROGRAM_NOT_SAVED: &str =
     "the program cannot be saved [program-not-saved]";
@@ -1557,36 +1575,39 @@ pub const PROGRAM_NOT_SAVED: &str =
 pub const MEMORY_NOT_SAVED: &str =
     "the program's memory cannot be saved [memory-not-saved]";
 
-pub const EPOCHS_NOT_IN_ORDER: &str =
-    "the epochs of this rank do not follow each other [epochs-not-in-order]";
+pub const CHECKPOINTS_NOT_IN_ORDER: &str =
+    "the checkpoints of this rank do not follow each other [checkpoints-not-in-order]";
 
-pub const COPY_OF_PARTNER_NOT_KEPT: &str =
-    "a partner's copy cannot be kept [copy-of-partner-not-kept]";
+pub const REPLICA_NOT_STORED: &str =
+    "a replica of another worker cannot be stored [replica-not-stored]";
 
-pub const PARTNER_COPY_NOT_KEPT: &str =
-    "the partner's copy cannot be kept [partner-copy-not-kept]";
+pub const RECEIVED_REPLICA_NOT_STORED: &str =
+    "the replica that another worker has sent cannot be stored \
+     [received-replica-not-stored]";
 
-pub const PARTNER_COPY_NOT_RECEIVED: &str =
-    "the partner's copy cannot be received [partner-copy-not-received]";
+pub const REPLICA_NOT_RECEIVED: &str =
+    "the replica that another worker sends cannot be received [replica-not-received]";
 
-pub const PARTNER_QUESTION_UNREADABLE: &str =
-    "a partner's question cannot be read [partner-question-unreadable]";
+pub const PAGE_REQUEST_UNREADABLE: &str =
+    "another worker's question about shared pages cannot be read \
+     [page-request-unreadable]";
 
-pub const PARITY_NOT_KEPT: &str =
-    "parity cannot be kept [parity-not-kept]";
+pub const PARITY_NOT_STORED: &str =
+    "parity cannot be stored [parity-not-stored]";
 
-pub const WORKER_COPY_NOT_KEPT: &str =
-    "the copy of a worker cannot be kept [worker-copy-not-kept]";
+pub const FETCHED_REPLICA_NOT_STORED: &str =
+    "the replica of a worker that is to be restored cannot be stored \
+     [fetched-replica-not-stored]";
 
-pub const COPY_NOT_RESTORED: &str =
-    "a copy cannot be made again [copy-not-restored]";
+pub const REPLICA_NOT_REBUILT: &str =
+    "a replica cannot be rebuilt [replica-not-rebuilt]";
 
 pub fn checkpoint_too_large(checkpoint: impl Display, needed: impl Display, left: impl Display, limit: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "checkpoint {checkpoint} takes {needed} MiB of memory for copies, and {left} \
-             MiB are left for them in {limit} [checkpoint-too-large]"
+            "checkpoint {checkpoint} needs {needed} MiB of memory for replicas, but \
+             {left} MiB are left for them in {limit} [checkpoint-too-large]"
         )
     })
 }
@@ -1595,29 +1616,29 @@ pub fn no_new_checkpoints(why: impl Display, earlier: impl Display, remedy: impl
     from_fn(move |out| {
         write!(
             out,
-            "{why}; the job goes on without new checkpoints while memory is short, and a \
-             failure leads back to checkpoint {earlier}; {remedy} [no-new-checkpoints]"
+            "{why}; the job continues without new checkpoints while memory is short, and \
+             a failure returns it to checkpoint {earlier}; {remedy} [no-new-checkpoints]"
         )
     })
 }
 
-pub fn copies_given_up(cause: impl Display, remedy: impl Display) -> impl Display {
+pub fn replicas_discarded(cause: impl Display, remedy: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the program needs the memory of its copies, which were given up: almost \
-             none is left in {cause}; {remedy} [copies-given-up]"
+            "the program needs the memory of its replicas, which were discarded: almost \
+             none is left in {cause}; {remedy} [replicas-discarded]"
         )
     })
 }
 
-pub fn copies_given_up_before_failure(limit: impl Display) -> impl Display {
+pub fn replicas_discarded_before_failure(limit: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "copies on this node were given up before the failure, since the program \
-             needed their memory: almost none was left in {limit} \
-             [copies-given-up-before-failure]"
+            "replicas on this node were discarded before the failure, because the \
+             program needed their memory: almost none was left in {limit} \
+             [replicas-discarded-before-failure]"
         )
     })
 }
@@ -1627,8 +1648,8 @@ pub fn shared_memory_of_program(name: impl Display) -> impl Display {
         write!(
             out,
             "the program's ranks share memory by other means than MPI ({name}), which \
-             cannot be saved for each of them alone; if it can do without, tell it so \
-             [shared-memory-of-program]"
+             cannot be saved for each rank separately; if the program can do without, \
+             switch it off there [shared-memory-of-program]"
         )
     })
 }
@@ -1638,21 +1659,21 @@ pub fn file_open_and_mapped(path: impl Display) -> impl Display {
         write!(
             out,
             "the program has a file without a name, {path}, open and mapped for sharing \
-             (MAP_SHARED), which an understudy could not bring back as one file; let it \
-             close the descriptor when it has mapped it, or keep the file's name; or run \
-             it with UNDERSTUDY_DISABLE=1 [file-open-and-mapped]"
+             (MAP_SHARED), which a replacement could not restore as one file; let the \
+             program close the descriptor after mapping the file, or keep the file's \
+             name; or run it with UNDERSTUDY_DISABLE=1 [file-open-and-mapped]"
         )
     })
 }
 
 pub const HUGE_PAGES: &str =
-    "the program has memory of huge pages that it has asked for by itself (MAP_HUGETLB, \
-     libhugetlbfs), which another process may not get; let it use transparent ones \
+    "the program has memory of huge pages that it has requested itself (MAP_HUGETLB, \
+     libhugetlbfs), which a replacement may not get; let it use transparent ones \
      (madvise with MADV_HUGEPAGE), or run it with UNDERSTUDY_DISABLE=1 [huge-pages]";
 
 pub const PROTECTION_KEYS: &str =
-    "the program uses protection keys (pkey_alloc), which an understudy could not have; \
-     let it do without, or run it with UNDERSTUDY_DISABLE=1 [protection-keys]";
+    "the program uses protection keys (pkey_alloc), which a replacement could not have; \
+     let the program do without, or run it with UNDERSTUDY_DISABLE=1 [protection-keys]";
 
 pub fn accelerator_not_saved(device: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1668,15 +1689,15 @@ pub fn accelerator_in_checkpoints(device: impl Display, version: impl Display) -
     from_fn(move |out| {
         write!(
             out,
-            "the program uses an accelerator ({device}): its driver ({version}) brings \
-             the device's memory into every checkpoint, and a failure has all processes \
-             that use one replaced [accelerator-in-checkpoints]"
+            "the program uses an accelerator ({device}): its driver ({version}) copies \
+             the device's memory into every checkpoint, and after a failure all \
+             processes that use one are replaced [accelerator-in-checkpoints]"
         )
     })
 }
 
 pub const DEVICE_MEMORY_LOST: &str =
-    "the memory of the program's accelerator cannot be put back [device-memory-lost]";
+    "the memory of the program's accelerator cannot be restored [device-memory-lost]";
 
 pub fn driver_hangs(procedure: impl Display, time: impl Display, process: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -1708,11 +1729,11 @@ pub fn kernel_state_refused(what: impl Display, why: impl Display) -> impl Displ
     })
 }
 
-pub fn no_checkpoint_possible(why: impl Display, rank: impl Display, count: impl Display) -> impl Display {
+pub fn no_checkpoint_possible(why: impl Display, worker: impl Display, count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{why}; no checkpoint of rank {rank} was possible at {count} intervals \
+            "{why}; no checkpoint of worker {worker} was possible at {count} intervals \
              [no-checkpoint-possible]"
         )
     })
@@ -1722,24 +1743,26 @@ pub fn descriptor_numbers(what: impl Display, first: impl Display) -> impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "the program has {what}, and descriptors from {first} on are the layer's, so \
-             that its own cannot be saved; let it keep fewer open, by lower numbers, or \
-             run it with UNDERSTUDY_DISABLE=1 [descriptor-numbers]"
+            "the program has {what}, but descriptors from {first} on belong to \
+             understudy, so that the program's own cannot be saved; let it keep fewer \
+             open, with lower numbers, or run it with UNDERSTUDY_DISABLE=1 \
+             [descriptor-numbers]"
         )
     })
 }
 
 pub const TIMER_REFUSED: &str =
     "the program has a timer for a thread that has ended or cannot be found \
-     (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let it \
-     delete such timers or run it with UNDERSTUDY_DISABLE=1 [timer-refused]";
+     (SIGEV_THREAD_ID, SIGEV_THREAD), which a replacement could not restore; let the \
+     program delete such timers, or run it with UNDERSTUDY_DISABLE=1 [timer-refused]";
 
-pub fn no_checkpoint(time: impl Display, intervals: impl Display, why: impl Display, epoch: impl Display, remedy: impl Display) -> impl Display {
+pub fn no_checkpoint(time: impl Display, intervals: impl Display, why: impl Display, checkpoint: impl Display, remedy: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "no checkpoint for {time:.1} s, more than {intervals} intervals: {why}. A \
-             failure now costs all work since epoch {epoch}; {remedy} [no-checkpoint]"
+            "no checkpoint for {time:.1} s (at least {intervals} intervals): {why}. A \
+             failure now repeats all work since checkpoint {checkpoint}; {remedy} \
+             [no-checkpoint]"
         )
     })
 }
@@ -1748,8 +1771,8 @@ pub fn ports_not_forwarded(process: impl Display, error: impl Display) -> impl D
     from_fn(move |out| {
         write!(
             out,
-            "process {process} is not told what workers of another node show: {error} \
-             [ports-not-forwarded]"
+            "ports of workers on another node cannot be sent to process {process}: \
+             {error} [ports-not-forwarded]"
         )
     })
 }
@@ -1764,32 +1787,34 @@ pub fn pmix_connection_open(rank: impl Display, name: impl Display) -> impl Disp
     })
 }
 
-pub fn copies_die_with_process(error: impl Display) -> impl Display {
+pub fn replicas_end_with_process(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "copies do not outlive this process: {error} [copies-die-with-process]"
+            "the replicas in this process are lost if it fails: {error} \
+             [replicas-end-with-process]"
         )
     })
 }
 
-pub fn copies_not_freed(why: impl Display) -> impl Display {
+pub fn replicas_not_freed(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "copies are not freed: {why} [copies-not-freed]"
+            "memory of replicas is not freed: {why} [replicas-not-freed]"
         )
     })
 }
 
 pub const COMMIT_DIFFERS: &str =
-    "the workers do not commit the same epoch [commit-differs]";
+    "the workers do not commit the same checkpoint [commit-differs]";
 
-pub fn copy_memory_not_freed(error: impl Display) -> impl Display {
+pub fn replica_memory_not_freed(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the memory of copies cannot be freed: {error} [copy-memory-not-freed]"
+            "the memory of replicas cannot be freed for the program: {error} \
+             [replica-memory-not-freed]"
         )
     })
 }
@@ -1798,17 +1823,18 @@ pub fn messages_late(time: impl Debug, missing: impl Display, receives: impl Dis
     from_fn(move |out| {
         write!(
             out,
-            "at a checkpoint, messages that were sent have not arrived for {time:?}: \
-             {missing}; {receives} receives are posted [messages-late]"
+            "a checkpoint has waited {time:?} for messages that were sent but have not \
+             arrived: {missing}; {receives} receives are posted [messages-late]"
         )
     })
 }
 
-pub fn new_phase_in_copies(why: impl Display) -> impl Display {
+pub fn new_set_up_in_replicas(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what has been set up anew stays in the copies: {why} [new-phase-in-copies]"
+            "data of the new set-up phase stay in the replicas: {why} \
+             [new-set-up-in-replicas]"
         )
     })
 }
@@ -1817,7 +1843,7 @@ pub fn mappings_unreadable(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the process's mappings cannot be read: {error} [mappings-unreadable]"
+            "the process's memory mappings cannot be read: {error} [mappings-unreadable]"
         )
     })
 }
@@ -1826,7 +1852,7 @@ pub fn file_content_not_kept(file: impl Display, why: impl Display) -> impl Disp
     from_fn(move |out| {
         write!(
             out,
-            "after a failure, {file} will not get back its content of the checkpoint: \
+            "after a failure, {file} will not have its content of the checkpoint again: \
              {why} [file-content-not-kept]"
         )
     })
@@ -1836,7 +1862,7 @@ pub fn ports_not_written(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what this worker shows of its ports cannot be written: {why} \
+            "the ports of this worker cannot be published to other workers: {why} \
              [ports-not-written]"
         )
     })
@@ -1846,183 +1872,185 @@ pub fn ports_unreadable(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what the workers show each other of their ports cannot be read or written: \
+            "the ports that workers publish to each other cannot be read or written: \
              {why} [ports-unreadable]"
         )
     })
 }
 
 pub const SPAWNED_COMMUNICATOR_CONNECTS: &str =
-    "a communicator with spawned processes connects with no other one; take one without \
-     them [spawned-communicator-connects]";
+    "a communicator with spawned processes cannot connect to another one; use a \
+     communicator without them [spawned-communicator-connects]";
 
 pub fn control_variable_type(variable: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{variable} has a type that is not known here: what was written to it is \
-             lost with a failure [control-variable-type]"
+            "{variable} has an unknown type: what was written to it is lost after a \
+             failure [control-variable-type]"
         )
     })
 }
 
 pub const EXTERNAL32_VIEW: &str =
-    "a view in external32 needs datatypes that are as long there as in memory \
-     [external32-view]";
+    "a view in external32 needs datatypes whose elements have the same length in \
+     external32 as in memory [external32-view]";
 
 pub fn file_log_lost(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the log of effects on files cannot be kept ({error}) [file-log-lost]"
+            "the log of file changes cannot be kept ({error}) [file-log-lost]"
         )
     })
 }
 
-pub fn restarted(epoch: impl Display, time: impl Display, output: impl Display) -> impl Display {
+pub fn restarted(checkpoint: impl Display, time: impl Display, output: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the job goes on from epoch {epoch} on disk, after {time:.1} ms; {output} \
-             [restarted]"
+            "the job continues from checkpoint {checkpoint} on disk, after {time:.1} ms; \
+             {output} [restarted]"
         )
     })
 }
 
 pub const OTHER_ENVIRONMENT: &str =
-    "the environment is not that of the first start; the program keeps that one, which \
-     is in its memory [other-environment]";
+    "the environment differs from that of the first start; the program keeps the first \
+     one, which is part of its memory [other-environment]";
 
 pub const RESTART_WITHOUT_DISK: &str =
-    "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs \
-     [restart-without-disk]";
+    "UNDERSTUDY_RESTART needs the directory that has the checkpoints; set \
+     UNDERSTUDY_DISK [restart-without-disk]";
 
-pub const EPOCH_TRUNCATED: &str =
-    "it is cut short [epoch-truncated]";
+pub const CHECKPOINT_TRUNCATED: &str =
+    "the file is truncated [checkpoint-truncated]";
 
-pub const EPOCH_TOO_LONG: &str =
-    "it goes on behind its end [epoch-too-long]";
+pub const CHECKPOINT_TOO_LONG: &str =
+    "the file continues after its end [checkpoint-too-long]";
 
-pub const NOT_AN_EPOCH: &str =
-    "it is not an epoch of understudy, or its first bytes are damaged [not-an-epoch]";
+pub const NOT_A_CHECKPOINT: &str =
+    "the file is not a checkpoint of understudy, or its first bytes are damaged \
+     [not-a-checkpoint]";
 
-pub fn epoch_damaged(part: impl Display) -> impl Display {
+pub fn checkpoint_damaged(part: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "its {part} is damaged (the checksum does not match) [epoch-damaged]"
+            "the file's {part} is damaged (the checksum does not match) \
+             [checkpoint-damaged]"
         )
     })
 }
 
-pub const EPOCH_INCONSISTENT: &str =
-    "its head is inconsistent [epoch-inconsistent]";
+pub const CHECKPOINT_INCONSISTENT: &str =
+    "the file's head is inconsistent [checkpoint-inconsistent]";
 
-pub fn epoch_unusable(epoch: impl Display, path: impl Display, damage: impl Display, next: impl Display) -> impl Display {
+pub fn checkpoint_unusable(checkpoint: impl Display, path: impl Display, damage: impl Display, next: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "epoch {epoch} on disk cannot be used: {path}: {damage}{next} \
-             [epoch-unusable]"
+            "checkpoint {checkpoint} on disk cannot be used: {path}: {damage}{next} \
+             [checkpoint-unusable]"
         )
     })
 }
 
-pub const EPOCH_MISSING: &str =
-    "it is missing: it was removed, or this worker died before it was written \
-     [epoch-missing]";
+pub const CHECKPOINT_MISSING: &str =
+    "the file is missing: it was removed, or this worker failed before it was written \
+     [checkpoint-missing]";
 
-pub fn epoch_unreadable(error: impl Display) -> impl Display {
+pub fn checkpoint_unreadable(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it cannot be read ({error}) [epoch-unreadable]"
+            "the file cannot be read ({error}) [checkpoint-unreadable]"
         )
     })
 }
 
-pub fn no_memory_for_epoch(error: impl Display) -> impl Display {
+pub fn no_memory_for_checkpoint(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "there is no memory for it ({error}) [no-memory-for-epoch]"
+            "there is no memory for the checkpoint ({error}) [no-memory-for-checkpoint]"
         )
     })
 }
 
-pub fn epoch_version(version: impl Display, own: impl Display) -> impl Display {
+pub fn checkpoint_version(version: impl Display, own: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it has format version {version}, and this version of understudy reads \
-             version {own} only; use the one that wrote it [epoch-version]"
+            "the file has format version {version}, but this version of understudy reads \
+             version {own} only; use the version that wrote it [checkpoint-version]"
         )
     })
 }
 
-pub const EPOCH_OF_OTHER_BUILD: &str =
-    "it was written by another build of understudy; use the one that wrote it \
-     [epoch-of-other-build]";
+pub const CHECKPOINT_OF_OTHER_BUILD: &str =
+    "another build of understudy has written the file; use that build \
+     [checkpoint-of-other-build]";
 
-pub fn epoch_of_other_size(had: impl Display, has: impl Display) -> impl Display {
+pub fn checkpoint_of_other_size(had: impl Display, has: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it belongs to a job with another number of workers ({had}, and this one has \
-             {has}); start {had} [epoch-of-other-size]"
+            "the file belongs to a job with another number of workers ({had}, but this \
+             job has {has}); start {had} [checkpoint-of-other-size]"
         )
     })
 }
 
-pub fn epoch_of_other_mpi(library: impl Display) -> impl Display {
+pub fn checkpoint_of_other_mpi(library: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it was written under another MPI library ({library}); use that one \
-             [epoch-of-other-mpi]"
+            "the file was written with another MPI library ({library}); use that library \
+             [checkpoint-of-other-mpi]"
         )
     })
 }
 
-pub fn epoch_of_other_arguments(arguments: impl Display) -> impl Display {
+pub fn checkpoint_of_other_arguments(arguments: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it belongs to a job with other arguments (`{arguments}`); use those \
-             [epoch-of-other-arguments]"
+            "the file belongs to a job with other arguments (`{arguments}`); use those \
+             arguments [checkpoint-of-other-arguments]"
         )
     })
 }
 
-pub fn epoch_of_other_program(difference: impl Display, program: impl Display) -> impl Display {
+pub fn checkpoint_of_other_program(difference: impl Display, program: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "it belongs to another program, or to another kind of node ({difference} \
-             differs); use {program}, its libraries and its kind of node \
-             [epoch-of-other-program]"
+            "the file belongs to another program, or to another kind of node \
+             ({difference} differs); use {program}, its libraries and its kind of node \
+             [checkpoint-of-other-program]"
         )
     })
 }
 
-pub fn no_epoch(place: impl Display, workers: impl Display) -> impl Display {
+pub fn no_checkpoint_to_restart(place: impl Display, workers: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers \
-             can go on; start the job without UNDERSTUDY_RESTART, from the beginning, in \
-             an empty directory [no-epoch]"
+            "UNDERSTUDY_RESTART=1: {place} has no checkpoint from which all {workers} \
+             workers can continue; start the job without UNDERSTUDY_RESTART, from the \
+             beginning, in an empty directory [no-checkpoint-to-restart]"
         )
     })
 }
 
-pub fn earlier_epochs(place: impl Display, epoch: impl Display) -> impl Display {
+pub fn earlier_checkpoints(place: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{place} has epochs of an earlier run, the last of them epoch {epoch}; set \
-             UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to \
-             start anew [earlier-epochs]"
+            "{place} has checkpoints of an earlier run, the last of them checkpoint \
+             {checkpoint}; set UNDERSTUDY_RESTART=1 to continue from it, or remove \
+             {place}/understudy-* to start from the beginning [earlier-checkpoints]"
         )
     })
 }
@@ -2031,7 +2059,7 @@ pub fn directory_in_use(owner: impl Display, path: impl Display) -> impl Display
     from_fn(move |out| {
         write!(
             out,
-            "{owner} owns the directory and may still run: end it, or name another \
+            "{owner} owns the directory and may still run: end that job, or name another \
              directory. If it has ended, remove {path} [directory-in-use]"
         )
     })
@@ -2046,53 +2074,53 @@ pub fn owner_not_written(file: impl Display, error: impl Display) -> impl Displa
     })
 }
 
-pub fn epochs_not_written(directory: impl Display, why: impl Display) -> impl Display {
+pub fn checkpoints_not_written(directory: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "epochs cannot be written to {directory}: {why}; the job goes on, protected \
-             in memory, and tries again [epochs-not-written]"
+            "checkpoints cannot be written to {directory}: {why}; the job continues, \
+             protected in memory, and tries again [checkpoints-not-written]"
         )
     })
 }
 
-pub fn epochs_written_again(directory: impl Display) -> impl Display {
+pub fn checkpoints_written_again(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "epochs are written to {directory} again [epochs-written-again]"
+            "checkpoints are written to {directory} again [checkpoints-written-again]"
         )
     })
 }
 
-pub const EPOCH_DAMAGED_IN_MEMORY: &str =
-    "the epoch on disk was damaged in memory [epoch-damaged-in-memory]";
+pub const CHECKPOINT_DAMAGED_IN_MEMORY: &str =
+    "the checkpoint from disk was damaged in memory [checkpoint-damaged-in-memory]";
 
 pub fn death_after_finalize(process: impl Display, signal: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "process {process} died of signal {signal} in or after MPI_Finalize; what \
-             the program does there after that is not done [death-after-finalize]"
+            "process {process} was killed by signal {signal} in or after MPI_Finalize; \
+             the rest of the program's work there is not done [death-after-finalize]"
         )
     })
 }
 
 pub const DEATH_BETWEEN_PROGRAMS: &str =
-    "a process has died in the first program of a script, so the next one would lack a \
+    "a process failed in the first program of a script, so the next one would lack a \
      rank; start each program by itself [death-between-programs]";
 
 pub const MANAGER_REPLACED: &str =
-    "the process manager of this job has died; another one takes its place \
+    "the process manager of this job failed; another one takes its place \
      [manager-replaced]";
 
 pub fn managers_died(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the process manager of this job has died {count} times before its processes \
-             could go on; the job ends; see what kills it (memory, a limit, what it has \
-             printed) [managers-died]"
+            "the process manager of this job failed {count} times before its processes \
+             could continue; the job ends; see what kills it (memory, a limit, its \
+             output) [managers-died]"
         )
     })
 }
@@ -2111,22 +2139,22 @@ pub fn guardian_gone(process: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the guardian of process {process} has gone; process {process} ends \
-             [guardian-gone]"
+            "the guardian of process {process} (a process of ckptd) is gone; process \
+             {process} ends [guardian-gone]"
         )
     })
 }
 
 pub const MANAGER_GONE: &str =
-    "the process manager of this job has gone; the job ends; start the job again \
+    "the process manager of this job is gone; the job ends; start the job again \
      [manager-gone]";
 
 pub const MANAGER_DIED_BETWEEN_PROGRAMS: &str =
-    "the process manager has died between two programs of a script; start the job again \
+    "the process manager failed between two programs of a script; start the job again \
      [manager-died-between-programs]";
 
 pub const RESTART_FROM_START: &str =
-    "a process died before the first checkpoint; the job starts again \
+    "failure before the first checkpoint; the job starts again from the beginning \
      [restart-from-start]";
 
 pub fn shared_memory_elsewhere(memory: impl Display, free: impl Display, directory: impl Display) -> impl Display {
@@ -2134,7 +2162,7 @@ pub fn shared_memory_elsewhere(memory: impl Display, free: impl Display, directo
         write!(
             out,
             "{memory} has {free} MiB left, too little for the memory that the MPI \
-             library shares between ranks: it is in {directory} from now on, which may \
+             library shares between ranks: from now on it is in {directory}, which may \
              be slower; remove files from {memory} (`understudy clean`), or make it \
              larger (--shm-size of a container) [shared-memory-elsewhere]"
         )
@@ -2157,8 +2185,8 @@ pub fn killed_for_memory(process: impl Display, cause: impl Display) -> impl Dis
     from_fn(move |out| {
         write!(
             out,
-            "the kernel has killed process {process} for want of memory: {cause}, or \
-             keep less in copies (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES) \
+            "the kernel has killed process {process} because memory ran out: {cause}, or \
+             keep less in replicas (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES) \
              [killed-for-memory]"
         )
     })
@@ -2178,8 +2206,8 @@ pub fn no_restart_from_start(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a process died before the first checkpoint, and {why}; start the job again \
-             [no-restart-from-start]"
+            "failure before the first checkpoint, and the job is not started again from \
+             the beginning, because {why}; start it again [no-restart-from-start]"
         )
     })
 }
@@ -2198,32 +2226,32 @@ pub fn replacements_died(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{count} new processes have died before they could take a part; the job ends \
+            "{count} new processes failed before they could take over; the job ends \
              [replacements-died]"
         )
     })
 }
 
 pub const DEATH_WITHOUT_PROTECTION: &str =
-    "a process of the job has died, and the job is not protected; the job ends \
+    "a process of the job failed, and the job is not protected; the job ends \
      [death-without-protection]";
 
-pub fn repeated_deaths(worker: impl Display, count: impl Display, epoch: impl Display, causes: impl Display) -> impl Display {
+pub fn repeated_deaths(worker: impl Display, count: impl Display, checkpoint: impl Display, causes: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "worker {worker} has died {count} times since epoch {epoch}{causes}; what it \
-             dies of would not stop [repeated-deaths]"
+            "worker {worker} has failed {count} times since checkpoint \
+             {checkpoint}{causes}; a replacement would fail, too [repeated-deaths]"
         )
     })
 }
 
-pub fn generations_failed(count: impl Display) -> impl Display {
+pub fn mpi_failed(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{count} generations have failed although nobody has died; the job ends \
-             [generations-failed]"
+            "MPI has failed {count} times, although no process failed; the job ends \
+             [mpi-failed]"
         )
     })
 }
@@ -2255,7 +2283,7 @@ pub fn replacement_refused(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a new process cannot take a part: {why} [replacement-refused]"
+            "a new process cannot take over: {why} [replacement-refused]"
         )
     })
 }
@@ -2264,39 +2292,40 @@ pub fn replacement_differs(difference: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a new process cannot take a part: {difference}; the job ends \
+            "a new process cannot take over: {difference}; the job ends \
              [replacement-differs]"
         )
     })
 }
 
-pub fn recovered(event: impl Display, epoch: impl Display, time: impl Display) -> impl Display {
+pub fn recovered(event: impl Display, checkpoint: impl Display, time: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{event}; back at epoch {epoch} after {time:.1} ms [recovered]"
+            "{event}; resumed from checkpoint {checkpoint} after {time:.1} ms [recovered]"
         )
     })
 }
 
-pub fn repeated_fault(worker: impl Display, cause: impl Display, count: impl Display, epoch: impl Display, calls: impl Display) -> impl Display {
+pub fn repeated_fault(worker: impl Display, cause: impl Display, count: impl Display, checkpoint: impl Display, calls: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "worker {worker} died{cause}, which has now happened {count} times since \
-             epoch {epoch}: the program, or a library that it uses, has a bug there, \
-             which every spare would meet again{calls} [repeated-fault]"
+            "worker {worker} failed{cause}. This failure has happened {count} times \
+             since checkpoint {checkpoint}: the program, or a library that it uses, has \
+             a bug there, which every replacement would meet again{calls} \
+             [repeated-fault]"
         )
     })
 }
 
-pub fn repeated_kill(worker: impl Display, count: impl Display, epoch: impl Display) -> impl Display {
+pub fn repeated_kill(worker: impl Display, count: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "worker {worker} was killed (SIGKILL) for the {count}rd time since epoch \
-             {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory \
-             killer (dmesg) [repeated-kill]"
+            "worker {worker} was killed (SIGKILL) {count} times, the last time after \
+             checkpoint {checkpoint}; if this was not on purpose, look for the kernel's \
+             out-of-memory killer (dmesg) [repeated-kill]"
         )
     })
 }
@@ -2305,8 +2334,8 @@ pub fn rank_without_finalize(rank: impl Display, status: impl Display) -> impl D
     from_fn(move |out| {
         write!(
             out,
-            "rank {rank} ended with status {status} without MPI_Finalize, and others \
-             still ran a second later; the job ends [rank-without-finalize]"
+            "rank {rank} ended with status {status} without MPI_Finalize, and other \
+             ranks still ran 1 s later; the job ends [rank-without-finalize]"
         )
     })
 }
@@ -2335,7 +2364,8 @@ pub fn spare_died(rank: impl Display, spares: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "spare rank {rank} died; the job goes on with {spares} spare(s) [spare-died]"
+            "spare rank {rank} failed; the job continues with {spares} spare(s) \
+             [spare-died]"
         )
     })
 }
@@ -2344,9 +2374,9 @@ pub fn node_without_survivors(workers: impl Debug) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "nobody is left on the node of worker(s) {workers:?}: what they printed \
-             after the checkpoint appears again, and files that they created, removed, \
-             renamed or wrote and closed after it stay as they are \
+            "no process is left on the node of worker(s) {workers:?}: their output after \
+             the checkpoint appears again, and files that they created, removed, \
+             renamed, or wrote and closed after it stay as they are \
              [node-without-survivors]"
         )
     })
@@ -2371,11 +2401,11 @@ pub fn node_ends(host: impl Display, why: impl Display) -> impl Display {
 }
 
 pub const ALL_WORKERS_DIED: &str =
-    "the job cannot be recovered: all workers died, and with them all copies; start the \
-     job again [all-workers-died]";
+    "the job cannot be recovered: all workers failed, and all replicas are lost with \
+     them; start the job again [all-workers-died]";
 
 pub const ALL_REPLICAS_LOST: &str =
-    "all workers died, and with them all copies [all-replicas-lost]";
+    "all workers failed, and all replicas are lost with them [all-replicas-lost]";
 
 pub fn mpi_library_aborts(count: impl Display) -> impl Display {
     from_fn(move |out| {
@@ -2399,8 +2429,8 @@ pub fn no_new_spare(spares: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "no new spare can join the job (it has died on its way); it goes on with \
-             {spares} spare(s) [no-new-spare]"
+            "no new spare can join the job, since one failed before it was ready; the \
+             job continues with {spares} spare(s) [no-new-spare]"
         )
     })
 }
@@ -2409,91 +2439,91 @@ pub fn fewer_spares_granted(count: impl Display, asked: impl Display, left: impl
     from_fn(move |out| {
         write!(
             out,
-            "the daemon grants {count} new spare(s) instead of {asked}; the job goes on \
-             with {left} [fewer-spares-granted]"
+            "the daemon grants {count} new spare(s) instead of {asked}; the job \
+             continues with {left} [fewer-spares-granted]"
         )
     })
 }
 
-pub fn no_copy_left(worker: impl Display, epoch: impl Display) -> impl Display {
+pub fn no_replica_left(worker: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy \
-             of it [no-copy-left]"
+            "{worker} cannot be restored to checkpoint {checkpoint}, and no other \
+             process has a replica of it [no-replica-left]"
         )
     })
 }
 
-pub fn buddy_died_too(worker: impl Display, dead: impl Display, copies: impl Display, epoch: impl Display) -> impl Display {
+pub fn buddy_died_too(worker: impl Display, dead: impl Display, copies: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{worker} died together with {dead}, which held {copies} (epoch {epoch}) \
-             [buddy-died-too]"
+            "{worker} failed together with {dead}, which stored {copies} (checkpoint \
+             {checkpoint}) [buddy-died-too]"
         )
     })
 }
 
-pub fn parity_group_lost(lost: impl Display, dead: impl Display, epoch: impl Display) -> impl Display {
+pub fn parity_group_lost(lost: impl Display, dead: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{lost} together with {dead} of its parity group, which can bring back only \
-             one of its workers (epoch {epoch}) [parity-group-lost]"
+            "{lost} together with {dead} of its parity group, which can restore only one \
+             of its workers (checkpoint {checkpoint}) [parity-group-lost]"
         )
     })
 }
 
-pub fn copy_not_used(worker: impl Display, rank: impl Display, why: impl Display) -> impl Display {
+pub fn replica_not_used(worker: impl Display, rank: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the copy of worker {worker} at rank {rank} is not used: {why} \
-             [copy-not-used]"
+            "the replica of worker {worker} at rank {rank} is not used: {why} \
+             [replica-not-used]"
         )
     })
 }
 
-pub fn copy_damaged(worker: impl Display, epoch: impl Display, damaged: impl Display) -> impl Display {
+pub fn replica_damaged(worker: impl Display, checkpoint: impl Display, damaged: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong \
-             checksum or cannot be rebuilt, so it was not used [copy-damaged]"
+            "{worker} failed, and its replica (checkpoint {checkpoint}) at {damaged} has \
+             a wrong checksum or cannot be rebuilt, so it was not used [replica-damaged]"
         )
     })
 }
 
-pub fn buddy_died_copy_damaged(worker: impl Display, dead: impl Display, epoch: impl Display, damaged: impl Display) -> impl Display {
+pub fn buddy_died_replica_damaged(worker: impl Display, dead: impl Display, checkpoint: impl Display, damaged: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{worker} died together with {dead}, which held a copy of it, and the other \
-             copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be \
-             rebuilt, so it was not used [buddy-died-copy-damaged]"
+            "{worker} failed together with {dead}, which stored a replica of it, and the \
+             other replica (checkpoint {checkpoint}) at {damaged} has a wrong checksum \
+             or cannot be rebuilt, so it was not used [buddy-died-replica-damaged]"
         )
     })
 }
 
-pub fn own_copy_damaged(epoch: impl Display, worker: impl Display, dead: impl Display) -> impl Display {
+pub fn own_replica_damaged(checkpoint: impl Display, worker: impl Display, dead: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum \
-             or cannot be rebuilt, so it was not used, and {dead}, which held the \
-             others, died [own-copy-damaged]"
+            "the replica (checkpoint {checkpoint}) that {worker} keeps of itself has a \
+             wrong checksum or cannot be rebuilt, so it was not used, and {dead}, which \
+             stored the others, failed [own-replica-damaged]"
         )
     })
 }
 
-pub fn copies_damaged(epoch: impl Display, worker: impl Display, damaged: impl Display, others: impl Display) -> impl Display {
+pub fn replicas_damaged(checkpoint: impl Display, worker: impl Display, damaged: impl Display, others: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum \
-             or cannot be rebuilt, and so has that at {damaged}, so they were not \
-             used{others} [copies-damaged]"
+            "the replica (checkpoint {checkpoint}) that {worker} keeps of itself has a \
+             wrong checksum or cannot be rebuilt, and so has that at {damaged}, so they \
+             were not used{others} [replicas-damaged]"
         )
     })
 }
@@ -2502,48 +2532,49 @@ pub fn parity_group_damaged(lost: impl Display, dead: impl Display) -> impl Disp
     from_fn(move |out| {
         write!(
             out,
-            "{lost}, so it was not used, and {dead} of its parity group died, so it \
-             cannot be made again [parity-group-damaged]"
+            "{lost}, so it was not used, and {dead} of its parity group failed, so it \
+             cannot be rebuilt [parity-group-damaged]"
         )
     })
 }
 
-pub fn parity_damaged(lost: impl Display, epoch: impl Display, damaged: impl Display) -> impl Display {
+pub fn parity_damaged(lost: impl Display, checkpoint: impl Display, damaged: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong \
-             checksum, so it was not used; something is damaged at {damaged} or another \
-             of the group [parity-damaged]"
+            "{lost}, and the replica that its parity group rebuilds (checkpoint \
+             {checkpoint}) has a wrong checksum, so it was not used; data are damaged at \
+             {damaged} or another worker of the group [parity-damaged]"
         )
     })
 }
 
-pub fn back_to_disk(cause: impl Display, epoch: impl Display, older: impl Display) -> impl Display {
+pub fn back_to_disk(cause: impl Display, checkpoint: impl Display, older: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{cause}, so all have gone back to epoch {epoch} on disk ({older}) \
-             [back-to-disk]"
+            "{cause}, so all workers have returned to checkpoint {checkpoint} on disk \
+             ({older}) [back-to-disk]"
         )
     })
 }
 
-pub fn no_epoch_on_disk(cause: impl Display) -> impl Display {
+pub fn no_checkpoint_on_disk(cause: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{cause}, and no epoch on disk can be used; start the job again \
-             [no-epoch-on-disk]"
+            "{cause}, and no checkpoint on disk can be used; start the job again \
+             [no-checkpoint-on-disk]"
         )
     })
 }
 
-pub fn epoch_not_reached(worker: impl Display, at: impl Display, epoch: impl Display) -> impl Display {
+pub fn checkpoint_not_reached(worker: impl Display, at: impl Display, checkpoint: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{worker} is at epoch {at} and cannot reach epoch {epoch} [epoch-not-reached]"
+            "{worker} is at checkpoint {at} and cannot reach checkpoint {checkpoint} \
+             [checkpoint-not-reached]"
         )
     })
 }
@@ -2559,7 +2590,7 @@ pub fn dlopen_refused(library: impl Display, why: impl Display) -> impl Display 
     from_fn(move |out| {
         write!(
             out,
-            "the program has opened {library} with dlopen, and an understudy could not \
+            "the program has opened {library} with dlopen, and a replacement could not \
              do the same ({why}); keep the file where it is, link the program with it, \
              or run it with UNDERSTUDY_DISABLE=1 [dlopen-refused]"
         )
@@ -2578,20 +2609,20 @@ pub fn library_not_reopened(library: impl Display) -> impl Display {
 }
 
 pub const LIBRARIES_NOT_RESTORED: &str =
-    "the program's libraries cannot be put back [libraries-not-restored]";
+    "the program's libraries cannot be restored [libraries-not-restored]";
 
 pub const MAPPINGS_NOT_RESTORED: &str =
-    "the program's mappings cannot be put back [mappings-not-restored]";
+    "the program's mappings cannot be restored [mappings-not-restored]";
 
 pub const MEMORY_NOT_RESTORED: &str =
-    "the program's memory cannot be put back [memory-not-restored]";
+    "the program's memory cannot be restored [memory-not-restored]";
 
 pub fn removed_file_too_large(range: impl Debug) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the pages at {range:x?} are those of a file that was removed, and are more \
-             than copies hold of one [removed-file-too-large]"
+            "the pages at {range:x?} belong to a file that was removed, and are more \
+             than replicas hold of one file [removed-file-too-large]"
         )
     })
 }
@@ -2601,33 +2632,33 @@ pub fn mapped_file_replaced(path: impl Debug) -> impl Display {
         write!(
             out,
             "{path:?} has been replaced while the job ran, so that a process that needs \
-             it again would map another file; leave files alone that running jobs use, \
-             or give new ones new names [mapped-file-replaced]"
+             it again would map another file; do not change files that running jobs use, \
+             or give new files new names [mapped-file-replaced]"
         )
     })
 }
 
 pub const STATE_NOT_RESTORED: &str =
-    "the program's state cannot be put back [state-not-restored]";
+    "the program's state cannot be restored [state-not-restored]";
 
 pub fn file_not_restored(path: impl Display, why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{path} cannot be put back to what it was at the checkpoint: {why} \
+            "{path} cannot be restored to its state at the checkpoint: {why} \
              [file-not-restored]"
         )
     })
 }
 
 pub const OTHER_FILE: &str =
-    "another file has its name by now, and is left as it is [other-file]";
+    "another file has its name now, and is left as it is [other-file]";
 
 pub fn other_directory(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{directory} is another directory by now [other-directory]"
+            "{directory} is another directory now [other-directory]"
         )
     })
 }
@@ -2648,14 +2679,14 @@ pub const FILES_NOT_SAVED: &str =
     "files that the program has open by MPI_File_open cannot be saved [files-not-saved]";
 
 pub const FILES_NOT_RESTORED: &str =
-    "files that the program has open by MPI_File_open cannot be put back \
+    "files that the program has open by MPI_File_open cannot be restored \
      [files-not-restored]";
 
 pub fn thread_local_storage_moved(library: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the thread-local storage of {library} lies at another address than in the \
+            "the thread-local storage of {library} is at another address than in the \
              rank that was saved [thread-local-storage-moved]"
         )
     })
@@ -2673,12 +2704,12 @@ pub fn input_not_repeated(why: impl Display) -> impl Display {
 }
 
 pub const INPUT_RELAY_GONE: &str =
-    "the program reads standard input, and the process that relays it has gone; the job \
+    "the program reads standard input, and the process that relays it is gone; the job \
      ends. Let the program read a file [input-relay-gone]";
 
 pub const INPUT_ON_OTHER_NODE: &str =
-    "the program reads standard input, which comes to another node than the one that it \
-     was brought back on; the job ends. Let the program read a file, or keep a spare on \
+    "the program reads standard input, which arrives at another node than the one where \
+     rank 0 was replaced; the job ends. Let the program read a file, or keep a spare on \
      the first node [input-on-other-node]";
 
 pub const INPUT_FROM_WRAPPER: &str =
@@ -2732,8 +2763,8 @@ pub fn dead_relay_silent(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the dead rank's output relay does not answer ({error}); some output may \
-             appear twice [dead-relay-silent]"
+            "the output relay of the failed rank does not answer ({error}); some output \
+             may appear twice [dead-relay-silent]"
         )
     })
 }
@@ -2742,7 +2773,7 @@ pub fn object_not_rebuilt(what: impl Display, error: impl Display) -> impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "{what} could not be made again: {error} [object-not-rebuilt]"
+            "{what} could not be created again: {error} [object-not-rebuilt]"
         )
     })
 }
@@ -2761,15 +2792,15 @@ pub const TOOL_INTERFACE_NOT_REBUILT: &str =
      [tool-interface-not-rebuilt]";
 
 pub const COMMUNICATORS_DIFFER: &str =
-    "the communicators of this rank are not those that the other ranks have with it \
+    "the communicators of this rank differ from those of the other ranks \
      [communicators-differ]";
 
-pub fn generations_without_progress(count: impl Display) -> impl Display {
+pub fn no_progress(count: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{count} generations in a row have ended before the program could go on; the \
-             job ends [generations-without-progress]"
+            "MPI was initialised {count} times in a row, and a failure came each time \
+             before the program could continue; the job ends [no-progress]"
         )
     })
 }
@@ -2778,14 +2809,14 @@ pub fn process_too_late(process: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the job is at its end, and process {process} comes too late \
+            "the job is ending, and process {process} has started too late \
              [process-too-late]"
         )
     })
 }
 
 pub const REPLACEMENT_NEEDS_MEMORY: &str =
-    "the job ends, since a process in place of that one would need as much memory \
+    "the job ends, because a replacement of that process would need as much memory \
      [replacement-needs-memory]";
 
 pub fn limit_not_restored(limit: impl Display, value: impl Display, error: impl Display) -> impl Display {
@@ -2802,7 +2833,7 @@ pub fn nice_not_restored(value: impl Display, error: impl Display) -> impl Displ
     from_fn(move |out| {
         write!(
             out,
-            "the nice value cannot be {value} again ({error}) [nice-not-restored]"
+            "the nice value cannot be set to {value} again ({error}) [nice-not-restored]"
         )
     })
 }
@@ -2811,7 +2842,7 @@ pub fn descriptors_not_restored(count: impl Display, descriptor: impl Display, n
     from_fn(move |out| {
         write!(
             out,
-            "{count} descriptor(s) of the program cannot be put back: {descriptor}, \
+            "{count} descriptor(s) of the program cannot be restored: {descriptor}, \
              which was {name}, is closed [descriptors-not-restored]"
         )
     })
@@ -2821,8 +2852,8 @@ pub fn output_not_restored(descriptor: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "descriptor {descriptor}, which was the program's own output, cannot be put \
-             back [output-not-restored]"
+            "descriptor {descriptor}, which was the program's own output, cannot be \
+             restored [output-not-restored]"
         )
     })
 }
@@ -2861,8 +2892,8 @@ pub fn directory_left(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the directory {directory} was made since the checkpoint and is left, since \
-             it is not empty [directory-left]"
+            "the directory {directory} was created since the checkpoint and is not \
+             removed, because it is not empty [directory-left]"
         )
     })
 }
@@ -2871,7 +2902,7 @@ pub fn signal_not_sent(signal: impl Display, error: impl Display) -> impl Displa
     from_fn(move |out| {
         write!(
             out,
-            "signal {signal} waits no longer: {error} [signal-not-sent]"
+            "the pending signal {signal} is lost: {error} [signal-not-sent]"
         )
     })
 }
@@ -2887,14 +2918,15 @@ pub fn backup_on_other_node(path: impl Display) -> impl Display {
 }
 
 pub const FAILURE_IN_INIT: &str =
-    "a process failed during MPI_Init, before the first checkpoint; start the job again \
+    "failure during MPI_Init, before the first checkpoint; start the job again \
      [failure-in-init]";
 
-pub fn legacy_unusable(why: impl Display) -> impl Display {
+pub fn stored_replicas_unusable(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "what a dead process has left cannot be used: {why} [legacy-unusable]"
+            "the replicas that a failed process has left cannot be used: {why} \
+             [stored-replicas-unusable]"
         )
     })
 }
@@ -2903,10 +2935,11 @@ pub fn process_not_connected(error: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "a process cannot be connected: {error} [process-not-connected]"
+            "the process manager cannot connect to a process: {error} \
+             [process-not-connected]"
         )
     })
 }
 
 pub const SERVERS_STAY: &str =
-    "the servers of the MPI library do not end [servers-stay]";
+    "the PMIx servers of the MPI library do not end [servers-stay]";

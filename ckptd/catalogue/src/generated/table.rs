@@ -4,259 +4,263 @@
 pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "several-nodes-without-launcher",
-        text: "the job has ranks on several nodes, and its launcher does not let them find \
-         each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run \
+        text: "the job has ranks on several nodes, but its launcher gives them no means to \
+         connect to each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or \
+         `understudy run --host`, or on one node",
+        cause: "for example `srun --mpi=none`",
+        remedy: "start the job with `mpirun`, `mpiexec`, `srun --mpi=pmi2` or `understudy run \
          --host`, or on one node",
-        cause: "`srun --mpi=none`",
-        remedy: "",
     },
     Message {
         identifier: "personality-refused",
-        text: "address randomisation cannot be switched off here (personality is refused); \
-         allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or \
-         start the program with `setarch -R`",
-        cause: "the container's seccomp profile",
+        text: "address randomisation cannot be switched off: personality(2) is refused; allow \
+         personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the \
+         program with `setarch -R`",
+        cause: "the container's seccomp profile forbids personality(2)",
         remedy: "allow `personality(ADDR_NO_RANDOMIZE)` (in Docker: `--security-opt seccomp=…`)",
     },
     Message {
         identifier: "file-descriptor-limit",
-        text: "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's own \
-         have numbers from {first} on; raise the limit to {least} or more (`ulimit -n`; \
+        text: "the limit of open files is {files} (RLIMIT_NOFILE), but understudy uses \
+         descriptors from {first} on; raise the limit to {least} or more (`ulimit -n`; \
          LimitNOFILE= of the service that starts the job)",
-        cause: "understudy's own descriptors have numbers from 600 on",
-        remedy: "`ulimit -n 1024` or more, or LimitNOFILE= of the service that starts the job",
+        cause: "understudy uses descriptors from 600 on",
+        remedy: "set `ulimit -n 1024` or more, or LimitNOFILE= of the service that starts the job",
     },
     Message {
         identifier: "address-space-limit",
-        text: "a process may have {limit} MiB of addresses here (RLIMIT_AS), and understudy \
-         reserves 1 TiB, most of which never becomes memory; lift the limit (`ulimit -v \
-         unlimited`; in a batch system, limit memory by cgroups instead)",
+        text: "the limit of address space is {limit} MiB (RLIMIT_AS), but understudy reserves \
+         1 TiB of addresses, most of which never become memory; lift the limit (`ulimit \
+         -v unlimited`; in a batch system, limit memory by cgroups instead)",
         cause: "understudy reserves 1 TiB of addresses in each process",
-        remedy: "`ulimit -v unlimited`; in a batch system, limits of memory by cgroups",
+        remedy: "set `ulimit -v unlimited`; in a batch system, limit memory by cgroups",
     },
     Message {
         identifier: "data-limit",
-        text: "a process may have {limit} MiB of data here (RLIMIT_DATA), and understudy \
-         reserves {reserved} MiB, most of which never becomes memory; lift the limit \
-         (`ulimit -d unlimited`)",
+        text: "the limit of data is {limit} MiB (RLIMIT_DATA), but understudy reserves \
+         {reserved} MiB, most of which never become memory; lift the limit (`ulimit -d \
+         unlimited`)",
         cause: "understudy reserves 3 GiB",
-        remedy: "`ulimit -d unlimited`",
+        remedy: "set `ulimit -d unlimited`",
     },
     Message {
         identifier: "no-shared-memory",
         text: "the job needs a directory in /dev/shm ({why}); mount a tmpfs there that this \
          user can write to (mount -t tmpfs tmpfs /dev/shm; in a container: --shm-size, \
          --ipc=host), or name another directory of this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "it is missing, read-only or full",
-        remedy: "a tmpfs there; in a container `--shm-size`, `--ipc=host`; or another directory \
-         in `UNDERSTUDY_RUNTIME_DIR`",
+        cause: "`/dev/shm` is missing, read-only or full",
+        remedy: "mount a tmpfs at `/dev/shm`; in a container use `--shm-size` or `--ipc=host`; \
+         or name another directory in `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
         identifier: "valgrind",
-        text: "the program runs under valgrind, which cannot be saved and put back; run \
+        text: "the program runs under valgrind, which cannot be saved and restored; run \
          valgrind without understudy (UNDERSTUDY_DISABLE=1, and --trace-children=yes \
          while LD_PRELOAD names libunderstudy.so)",
         cause: "valgrind executes the program in a simulated processor",
-        remedy: "`UNDERSTUDY_DISABLE=1`",
+        remedy: "set `UNDERSTUDY_DISABLE=1`",
     },
     Message {
         identifier: "nested-launcher",
-        text: "{program} is a launcher, and was executed in the place of a rank: each rank \
-         would start a job of its own; name the program alone, without the launcher",
+        text: "{program} is a launcher, but was executed in place of a rank: each rank would \
+         start a job of its own; name the program directly, without the launcher",
         cause: "a wrapper (`env`, `timeout`, a script) has started a launcher (`mpirun`, \
          `srun`) below `understudy run` or `mpirun`",
-        remedy: "the program alone",
+        remedy: "name the program directly",
     },
     Message {
         identifier: "set-user-id",
         text: "{program} runs as another user or group (set-user-id, set-group-id), so the \
-         loader preloads nothing into it; start a copy without these rights (cp makes \
+         loader does not preload understudy; start a copy without these rights (cp makes \
          one)",
-        cause: "a wrapper has executed a program with other rights, into which nothing is \
-         preloaded (ld.so(8)); Open MPI's own launcher serves no other user",
-        remedy: "a copy without these rights",
+        cause: "a wrapper has executed a program with other rights, into which the loader \
+         preloads nothing (ld.so(8)); Open MPI's own launcher serves no other user",
+        remedy: "start a copy without these rights",
     },
     Message {
         identifier: "file-capabilities",
-        text: "{program} has file capabilities, so the loader preloads nothing into it; start \
-         a copy without them (cp makes one)",
-        cause: "a wrapper has executed a program with other rights, into which nothing is \
-         preloaded (ld.so(8)); Open MPI's own launcher serves no other user",
-        remedy: "a copy without these rights",
+        text: "{program} has file capabilities, so the loader does not preload understudy; \
+         start a copy without them (cp makes one)",
+        cause: "a wrapper has executed a program with other rights, into which the loader \
+         preloads nothing (ld.so(8)); Open MPI's own launcher serves no other user",
+        remedy: "start a copy without these rights",
     },
     Message {
         identifier: "randomisation-switched-on",
         text: "the kernel has switched address randomisation on again for {path}, whose file \
          is set-user-id or set-group-id; remove these bits (chmod u-s,g-s) or start a \
          copy without them (cp makes one)",
-        cause: "its file is set-user-id or set-group-id, if only for its own user (execve(2))",
-        remedy: "`chmod u-s,g-s`, or a copy",
+        cause: "the file is set-user-id or set-group-id, even if only for its own user \
+         (execve(2))",
+        remedy: "`chmod u-s,g-s`, or start a copy",
     },
     Message {
         identifier: "musl",
-        text: "{program} is built for musl, whose loader cannot preload understudy; build it \
-         with glibc",
-        cause: "a wrapper has executed a program of another C library; without a wrapper musl's \
-         loader itself prints relocation errors (127)",
-        remedy: "build it with glibc",
+        text: "{program} is built for musl, whose loader cannot preload understudy; build the \
+         program with glibc",
+        cause: "a wrapper has executed a program of another C library; without a wrapper, \
+         musl's loader itself prints relocation errors (exit status 127)",
+        remedy: "build the program with glibc",
     },
     Message {
         identifier: "static-program",
-        text: "{program} is linked statically with its MPI library, so nothing can be \
-         preloaded into it; link it with the shared MPI library",
-        cause: "nothing can be preloaded into it",
-        remedy: "the shared MPI library",
+        text: "{program} is linked statically with its MPI library, so understudy cannot be \
+         preloaded; link it with the shared MPI library",
+        cause: "the loader preloads nothing into a static program",
+        remedy: "link the program with the shared MPI library",
     },
     Message {
         identifier: "rank-environment-lost",
         text: "the program has lost the environment of its rank: it has executed itself by a \
          system call of its own, or a static wrapper has cleared the environment; each \
-         process would be a job of one rank; execute it by libc (execve), or start it \
-         without the wrapper; the job stops",
-        cause: "it has executed itself by a system call of its own, or a static wrapper has \
-         cleared the environment",
-        remedy: "execve(3) of libc; no such wrapper",
+         process would be a job with one rank; execute the program by libc (execve), or \
+         start it without the wrapper; the job stops",
+        cause: "the program has executed itself by a system call of its own, or a static \
+         wrapper has cleared the environment",
+        remedy: "use execve(3) of libc, or remove the wrapper",
     },
     Message {
         identifier: "pid-namespace",
-        text: "a wrapper has given this process a pid namespace of its own, or no /proc, and \
-         understudy finds processes by their numbers; start the launcher, not each rank, \
-         in the namespace (unshare --pid, a container's --pid)",
+        text: "a wrapper has given this process a PID namespace of its own, or no /proc, but \
+         understudy identifies processes by PID; start the launcher, not each rank, in \
+         the namespace (unshare --pid, a container's --pid)",
         cause: "`unshare --pid`, or a container, for each rank",
-        remedy: "the launcher in the namespace, not each rank",
+        remedy: "start the launcher in the namespace, not each rank",
     },
     Message {
         identifier: "pid-namespace-shared-memory",
-        text: "a wrapper has given this process a pid namespace of its own, or no /proc, and \
-         Open MPI finds shared memory by process numbers; start the launcher, not each \
-         rank, in the namespace (unshare --pid, a container's --pid); the job stops \
-         (with OMPI_MCA_btl=^sm it runs unprotected)",
+        text: "a wrapper has given this process a PID namespace of its own, or no /proc, but \
+         Open MPI identifies shared memory by PID; start the launcher, not each rank, in \
+         the namespace (unshare --pid, a container's --pid); the job stops (with \
+         OMPI_MCA_btl=^sm it runs unprotected)",
         cause: "`unshare --pid` or a container for each rank; Open MPI's shared memory does not \
          work there either, so the job stops unless `OMPI_MCA_btl` excludes it",
-        remedy: "the launcher in the namespace, not each rank",
+        remedy: "start the launcher in the namespace, not each rank",
     },
     Message {
         identifier: "bypass-of-some-ranks",
         text: "a process of this job cannot be protected and runs without understudy, and \
-         others wait for it: a wrapper, a limit or another program is that of some ranks \
-         only; start all ranks in the same way; the job ends",
-        cause: "a wrapper, a limit or another program of some ranks only",
-        remedy: "the same start for all ranks",
+         other processes wait for it: a wrapper, a limit or another program applies to \
+         some ranks only; start all ranks in the same way; the job ends",
+        cause: "a wrapper, a limit or another program for some ranks only",
+        remedy: "start all ranks in the same way",
     },
     Message {
         identifier: "launcher-as-program",
-        text: "{program} is a launcher, and understudy run starts the program itself: each of \
-         its processes would start a job of its own. Name the program alone, as in: \
-         understudy run -n 4 -- ./solver; options for {launcher} are given with --mpirun",
+        text: "{program} is a launcher, but understudy run starts the program itself: each \
+         process would start a job of its own. Name the program directly, as in: \
+         understudy run -n 4 -- ./solver; pass options for {launcher} with --mpirun",
         cause: "a launcher was named in place of the program",
-        remedy: "the program alone",
+        remedy: "name the program directly",
     },
     Message {
         identifier: "default-spare",
         text: "{spares} of the {processes} processes is a spare, so the program has {workers} \
-         rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many processes more \
-         than the program is to have ranks",
+         rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many processes as \
+         the program needs ranks, plus the spares",
         cause: "the default is one spare",
-        remedy: "set `UNDERSTUDY_SPARES`, and start as many processes more",
+        remedy: "set `UNDERSTUDY_SPARES`, and start as many processes as the program needs \
+         ranks, plus the spares",
     },
     Message {
         identifier: "program-in-background",
-        text: "process {process} runs in the background of {program}, which has ended: its \
-         failure would not be noticed, so it ends. Start the program itself, or let its \
-         wrapper wait for it (setsid --wait)",
-        cause: "a wrapper has started the program and not waited for it (`setsid`, `&`); status \
-         78",
+        text: "process {process} runs in the background of {program}, which has ended: a \
+         failure of the process would not be detected, so the process is ended. Start \
+         the program itself, or let its wrapper wait for it (setsid --wait)",
+        cause: "a wrapper has started the program without waiting for it (`setsid`, `&`)",
         remedy: "start the program itself, or let the wrapper wait (`setsid --wait`)",
     },
     Message {
         identifier: "wrapper-waits",
-        text: "the launcher has started {wrapper}, which runs the program as its child: a \
-         failure of the program is recovered from only if {wrapper} then ends by the \
-         same signal N, or with status 128+N; let a script `exec` the program",
-        cause: "a wrapper that waits for the program: the guardian sees the end of the wrapper \
-         alone",
-        remedy: "`exec` in a script; wrappers that execute the program",
+        text: "the launcher has started {wrapper}, which runs the program as its child: \
+         understudy recovers from a failure of the program only if {wrapper} then ends \
+         by the same signal N, or with status 128+N; let a script `exec` the program",
+        cause: "a wrapper waits for the program, so understudy sees only how the wrapper ends",
+        remedy: "use `exec` in a script; use wrappers that execute the program",
     },
     Message {
         identifier: "job-directory-unreachable",
         text: "the job's directory {directory} cannot be reached from this process (errno \
-         {error}), which a wrapper has given another user or another /dev/shm; {remedy}",
+         {error}): a wrapper has given the process another user or another /dev/shm; \
+         {remedy}",
         cause: "a wrapper has given the process a `/dev/shm` of its own, or another user",
-        remedy: "one `/dev/shm` for all processes of a node; the user is changed by the launcher",
+        remedy: "let all processes of a node have one `/dev/shm`; let the launcher, not a \
+         wrapper, change the user",
     },
     Message {
         identifier: "directory-is-link",
-        text: "{directory} is a symbolic link, so what the job keeps there would be in others' \
-         hands; remove it, or have the administrator do it, or name another directory of \
-         this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "another user or program has made it; understudy keeps data of the job there; a \
-         job with other nodes stops",
-        remedy: "remove it, or have the administrator do it; or name another directory in \
+        text: "{directory} is a symbolic link, so other users could control the job's files \
+         there; remove it, or ask the administrator to remove it, or name another \
+         directory of this node in UNDERSTUDY_RUNTIME_DIR",
+        cause: "another user or program has created it; understudy keeps data of the job there; \
+         a job on several nodes stops",
+        remedy: "remove it, or ask the administrator to remove it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
         identifier: "not-a-directory",
-        text: "{directory} is not a directory, so what the job keeps there would be in others' \
-         hands; remove it, or have the administrator do it, or name another directory of \
-         this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "another user or program has made it; understudy keeps data of the job there; a \
-         job with other nodes stops",
-        remedy: "remove it, or have the administrator do it; or name another directory in \
+        text: "{directory} is not a directory, so other users could control the job's files \
+         there; remove it, or ask the administrator to remove it, or name another \
+         directory of this node in UNDERSTUDY_RUNTIME_DIR",
+        cause: "another user or program has created it; understudy keeps data of the job there; \
+         a job on several nodes stops",
+        remedy: "remove it, or ask the administrator to remove it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
         identifier: "directory-of-another-user",
-        text: "{directory} belongs to user {user}, so what the job keeps there would be in \
-         others' hands; have the administrator remove it, or name another directory of \
-         this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "another user or program has made it; understudy keeps data of the job there; a \
-         job with other nodes stops",
-        remedy: "have the administrator remove it, or name another directory in \
+        text: "{directory} belongs to user {user}, who could control the job's files there; \
+         ask the administrator to remove it, or name another directory of this node in \
+         UNDERSTUDY_RUNTIME_DIR",
+        cause: "another user or program has created it; understudy keeps data of the job there; \
+         a job on several nodes stops",
+        remedy: "ask the administrator to remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
     Message {
         identifier: "directory-open-to-others",
-        text: "{directory} can be entered by others (mode {mode}), so what the job keeps there \
-         would be in others' hands; chmod it to 700",
-        cause: "another user or program has made it; understudy keeps data of the job there; a \
-         job with other nodes stops",
+        text: "{directory} can be entered by other users (mode {mode}), who could control the \
+         job's files there; chmod it to 700",
+        cause: "another user or program has created it; understudy keeps data of the job there; \
+         a job on several nodes stops",
         remedy: "`chmod 700`",
     },
     Message {
         identifier: "directory-exchangeable",
-        text: "{directory} is writable for others and has no sticky bit (mode {mode}), so what \
-         the job keeps there would be in others' hands; have the administrator chmod it \
+        text: "{directory} is writable for other users and has no sticky bit (mode {mode}), so \
+         they could replace the job's directory there; ask the administrator to chmod it \
          to 1777",
         cause: "other users can rename the job's directory",
-        remedy: "have the administrator `chmod 1777` it",
+        remedy: "ask the administrator to `chmod 1777` it",
     },
     Message {
         identifier: "runtime-directory-unusable",
         text: "UNDERSTUDY_RUNTIME_DIR names {directory}, which cannot be used: {why}; name a \
-         directory on a file system of this node that is yours, or has mode 1777",
-        cause: "the directory is missing, another user's, writable for others without a sticky \
-         bit, or on a file system that hosts share",
-        remedy: "a directory of each node that is yours, or has mode 1777",
+         directory on a file system of this node that belongs to you or has mode 1777",
+        cause: "the directory is missing, belongs to another user, is writable for others \
+         without a sticky bit, or is on a file system that hosts share",
+        remedy: "name a directory of each node that belongs to you or has mode 1777",
     },
     Message {
         identifier: "environment-not-saved",
-        text: "the environment cannot be set aside (memfd, errno {error})",
-        cause: "no memory, or too many open files",
+        text: "the environment cannot be saved in a memfd (errno {error})",
+        cause: "too little memory, or too many open files",
         remedy: "raise the limit that the error number names (errno(3))",
     },
     Message {
         identifier: "mpi-loaded-late",
-        text: "the program loads the MPI library late and was not prepared for it (started by \
-         a script, or not possible here); UNDERSTUDY_LATE=1 prepares it or says why not",
-        cause: "an interpreter that a script has started, or a problem that was not told since \
-         the program need not have used MPI",
-        remedy: "`UNDERSTUDY_LATE=1`, or `exec` in the script",
+        text: "the program loads the MPI library while it runs, and understudy was not \
+         prepared for that (a script has started the program, or preparation is not \
+         possible here); set UNDERSTUDY_LATE=1 to prepare it, or to see why not",
+        cause: "a script has started an interpreter, or there is a problem that was not \
+         reported because the program need not have used MPI",
+        remedy: "set `UNDERSTUDY_LATE=1`, or use `exec` in the script",
     },
     Message {
         identifier: "environment-lost",
-        text: "the environment that was set aside is gone; nothing was started",
-        cause: "something between `mpirun` and the program closed its descriptors (a wrapper), \
-         or `UNDERSTUDY_BOOT` was set by hand",
+        text: "the saved environment is missing; nothing was started",
+        cause: "a wrapper between `mpirun` and the program has closed its descriptors, or \
+         `UNDERSTUDY_BOOT` was set by hand",
         remedy: "start the program directly",
     },
     Message {
@@ -268,20 +272,20 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "not-executed-again",
-        text: "the program could not be executed again (errno {error})",
-        cause: "execve of the program failed on the way to running unprotected",
+        text: "the program cannot be executed again without understudy (errno {error})",
+        cause: "`execve` of the program failed when it was to run unprotected",
         remedy: "check the program's path and permissions",
     },
     Message {
         identifier: "addresses-taken",
-        text: "the runtime's addresses are taken (errno {error})",
+        text: "the addresses of understudy's runtime are in use (errno {error})",
         cause: "the program or another preloaded library has mappings there, or \
          `vm.mmap_min_addr` is above 128 KiB",
         remedy: "remove the other library; `sysctl vm.mmap_min_addr=65536`",
     },
     Message {
         identifier: "stub-page-taken",
-        text: "the stub page's address (0x20000) is taken",
+        text: "the address 0x20000, at which understudy needs a page, is in use",
         cause: "the program or another preloaded library has mappings there, or \
          `vm.mmap_min_addr` is above 128 KiB",
         remedy: "remove the other library; `sysctl vm.mmap_min_addr=65536`",
@@ -290,15 +294,15 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "loader-glibc-version",
         text: "PROGRAM: …/libc.so.6: version `GLIBC_2.34' not found (required by \
          …/libunderstudy.so)",
-        cause: "the loader's message: this C library is older than understudy can use",
-        remedy: "a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
+        cause: "the loader's message: this C library is older than understudy supports",
+        remedy: "use a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
     },
     Message {
         identifier: "glibc-call-unknown",
         text: "glibc {version} cannot be used: the {call} system call of {library} {problem}; \
          report this version, and use another glibc until it is supported",
-        cause: "`mmap`, `mremap` and `shmat` are redirected in ld.so and in the libc of the \
-         runtime; a mapping at the start shows if that worked",
+        cause: "understudy redirects `mmap`, `mremap` and `shmat` in ld.so and in its own copy \
+         of libc; a mapping at the start shows if that worked",
         remedy: "report the version; use another glibc until it is supported",
     },
     Message {
@@ -306,317 +310,323 @@ pub static CATALOGUE: &[Message] = &[
         text: "the {call} instruction of {library} cannot be changed (mprotect, errno \
          {error}); allow changing code pages (SELinux: execmod)",
         cause: "SELinux or another policy forbids changing code",
-        remedy: "allow it (SELinux: `execmod`)",
+        remedy: "allow changing code pages (SELinux: `execmod`)",
     },
     Message {
         identifier: "glibc-pointer-unknown",
         text: "glibc {version} cannot be used: ld.so's pointer to {name} was not found; report \
          this version, and remove other preloaded libraries that replace {name}",
-        cause: "ld.so's memory functions are replaced by ones that keep the two sides apart",
+        cause: "understudy replaces ld.so's memory functions, to keep its own memory apart from \
+         the program's",
         remedy: "report the version; remove another preloaded library that replaces `malloc`",
     },
     Message {
         identifier: "loader-heap-addresses",
         text: "2 GiB of addresses cannot be reserved for ld.so's heaps (errno {error}); raise \
-         the limit on address space (ulimit -v unlimited)",
-        cause: "a limit on address space",
-        remedy: "`ulimit -v unlimited`",
+         the limit of address space (ulimit -v unlimited)",
+        cause: "a limit of address space",
+        remedy: "set `ulimit -v unlimited`",
     },
     Message {
         identifier: "no-thread-for-runtime",
-        text: "no thread can be created",
-        cause: "limits on threads or memory",
-        remedy: "raise them (`ulimit -u`, `ulimit -v`)",
+        text: "understudy cannot create a thread",
+        cause: "a limit of threads or memory",
+        remedy: "raise the limit (`ulimit -u`, `ulimit -v`)",
     },
     Message {
         identifier: "stub-page-not-writable",
-        text: "the stub page cannot be changed",
-        cause: "a policy (SELinux) forbids changing code pages, or a limit on memory",
-        remedy: "allow it (SELinux: `execmod`), or `ulimit -v unlimited`",
+        text: "understudy's page at address 0x20000 cannot be changed",
+        cause: "a policy (SELinux) forbids changing code pages, or a limit of memory",
+        remedy: "allow changing code pages (SELinux: `execmod`), or set `ulimit -v unlimited`",
     },
     Message {
         identifier: "own-libc-not-prepared",
-        text: "a libc of the layer's own could not be prepared",
-        cause: "a limit on memory",
-        remedy: "`ulimit -v unlimited`",
+        text: "understudy's own copy of libc cannot be prepared",
+        cause: "a limit of memory",
+        remedy: "set `ulimit -v unlimited`",
     },
     Message {
         identifier: "mpi-library-not-found",
         text: "{library} is not found; put its directory into LD_LIBRARY_PATH",
-        cause: "the loader found it for the program, understudy did not",
-        remedy: "",
+        cause: "the loader has found the library for the program, but understudy has not",
+        remedy: "put its directory into `LD_LIBRARY_PATH`",
     },
     Message {
         identifier: "mpi-library-not-loaded",
         text: "the MPI library cannot be loaded",
-        cause: "the reason in the line is the loader's",
+        cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "library-not-loaded",
         text: "a library cannot be loaded",
-        cause: "the reason in the line is the loader's",
+        cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "own-library-not-loaded",
         text: "a library that belongs to libunderstudy.so cannot be loaded",
-        cause: "the reason in the line is the loader's",
+        cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "shim-version",
         text: "libunderstudy_shim.so is of another version",
         cause: "files of different builds in one directory",
-        remedy: "`make build`, or install all of them anew",
+        remedy: "run `make build`, or install all files again",
     },
     Message {
         identifier: "library-versions",
         text: "libunderstudy.so and libunderstudy_runtime.so are of different versions",
         cause: "files of different builds in one directory",
-        remedy: "`make build`, or install all of them anew",
+        remedy: "run `make build`, or install all files again",
     },
     Message {
         identifier: "runtime-version",
         text: "libunderstudy_runtime.so is of another version",
         cause: "files of different builds in one directory",
-        remedy: "`make build`, or install all of them anew",
+        remedy: "run `make build`, or install all files again",
     },
     Message {
         identifier: "unknown-mpi-library",
-        text: "the program's MPI library is none that the layer stands in for, which are \
-         libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 \
-         (MPICH); link it with one of these",
-        cause: "another MPI, or MPICH under another name (Cray's)",
-        remedy: "use one of those that are named",
+        text: "the program's MPI library is not supported; supported are libmpi.so.40 (Open \
+         MPI), libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); link the \
+         program with one of these",
+        cause: "another MPI library, or MPICH under another name (Cray's)",
+        remedy: "use one of the libraries that the message names",
     },
     Message {
         identifier: "mpi-version-unsupported",
-        text: "the program's MPI is \"{version}\"; only Open MPI 4.1 or later, MPICH, and \
-         libraries of the standard ABI are supported",
-        cause: "another MPI",
-        remedy: "use one of these",
+        text: "the program's MPI library is \"{version}\"; only Open MPI 4.1 or later, MPICH, \
+         and libraries of the standard ABI are supported",
+        cause: "another MPI library",
+        remedy: "use a supported library",
     },
     Message {
         identifier: "libraries-opened-in-advance",
         text: "{prefix}{name} names {component}, whose libraries are opened in advance: each \
-         process takes up to a second longer to start; leave it out unless the network \
-         needs it",
+         process takes up to 1 s longer to start; remove the component unless the \
+         network needs it",
         cause: "a list of components, in the environment, by `mpirun --mca` or in a file of \
-         Open MPI's, names UCX or OFI; what the library opens in `MPI_Init` by itself \
+         Open MPI, names UCX or OFI; libraries that Open MPI itself opens in `MPI_Init` \
          could not be closed again",
-        remedy: "none; or leave the component out",
+        remedy: "none; or remove the component",
     },
     Message {
         identifier: "setting-for-open-mpi",
-        text: "{setting} is for programs of Open MPI only; leave it out",
+        text: "{setting} is for programs of Open MPI only; remove it",
         cause: "`UNDERSTUDY_STATIC=replay` or `disk`, with MPICH",
-        remedy: "",
+        remedy: "remove the setting",
     },
     Message {
         identifier: "cxx-callbacks",
-        text: "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported \
-         under protection",
-        cause: "an operator or error handler of the namespace `MPI`; the program ends",
+        text: "callbacks of MPICH's C++ bindings, which are no longer part of MPI, are not \
+         supported under protection; the program ends",
+        cause: "an operator or error handler of the namespace `MPI`",
         remedy: "use the C procedures",
     },
     Message {
         identifier: "unsupported-procedure-mpich",
         text: "{procedure} is not supported under protection and fails with \
-         MPI_ERR_UNSUPPORTED_OPERATION; run the program with MPICH's mpiexec if it needs \
-         it",
-        cause: "one that Open MPI 5.0 does not have; with the default error handler the job ends",
-        remedy: "",
+         MPI_ERR_UNSUPPORTED_OPERATION; if the program needs it, run the program with \
+         MPICH's mpiexec",
+        cause: "Open MPI 5.0 does not have the procedure; with the default error handler the \
+         job ends",
+        remedy: "run the program with MPICH's mpiexec if it needs the procedure",
     },
     Message {
         identifier: "files-of-spawned-processes",
-        text: "files of spawned processes are not supported; open them on a communicator of \
-         workers",
-        cause: "`MPI_File_open` on a communicator that leads to spawned processes; it fails \
-         with MPI_ERR_UNSUPPORTED_OPERATION, and those wait in vain",
-        remedy: "communicators of workers",
+        text: "MPI files that spawned processes share are not supported; open files on a \
+         communicator of workers",
+        cause: "`MPI_File_open` on a communicator with spawned processes; the call fails with \
+         MPI_ERR_UNSUPPORTED_OPERATION, and the spawned processes wait for ever",
+        remedy: "use communicators of workers",
     },
     Message {
         identifier: "control-variable-written",
-        text: "{variable} was written by MPI_T_cvar_write after a communicator was made: no \
-         checkpoint is taken before that communicator is freed",
-        cause: "a communicator may depend on values that variables had when it was made, and \
-         would be made again with the last ones; a failure leads back to before that",
-        remedy: "write variables before communicators are made",
+        text: "{variable} was written by MPI_T_cvar_write after a communicator was created: no \
+         checkpoint is taken until that communicator is freed",
+        cause: "a communicator may depend on the values of control variables at its creation, \
+         but would be rebuilt with the latest values; a failure returns the program to a \
+         checkpoint before that",
+        remedy: "write variables before communicators are created",
     },
     Message {
         identifier: "mpi-file-without-name",
-        text: "{file} is open by MPI and has no name any more: no checkpoint is taken before \
-         it is closed",
-        cause: "it was removed, or replaced by another one; a failure leads back to before that",
+        text: "{file} is open by MPI, but the name was removed or now belongs to another file: \
+         no checkpoint is taken until the file is closed",
+        cause: "the file was removed, or replaced by another one; a failure returns the program \
+         to a checkpoint before that",
         remedy: "close files before they are removed",
     },
     Message {
         identifier: "child-process",
-        text: "the program has a child process ({child}) at a checkpoint, which is not in it: \
-         after a failure the child may be missing, and files that it changes stay as \
-         they are. Let the program wait for child processes before it communicates",
-        cause: "after a failure, the process that has started it may find it missing",
+        text: "the program has a child process ({child}) at a checkpoint, which does not \
+         contain it: after a failure the child may be missing, and files that the child \
+         changes are not restored. Let the program wait for child processes before it \
+         communicates",
+        cause: "after a failure, the process that started the child may not find it",
         remedy: "let the program wait for its child processes before it communicates",
     },
     Message {
         identifier: "child-without-preload",
         text: "a child process runs {program}, into which understudy is not preloaded (static, \
-         set-user-id, or without LD_PRELOAD in its environment): files that it changes \
-         stay as they are if a failure sets the program back. Let the program itself \
-         change them",
+         set-user-id, or without LD_PRELOAD in its environment): files that the child \
+         changes are not restored when a failure returns the program to a checkpoint. \
+         Let the program itself change them",
         cause: "such files may have lines twice after a recovery; if that program has replaced \
-         a file that the job has made or changed since the checkpoint, a failure ends \
-         the job (74)",
-        remedy: "let the program itself change them, or by a dynamically linked program with \
+         a file that the job has created or changed since the checkpoint, a failure ends \
+         the job (exit status 74)",
+        remedy: "let the program itself change the files, or a dynamically linked program with \
          `LD_PRELOAD` in its environment",
     },
     Message {
         identifier: "child-files-not-recorded",
-        text: "files that the child process {process} changes stay as they are if a failure \
-         sets the program back: no connection to its rank (errno {errno})",
-        cause: "a child process could not report what it does to files: no descriptor was left, \
-         for example",
-        remedy: "a higher limit of open files (`ulimit -n`)",
+        text: "files that the child process {process} changes are not restored when a failure \
+         returns the program to a checkpoint: no connection to its rank (errno {errno})",
+        cause: "a child process could not report its changes of files, for example because no \
+         descriptor was left",
+        remedy: "raise the limit of open files (`ulimit -n`)",
     },
     Message {
         identifier: "child-files-not-restored",
-        text: "files that child processes change are not put back after a failure: {error}",
-        cause: "a thread or socket for that cannot be made",
-        remedy: "do what the reason names",
+        text: "files that child processes change are not restored after a failure: {error}",
+        cause: "a thread or socket for this cannot be created",
+        remedy: "do what the error names",
     },
     Message {
         identifier: "child-log-lost",
-        text: "the log of effects of child processes cannot be kept ({error})",
-        cause: "a thread or socket for that cannot be made",
-        remedy: "do what the reason names",
+        text: "the log of file changes by child processes cannot be kept ({error})",
+        cause: "a thread or socket for this cannot be created",
+        remedy: "do what the error names",
     },
     Message {
         identifier: "no-shared-pointer",
-        text: "{file} has no shared pointer: nothing can be made in its directory, and it is \
-         open on several nodes",
-        cause: "the call fails with MPI_ERR_UNSUPPORTED_OPERATION; the pointer is a hidden file \
-         beside the file, or in the memory of a node",
-        remedy: "a directory that may be written to, and a name that leaves room for 60 bytes \
-         more",
+        text: "{file} has no shared file pointer: no file can be created in its directory, and \
+         the file is open on several nodes",
+        cause: "the call fails with MPI_ERR_UNSUPPORTED_OPERATION; the pointer is in a hidden \
+         file beside the file, or in the memory of one node",
+        remedy: "use a writable directory, and a name that leaves room for 60 bytes more",
     },
     Message {
         identifier: "view-overlaps",
-        text: "a view that has bytes of the file more than once is for reading only (MPI 4.1, \
-         14.3)",
+        text: "a view that contains bytes of the file more than once is for reading only (MPI \
+         4.1, 14.3)",
         cause: "the call fails with MPI_ERR_TYPE",
-        remedy: "another datatype",
+        remedy: "use another datatype",
     },
     Message {
         identifier: "view-too-complex",
-        text: "the file type of a view has more than {most} pieces, or places that fall (MPI \
-         4.1, 14.3)",
+        text: "the file type of a view has more than {most} pieces, or displacements that \
+         decrease (MPI 4.1, 14.3)",
         cause: "the call fails with MPI_ERR_TYPE",
-        remedy: "another datatype",
+        remedy: "use another datatype",
     },
     Message {
         identifier: "element-too-complex",
-        text: "an element of 2 GiB or more has more than {most} pieces, or some that cannot be \
-         told",
+        text: "an element of 2 GiB or more has more than {most} pieces, or pieces that cannot \
+         be determined",
         cause: "the call fails with MPI_ERR_TYPE",
-        remedy: "another datatype",
+        remedy: "use another datatype",
     },
     Message {
         identifier: "spawn-failed",
-        text: "MPI_Comm_spawn: {why}",
+        text: "MPI_Comm_spawn failed: {why}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
         remedy: "do what the reason names",
     },
     Message {
         identifier: "spawn-impossible",
-        text: "MPI_Comm_spawn: {error}",
+        text: "MPI_Comm_spawn failed: {error}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
-        remedy: "do what the reason names",
+        remedy: "do what the error names",
     },
     Message {
         identifier: "spawned-process-killed",
-        text: "a spawned process was killed; the workers go back to before they spawned it",
-        cause: "by a signal, while it was connected",
+        text: "a spawned process was killed; the workers return to a checkpoint before they \
+         spawned it",
+        cause: "a signal killed the process while it was connected",
         remedy: "",
     },
     Message {
         identifier: "spawned-process-ended",
-        text: "a process that the program has spawned has ended with status {status}; so does \
-         the job",
-        cause: "by itself, before `MPI_Finalize`",
+        text: "a spawned process has ended with status {status}; the job ends with this status",
+        cause: "the process ended by itself before `MPI_Finalize`",
         remedy: "let the spawned program call MPI_Finalize before it exits",
     },
     Message {
         identifier: "death-in-finalize-with-spawned",
-        text: "a process has died in MPI_Finalize, and spawned processes wait for it; the job \
+        text: "a process failed in MPI_Finalize, and spawned processes wait for it; the job \
          ends",
         cause: "there is no rollback from `MPI_Finalize`",
-        remedy: "disconnect them before `MPI_Finalize`",
+        remedy: "disconnect spawned processes before `MPI_Finalize`",
     },
     Message {
         identifier: "join-descriptor",
         text: "MPI_Comm_join: descriptor {descriptor} is not a connected TCP socket: {why}",
-        cause: "it fails with MPI_ERR_ARG; after a recovery, the socket was the dead process's",
-        remedy: "connect one; hold checkpoints while it is open (`understudy_hold`)",
+        cause: "the call fails with MPI_ERR_ARG; after a recovery, the socket belonged to the \
+         failed process",
+        remedy: "connect a socket; prevent checkpoints while it is open (`understudy_hold`)",
     },
     Message {
         identifier: "join-waits",
-        text: "MPI_Comm_join has waited for {time} s for the process at the other end of its \
-         socket, which must be a worker of this job and call MPI_Comm_join, too",
-        cause: "that does not call `MPI_Comm_join`, or is no worker of this job",
+        text: "MPI_Comm_join has waited {time} s for the process at the other end of its \
+         socket; that process must be a worker of this job and call MPI_Comm_join, too",
+        cause: "the other process does not call `MPI_Comm_join`, or is not a worker of this job",
         remedy: "connect workers of one job",
     },
     Message {
         identifier: "own-port",
         text: "MPI_Comm_connect: a process cannot connect to its own port under protection",
-        cause: "it fails with MPI_ERR_PORT",
-        remedy: "another process",
+        cause: "the call fails with MPI_ERR_PORT",
+        remedy: "connect to the port of another process",
     },
     Message {
         identifier: "number-too-large",
-        text: "{name}: such a number, of more than 31 bits, is not supported under protection",
-        cause: "it fails with MPI_ERR_COUNT; with the default error handler the job ends",
-        remedy: "a smaller unit",
+        text: "{name}: a number of more than 31 bits is not supported under protection",
+        cause: "the call fails with MPI_ERR_COUNT; with the default error handler the job ends",
+        remedy: "use a smaller unit",
     },
     Message {
         identifier: "not-in-late-program",
-        text: "{name} is not supported in a program that loads MPI late and is not protected",
-        cause: "`MPI_Op_create_c`; exit status 78",
-        remedy: "`MPI_Op_create`",
+        text: "{name} is not supported in a program that loads MPI while it runs and is not \
+         protected",
+        cause: "`MPI_Op_create_c`",
+        remedy: "use `MPI_Op_create`",
     },
     Message {
         identifier: "mpi-too-old",
         text: "Open MPI {version} is too old; use 4.1 or later (LD_LIBRARY_PATH decides which \
-         one is loaded)",
-        cause: "the one found by `LD_LIBRARY_PATH`",
-        remedy: "put a newer one first (4.1 will do on one node)",
+         version is loaded)",
+        cause: "`LD_LIBRARY_PATH` leads to an old version",
+        remedy: "put a newer version first (4.1 is enough on one node)",
     },
     Message {
         identifier: "components-not-opened",
-        text: "this C library does not let Open MPI {version} open its components beside the \
-         program; use Open MPI 5.0.10 or later",
-        cause: "ld.so's data are not as in glibc 2.36",
+        text: "with this C library, Open MPI {version} cannot load its components separately \
+         from the program; use Open MPI 5.0.10 or later",
+        cause: "ld.so's data differ from those of glibc 2.36",
         remedy: "use Open MPI 5.0.10 or later",
     },
     Message {
         identifier: "unknown-setting",
-        text: "{name} is no setting; did you mean {nearest}?",
-        cause: "a variable `UNDERSTUDY_…` whose name understudy does not have",
+        text: "{name} is not a setting; did you mean {nearest}?",
+        cause: "understudy has no setting of this name",
         remedy: "correct the name (docs/reference/settings.md lists the settings), or unset the \
          variable",
     },
     Message {
         identifier: "setting-unread",
-        text: "{name} is no setting, and nobody reads it",
-        cause: "a variable `UNDERSTUDY_…` whose name understudy does not have",
+        text: "{name} is not a setting, and is ignored",
+        cause: "understudy has no setting of this name",
         remedy: "correct the name (docs/reference/settings.md lists the settings), or unset the \
          variable",
     },
     Message {
         identifier: "bad-setting",
         text: "{setting}: {why}",
-        cause: "a variable has an impossible value; the message lists the possible ones",
-        remedy: "correct it",
+        cause: "a variable has an invalid value; the message lists the valid ones",
+        remedy: "correct the value",
     },
     Message {
         identifier: "only-spares",
@@ -627,31 +637,31 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "tracking-unavailable",
-        text: "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
-        cause: "`pagemap` was asked for and the kernel does not have it (Linux 6.7) or refuses \
+        text: "UNDERSTUDY_TRACKING: changed pages cannot be found in this way",
+        cause: "`pagemap` was requested, but the kernel does not have it (Linux 6.7) or refuses \
          it",
-        remedy: "`UNDERSTUDY_TRACKING=auto`",
+        remedy: "set `UNDERSTUDY_TRACKING=auto`",
     },
     Message {
         identifier: "pages-compared",
-        text: "pages are compared with their copies, since the kernel's tracking cannot be \
-         used: {why}",
-        cause: "UNDERSTUDY_TRACKING=auto, and the kernel has no PAGEMAP_SCAN (Linux 6.7) or \
+        text: "pages are compared with the last checkpoint, because the kernel cannot track \
+         changes: {why}",
+        cause: "UNDERSTUDY_TRACKING=auto, but the kernel has no PAGEMAP_SCAN (Linux 6.7) or \
          refuses it; checkpoints take longer",
-        remedy: "allow `userfaultfd`, use a newer kernel",
+        remedy: "allow `userfaultfd`, or use a newer kernel",
     },
     Message {
         identifier: "relay-not-started",
-        text: "ckptd relay cannot be started (errno {error}); after a failure some output may \
-         appear twice",
-        cause: "`ckptd` is not beside `libunderstudy.so`, or no process can be made",
-        remedy: "install it",
+        text: "the output relay (ckptd relay) cannot be started (errno {error}); after a \
+         failure some output may appear twice",
+        cause: "`ckptd` is not beside `libunderstudy.so`, or no process can be created",
+        remedy: "install `ckptd` beside `libunderstudy.so`",
     },
     Message {
         identifier: "ledger-not-made",
-        text: "the output relay cannot make its ledger {ledger}: {error}. Output goes on, but \
-         cannot be made exactly-once after a failure; free some memory in that directory \
-         or give a writable one.",
+        text: "the output relay cannot create its ledger {ledger}: {error}. Output continues, \
+         but some of it may appear twice after a failure; free memory in that directory, \
+         or make it writable",
         cause: "`/dev/shm` is full or not writable",
         remedy: "free or mount it",
     },
@@ -666,120 +676,123 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "address-space-differs",
         text: "the address space of rank {rank} differs from that of rank 0: {what}; use the \
          same program, libraries and kind of node for all ranks",
-        cause: "ranks have different programs, libraries, argument or environment sizes, or \
-         processors",
-        remedy: "same program, arguments, environment and kind of node for all ranks",
+        cause: "ranks have different programs, libraries or processors, or arguments or \
+         environments of different sizes",
+        remedy: "use the same program, arguments, environment and kind of node for all ranks",
     },
     Message {
-        identifier: "copies-in-own-domain",
-        text: "{at_home} of {workers} copies are in the domain of their own worker, since more \
-         than half of the workers are there; they are lost if all of it fails; spread \
-         the ranks more evenly (see UNDERSTUDY_DOMAIN)",
+        identifier: "replicas-in-own-domain",
+        text: "{at_home} of {workers} replicas are in the failure domain of their own worker, \
+         because more than half of the workers are there; they are lost if the whole \
+         domain fails; spread the ranks more evenly (see UNDERSTUDY_DOMAIN)",
         cause: "more than half of the workers are on one node, or in one domain of \
          `UNDERSTUDY_DOMAIN`",
-        remedy: "spread them more evenly",
+        remedy: "spread the ranks more evenly",
     },
     Message {
         identifier: "domain-file-unreadable",
-        text: "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; it must be readable on every \
-         node, with lines `host domain`",
-        cause: "the file of domains is not readable on that rank's node, or has a bad line",
+        text: "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; the file must be readable on \
+         every node, and have lines `host domain`",
+        cause: "the file of failure domains is not readable on that rank's node, or has a bad \
+         line",
         remedy: "make the file readable on every node, with lines `host domain`",
     },
     Message {
         identifier: "domain-file-bad",
         text: "UNDERSTUDY_DOMAIN: {file}: {why}",
-        cause: "the file of domains is not readable on that rank's node, or has a bad line",
+        cause: "the file of failure domains is not readable on that rank's node, or has a bad \
+         line",
         remedy: "make the file readable on every node, with lines `host domain`",
     },
     Message {
         identifier: "too-few-workers",
-        text: "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, and there are \
-         {workers}; set it to 1, or start more",
-        cause: "each copy is in another worker",
+        text: "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, but there are \
+         {workers}; set it to 1, or start more workers",
+        cause: "each replica is stored by another worker",
         remedy: "start more ranks, or set it to 1",
     },
     Message {
         identifier: "static-without-disk",
-        text: "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data \
-         are to be written to",
-        cause: "there is no place for them",
+        text: "UNDERSTUDY_STATIC=disk needs a directory for static data; set UNDERSTUDY_DISK",
+        cause: "no directory for static data is set",
         remedy: "name a directory that all nodes share",
     },
     Message {
         identifier: "static-data-not-written",
-        text: "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: {why}",
-        cause: "`UNDERSTUDY_STATIC=disk`: no room, no right to write there",
-        remedy: "what the line says; the job is protected as with `image`",
+        text: "static data cannot be written to UNDERSTUDY_DISK, and stay in the replicas: \
+         {why}",
+        cause: "`UNDERSTUDY_STATIC=disk`: no room, or no permission to write there",
+        remedy: "do what the line names; the job is protected as with `image`",
     },
     Message {
         identifier: "static-way",
-        text: "UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})",
-        cause: "what was decided; each worker's decision is in its event file",
+        text: "UNDERSTUDY_STATIC=auto uses {way} for worker 0 ({why})",
+        cause: "the decision for worker 0; each worker's decision is in its event file",
         remedy: "",
     },
     Message {
         identifier: "static-with-parity",
-        text: "UNDERSTUDY_STATIC={way} goes with whole copies only, not with \
-         UNDERSTUDY_COPIES={copies}; leave one of the two out",
-        cause: "parity is made of all data",
-        remedy: "leave one of the two out",
+        text: "UNDERSTUDY_STATIC={way} works with whole replicas only, not with \
+         UNDERSTUDY_COPIES={copies}; remove one of the two settings",
+        cause: "parity is computed from all data",
+        remedy: "remove one of the two settings",
     },
     Message {
         identifier: "shared-pages-with-parity",
-        text: "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with \
-         UNDERSTUDY_COPIES={copies}; leave one of the two out",
-        cause: "what is sent for parity are no pages of a worker",
-        remedy: "leave one of the two out",
+        text: "UNDERSTUDY_SHARED_PAGES=1 works with whole replicas only, not with \
+         UNDERSTUDY_COPIES={copies}; remove one of the two settings",
+        cause: "data that are sent for parity are not pages of a worker",
+        remedy: "remove one of the two settings",
     },
     Message {
         identifier: "parity-in-own-domain",
-        text: "{at_home} of {workers} workers share their domain with another one of their \
-         parity group, since there are fewer domains of their size than workers in a \
-         group; they are lost if all of it fails; spread the ranks more evenly (see \
-         UNDERSTUDY_DOMAIN)",
+        text: "{at_home} of {workers} workers share their failure domain with another worker \
+         of their parity group, because there are too few domains for such a group, or \
+         one has too many workers; they are lost if the whole domain fails; spread the \
+         ranks more evenly (see UNDERSTUDY_DOMAIN)",
         cause: "there are fewer nodes, or domains, than workers in a group, or one has too many",
-        remedy: "`UNDERSTUDY_COPIES=xor:G` with a smaller G; spread them more evenly",
+        remedy: "set `UNDERSTUDY_COPIES=xor:G` with a smaller G; spread the ranks more evenly",
     },
     Message {
         identifier: "event-file-not-written",
-        text: "cannot write the event file {path}: {error}. The program goes on without one; \
+        text: "cannot write the event file {path}: {error}. The program continues without it; \
          {remedy}.",
         cause: "the directory in `UNDERSTUDY_LOG_DIR` is missing, full or not writable",
         remedy: "make room there, or name a directory that this user can write to",
     },
     Message {
         identifier: "host-names-equal",
-        text: "two hosts of the job call themselves {host}; name each host once, or give them \
-         names of their own",
+        text: "two hosts of the job have the name {host}; name each host once, or give the \
+         hosts different names",
         cause: "one host under two names in `--host` or `--hostfile`, or containers with one \
          host name",
-        remedy: "",
+        remedy: "name each host once, or give the hosts different names",
     },
     Message {
         identifier: "host-not-started",
-        text: "nothing could be started on {host} (status {status}); see whether ssh gets \
-         there without a password, and whether the layer is installed there",
-        cause: "`ssh`, or the command of `--agent`, does not get there, or finds no `ckptd` \
-         there",
-        remedy: "",
+        text: "no process could be started on {host} (status {status}); check that ssh reaches \
+         it without a password, and that understudy is installed there",
+        cause: "`ssh`, or the command of `--agent`, does not reach the host, or finds no \
+         `ckptd` there",
+        remedy: "check that ssh reaches the host without a password, and that understudy is \
+         installed there",
     },
     Message {
         identifier: "process-not-started",
         text: "a process cannot be started: {error}",
-        cause: "the guardian could not execute the program",
+        cause: "the program could not be executed",
         remedy: "check the program's path and permissions",
     },
     Message {
         identifier: "missing-libc-function",
         text: "the C library has no {function}",
-        cause: "exit status 70: this glibc lacks a function that understudy replaces",
+        cause: "this glibc lacks a function that understudy replaces",
         remedy: "report the version",
     },
     Message {
         identifier: "missing-mpi-procedure",
         text: "the MPI library has no procedure {procedure}; the program needs another version \
-         of it",
+         of the library",
         cause: "the library that was found is not the one that the program was built for",
         remedy: "set `LD_LIBRARY_PATH`",
     },
@@ -803,34 +816,34 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "launcher-needs-protection",
-        text: "the program needs the layer under ckptd launch",
-        cause: "`ckptd launch` tells only understudy which process of the job this is",
-        remedy: "remove what the lines before this one name, or start the program with `mpirun`",
+        text: "under ckptd launch the program cannot run without understudy",
+        cause: "only understudy can read from `ckptd launch` which process of the job this is",
+        remedy: "correct what the lines before this one name, or start the program with `mpirun`",
     },
     Message {
         identifier: "preload-library-missing",
-        text: "the layer's file for the program's MPI library is missing beside \
-         libunderstudy.so; keep the layer's files together",
-        cause: "the files of another build or of another directory were copied",
-        remedy: "",
+        text: "understudy's library for the program's MPI library is missing beside \
+         libunderstudy.so; keep understudy's files together",
+        cause: "only some of the files were copied, or files of another build",
+        remedy: "keep understudy's files together in one directory",
     },
     Message {
         identifier: "ckptd-not-executable",
-        text: "ckptd cannot be executed (errno {errno}), which belongs beside libunderstudy.so",
+        text: "ckptd cannot be executed (errno {errno}); it belongs beside libunderstudy.so",
         cause: "the file is missing, or its file system forbids execution",
         remedy: "install all files of understudy in one directory",
     },
     Message {
         identifier: "processes-missing",
-        text: "of {all} processes that the launcher was to start, {come} have come within \
-         {time} s; the job ends",
+        text: "of {all} processes that the launcher was to start, only {come} have reported \
+         within {time} s; the job ends",
         cause: "the launcher could not start all of them, or some wait in a wrapper or for a \
          terminal",
         remedy: "see what the launcher has printed; start fewer processes",
     },
     Message {
         identifier: "launched-processes-died",
-        text: "processes that the launcher has started have died before the job began; the job \
+        text: "processes that the launcher has started failed before the job began; the job \
          ends",
         cause: "a process was killed before MPI_Init of the job's first program",
         remedy: "start the job again",
@@ -839,14 +852,14 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "not-an-mpi-program",
         text: "{program} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, \
          libmpich.so.12 or libmpi_abi.so.1 (MPICH); build the program with the mpicc of \
-         Open MPI or MPICH, or name the MPI library it will load",
-        cause: "the file needs no MPI library, and so do the libraries that it needs",
-        remedy: "",
+         Open MPI or MPICH, or name the MPI library that it will load",
+        cause: "neither the file nor the libraries that it needs need an MPI library",
+        remedy: "build the program with the mpicc of Open MPI or MPICH",
     },
     Message {
         identifier: "libraries-not-listed",
         text: "{program}: the dynamic loader cannot list its libraries: {why}; name a program \
-         that can be run; set LD_LIBRARY_PATH if it needs that",
+         that can be run; set LD_LIBRARY_PATH if the program needs it",
         cause: "",
         remedy: "",
     },
@@ -855,26 +868,26 @@ pub static CATALOGUE: &[Message] = &[
         text: "libpmix cannot be used: {error}; repair that installation of Open MPI, or load \
          its module",
         cause: "`ckptd launch` serves Open MPI with the libpmix of its installation",
-        remedy: "",
+        remedy: "repair that installation of Open MPI, or load its module",
     },
     Message {
         identifier: "pmix-version",
-        text: "{path} is PMIx {version}; known are {oldest} to {newest}.x; use an Open MPI \
-         with a known PMIx: 5.0.x has one, and so do the wheels on PyPI",
+        text: "{path} is PMIx {version}; supported are {oldest} to {newest}.x; use an Open MPI \
+         with a supported PMIx: 5.0.x has one, and so do the wheels on PyPI",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "other-pmix-launcher",
-        text: "the environment has {variable}, of another PMIx launcher; start this process \
+        text: "the environment has {variable} of another PMIx launcher; start this process \
          without that variable",
-        cause: "`ckptd launch` runs inside a job of another launcher, whom libpmix would call",
-        remedy: "",
+        cause: "`ckptd launch` runs inside a job of another launcher, which libpmix would call",
+        remedy: "start this process without that variable",
     },
     Message {
         identifier: "pmix-call-failed",
-        text: "{call}: {status}; see what libpmix has printed; PMIX_MCA_… variables or \
-         ~/.pmix/mca-params.conf may stand in the way",
+        text: "{call}: {status}; see what libpmix has printed, and check PMIX_MCA_… \
+         variables and ~/.pmix/mca-params.conf",
         cause: "",
         remedy: "",
     },
@@ -887,48 +900,49 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "not-executable",
-        text: "{program} is no program that can be run, nor is one of that name in PATH; name \
-         an executable file",
+        text: "{program} is not a program that can be run, and PATH has no program of that \
+         name; name an executable file",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "no-launcher",
-        text: "this process has not been started by a launcher of MPI programs; start it with \
+        text: "this process was not started by a launcher of MPI programs; start it with \
          mpirun, or with understudy run",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "nodes-not-met",
-        text: "the nodes of the job do not find each other; start it with mpirun, mpiexec, \
-         `srun --mpi=pmi2` or `understudy run --host`, or on one node",
-        cause: "a line before this one names it",
-        remedy: "",
+        text: "the nodes of the job cannot connect to each other; start it with mpirun, \
+         mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node",
+        cause: "a line before this one names the reason",
+        remedy: "start the job with `mpirun`, `mpiexec`, `srun --mpi=pmi2` or `understudy run \
+         --host`, or on one node",
     },
     Message {
         identifier: "bad-hosts",
         text: "{problem}; give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
         cause: "`--host`, `--hostfile` or `--agent` of the command line",
-        remedy: "",
+        remedy: "correct the option",
     },
     Message {
         identifier: "too-few-slots",
-        text: "the hosts have {slots} slot(s), and {size} processes are to be started; give a \
+        text: "the hosts have {slots} slot(s), but {size} processes are to be started; give a \
          host more (name:N), or name another one",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "leader-not-reached",
-        text: "the leader of the job cannot be reached: {error}; let hosts of the job reach \
-         each other over TCP, on any port",
-        cause: "a firewall, or a host name that others do not know",
-        remedy: "",
+        text: "the leader of the job (a process manager of ckptd) cannot be reached: {error}; \
+         let hosts of the job reach each other over TCP, on any port",
+        cause: "a firewall, or a host name that other hosts cannot resolve",
+        remedy: "let hosts of the job reach each other over TCP, on any port",
     },
     Message {
         identifier: "ckptd-build",
-        text: "this host has another build of ckptd than the one that the job was started \
+        text: "this host has another build of ckptd than the host that the job was started \
          from; install the same build everywhere",
         cause: "",
         remedy: "",
@@ -941,7 +955,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "file-missing",
-        text: "{file} is not there; keep understudy's files together in one directory",
+        text: "{file} is missing; keep understudy's files together in one directory",
         cause: "",
         remedy: "",
     },
@@ -950,287 +964,289 @@ pub static CATALOGUE: &[Message] = &[
         text: "{what}: {error}; let this user have more processes and threads (ulimit -u, or \
          pids.max of the control group)",
         cause: "fork(2) or clone(2) has failed with EAGAIN",
-        remedy: "",
+        remedy: "let this user have more processes and threads (`ulimit -u`, or `pids.max` of \
+         the control group)",
     },
     Message {
         identifier: "system-call-failed",
-        text: "{what}: {error}; free what the system lacks",
+        text: "{what}: {error}; remove the cause that the error names",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "no-guardian",
-        text: "this process has no guardian; start the job with mpirun or understudy run",
+        text: "this process has no guardian process of ckptd; start the job with mpirun or \
+         understudy run",
         cause: "the process was started without a launcher, or a wrapper has cleared its \
          environment",
-        remedy: "",
+        remedy: "start the job with mpirun or understudy run",
     },
     Message {
         identifier: "openings-not-observed",
-        text: "what the MPI library opens in MPI_Init could not be learnt: {error}",
-        cause: "a process in which MPI_Init is tried at the start has failed",
+        text: "the libraries that MPI_Init opens could not be determined: {error}",
+        cause: "a process that tries MPI_Init at the start has failed",
         remedy: "none: libraries are opened when MPI_Init needs them, and a failure may replace \
          more processes",
     },
     Message {
         identifier: "no-checksum-thread",
-        text: "no thread for checksums",
-        cause: "a limit on threads or memory",
-        remedy: "raise it (`ulimit -u`)",
+        text: "the thread for checksums cannot be created",
+        cause: "a limit of threads or memory",
+        remedy: "raise the limit (`ulimit -u`)",
     },
     Message {
         identifier: "nameless-file-too-large",
-        text: "{file} has no name and {size} bytes, too many to be kept with each checkpoint; \
-         nobody can take this process's part",
-        cause: "a file that the program has removed while it is open (`tmpfile`, a scratch file \
-         of Fortran), or several, with more than 64 MiB",
-        remedy: "let the program give it a name, or use less of it",
+        text: "{file} has no name and {size} bytes, too many to be saved with each checkpoint; \
+         if this process fails, it cannot be replaced",
+        cause: "the program has removed a file while it is open (`tmpfile`, a scratch file of \
+         Fortran), or several files, with more than 64 MiB",
+        remedy: "let the program give the file a name, or use less of it",
     },
     Message {
         identifier: "nameless-file-unreadable",
-        text: "{file} cannot be read: {error}",
+        text: "{file}, which has no name, cannot be read for a checkpoint: {error}",
         cause: "a file that the program has removed while it is open (`tmpfile`, a Fortran \
          scratch file) cannot be read",
         remedy: "do what the error names; or let the program keep the file's name",
     },
     Message {
         identifier: "streams-unknown",
-        text: "this C library's streams are not known; what they overwrite in files will not \
-         be undone",
-        cause: "another C library than glibc 2.34 and later",
+        text: "the streams of this C library are not known; what they overwrite in files is \
+         not undone after a failure",
+        cause: "a C library other than glibc 2.34 and later",
         remedy: "report the version",
     },
     Message {
         identifier: "warning-unusable",
-        text: "the warning in {file} is not heeded: {why}",
-        cause: "the file of `understudy warn` or `UNDERSTUDY_WARNINGS` has a word that is none \
-         of `mtbf=TIME` and `checkpoint`",
-        remedy: "correct it",
+        text: "the warning in {file} is ignored: {why}",
+        cause: "the file of `understudy warn` or `UNDERSTUDY_WARNINGS` has a word other than \
+         `mtbf=TIME` and `checkpoint`",
+        remedy: "correct the file",
     },
     Message {
-        identifier: "copies-in-use",
-        text: "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose \
-         another one, as commit.end",
+        identifier: "replicas-in-use",
+        text: "UNDERSTUDY_FAULT: replicas are in use at this point and cannot be damaged; \
+         choose another point, such as commit.end",
         cause: "fault injection at a point of a checkpoint",
-        remedy: "",
+        remedy: "choose another point",
     },
     Message {
         identifier: "output-not-written",
-        text: "what the program prints cannot be written ({error}); the rest of it is lost, \
-         and the job's status will not be 0. Make room there",
+        text: "the program's output cannot be written ({error}); the rest of it is lost, and \
+         the job's exit status will not be 0. Make room there",
         cause: "a full disk, or a closed pipe, behind the job's standard output",
-        remedy: "room there; the job's status is not 0",
+        remedy: "make room there",
     },
     Message {
         identifier: "host-not-ended",
-        text: "{host} has not ended {time} s after the job: what its processes have printed \
-         last may be missing; see whether the host lives",
+        text: "{host} has not ended {time} s after the job: the last output of its processes \
+         may be missing; check that the host is alive",
         cause: "the connection to a host hangs at the end; exit status 74",
-        remedy: "whether the host lives",
+        remedy: "check that the host is alive",
     },
     Message {
         identifier: "kept-input-not-read",
-        text: "standard input that was kept cannot be read ({error}); this rank ends. Look at \
+        text: "standard input that was kept cannot be read ({error}); this rank ends. Check \
          the file system of the directory that TMPDIR names",
         cause: "the file system of `TMPDIR` fails",
-        remedy: "look at that file system",
+        remedy: "check that file system",
     },
     Message {
         identifier: "spawn-arguments",
-        text: "MPI_Comm_spawn: its arguments cannot be handed on: {error}",
+        text: "MPI_Comm_spawn failed: its arguments cannot be sent: {error}",
         cause: "a descriptor or memory is lacking in the process manager",
-        remedy: "raise the limit that the reason names",
+        remedy: "raise the limit that the error names",
     },
     Message {
         identifier: "threads-unsupported",
-        text: "the program runs {count} thread(s) of its own, which an understudy could not \
-         bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1",
-        cause: "it has created a thread, with `UNDERSTUDY_THREADS=0` or a C library that is not \
-         known; protection is given up",
-        remedy: "`UNDERSTUDY_THREADS=1`, `OMP_NUM_THREADS=1`",
+        text: "the program runs {count} thread(s) of its own, which a replacement could not \
+         restore; set OMP_NUM_THREADS=1 or run the program with UNDERSTUDY_DISABLE=1",
+        cause: "the program has created a thread, with `UNDERSTUDY_THREADS=0` or an unknown C \
+         library; the program loses its protection",
+        remedy: "set `UNDERSTUDY_THREADS=1`, or `OMP_NUM_THREADS=1`",
     },
     Message {
         identifier: "threads-not-stopped",
-        text: "no checkpoint is possible, as the program's threads cannot be stopped: {deaf}; \
-         until one is, a failure leads back to the last checkpoint",
-        cause: "a thread blocks signal 33 past libc, waits in `vfork` or in ld.so, or is not \
-         libc's",
-        remedy: "none; a failure leads back further",
+        text: "no checkpoint is possible because the program's threads cannot be stopped: \
+         {deaf}; until one is possible, a failure returns the program to the last \
+         checkpoint",
+        cause: "a thread blocks signal 33 by a system call of its own, waits in `vfork` or in \
+         ld.so, or was not created by libc",
+        remedy: "none; a failure repeats more work",
     },
     Message {
         identifier: "threads-cannot-be-stopped",
         text: "the program's threads cannot be stopped: {why}",
         cause: "a thread blocks signal 33, waits in vfork or in ld.so, or was not created by \
          libc",
-        remedy: "none; another process takes its part",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "effects-not-undone",
-        text: "the effects on files since the checkpoint cannot be undone",
-        cause: "the reason follows in the line: a file was changed by others, a backup is gone, \
-         the file system failed, or a thread changed files",
-        remedy: "do what the reason names; leave the program's files and hidden backups alone \
+        text: "changes of files since the checkpoint cannot be undone",
+        cause: "the reason follows in the line: a process outside the job has changed a file, a \
+         backup is missing, the file system has failed, or a thread has changed files",
+        remedy: "do what the reason names; do not touch the program's files and hidden backups \
          while the job runs",
     },
     Message {
         identifier: "files-of-threads",
-        text: "a thread of the program has made, opened for writing, renamed or removed files \
-         since the checkpoint when it had no turn for that; let the program ask for \
-         MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0",
-        cause: "the first since the start, in a program that has not asked for \
-         `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a second; exit \
-         status 74",
-        remedy: "ask for `MPI_THREAD_SERIALIZED`",
+        text: "a thread of the program has created, opened for writing, renamed or removed \
+         files since the checkpoint, and understudy could not record how to undo that; \
+         let the program request MPI_THREAD_SERIALIZED, or run it with \
+         UNDERSTUDY_THREADS=0",
+        cause: "these are the first such changes since the start in a program that has not \
+         requested `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a \
+         second; exit status 74",
+        remedy: "request `MPI_THREAD_SERIALIZED`",
     },
     Message {
         identifier: "recompute-called",
         text: "a function that was given to understudy_recompute has called {function}; such a \
-         function may not communicate, nor end the program",
-        cause: "it may not communicate, nor end the program (`exit`); exit status 74",
-        remedy: "compute without MPI, or have this memory saved",
+         function must neither communicate nor end the program",
+        cause: "such a function must neither communicate nor end the program (`exit`); exit \
+         status 74",
+        remedy: "compute without MPI, or let understudy save this memory",
     },
     Message {
         identifier: "recompute-failed",
-        text: "memory of the program cannot be made again",
-        cause: "it may not communicate, nor end the program (`exit`); exit status 74",
-        remedy: "compute without MPI, or have this memory saved",
+        text: "memory of the program cannot be recomputed",
+        cause: "the function must neither communicate nor end the program (`exit`); exit status \
+         74",
+        remedy: "compute without MPI, or let understudy save this memory",
     },
     Message {
         identifier: "recompute-not-writable",
-        text: "memory that is to be made again cannot be written",
-        cause: "the protection of a recomputed region could not be changed; exit status 74",
+        text: "memory that is to be recomputed cannot be made writable",
+        cause: "the protection of a recomputed region could not be changed",
         remedy: "keep such regions writable",
     },
     Message {
         identifier: "recompute-not-protected",
-        text: "memory that was made again cannot be protected",
-        cause: "the protection of a recomputed region could not be changed; exit status 74",
+        text: "the protection of recomputed memory cannot be restored",
+        cause: "the protection of a recomputed region could not be changed",
         remedy: "keep such regions writable",
     },
     Message {
         identifier: "recompute-unmapped",
-        text: "{region} is not memory of the program any more: what understudy_recompute has \
-         said of it is forgotten",
-        cause: "it was unmapped, and not taken back before",
+        text: "{region} is no longer memory of the program: its function is not used any more",
+        cause: "the program has unmapped the memory without withdrawing the function before",
         remedy: "call `understudy_recompute` with `NULL` before memory is freed",
     },
     Message {
         identifier: "recompute-wrong",
-        text: "UNDERSTUDY_POISON: {region} is not what its function makes: byte {place} is \
-         another one. A recovery would have changed the program's results. From here on \
+        text: "UNDERSTUDY_POISON: {region} differs from what its function computes, first in \
+         byte {place}. A recovery would have changed the program's results. From now on \
          this memory is saved",
-        cause: "the program has written something else there, or the function depends on what \
-         is not the same twice; this memory is saved from here on",
-        remedy: "take the claim back before the content becomes another",
+        cause: "the program has written something else there, or the function does not compute \
+         the same twice",
+        remedy: "withdraw the function before the content changes",
     },
     Message {
         identifier: "undo-failed",
-        text: "memory that understudy_reversible has told of was not brought back by undoing \
-         {steps} steps ({why}); it is fetched. From here on this process keeps copies of \
-         it",
+        text: "undoing {steps} steps did not restore the memory that was given to \
+         understudy_reversible ({why}); a replica of it is fetched. From now on this \
+         process keeps replicas of this memory",
         cause: "the function does not undo exactly what a step does, has failed or was stopped, \
-         or a checkpoint lies inside of a step; the results are right all the same, but \
-         this process keeps copies from here on",
+         or a checkpoint lies inside a step; the results are correct all the same",
         remedy: "do what the reason names; use exact operations only",
     },
     Message {
         identifier: "undo-wrong",
-        text: "UNDERSTUDY_POISON: undoing {steps} steps does not bring back what \
-         understudy_reversible has told of, as it was at the last checkpoint ({why}). \
-         From here on this process keeps copies of it",
-        cause: "the function does not undo exactly what a step does; found at a checkpoint \
-         because UNDERSTUDY_POISON is set",
+        text: "UNDERSTUDY_POISON: undoing {steps} steps does not restore the memory that was \
+         given to understudy_reversible to its state at the last checkpoint ({why}). \
+         From now on this process keeps replicas of this memory",
+        cause: "the function does not undo exactly what a step does; the error was found at a \
+         checkpoint because UNDERSTUDY_POISON is set",
         remedy: "use exact operations only",
     },
     Message {
         identifier: "steps-not-restored",
-        text: "memory whose changes were undone cannot be put back",
-        cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written; exit status 74",
-        remedy: "run without it",
+        text: "memory whose changes were undone cannot be restored",
+        cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written",
+        remedy: "run without `UNDERSTUDY_POISON`",
     },
     Message {
         identifier: "thread-data-unknown",
-        text: "the thread-local data of the program's threads cannot be saved or put back with \
-         this C library",
-        cause: "another C library than glibc 2.34 and later",
-        remedy: "use such a glibc, or `UNDERSTUDY_THREADS=0`",
+        text: "with this C library, the thread-local data of the program's threads cannot be \
+         saved or restored",
+        cause: "a C library other than glibc 2.34 and later",
+        remedy: "use such a glibc, or set `UNDERSTUDY_THREADS=0`",
     },
     Message {
         identifier: "thread-not-restored",
-        text: "a thread of the program cannot be made again: {error}",
-        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
-         exit status 74",
-        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+        text: "a thread of the program cannot be created again: {error}",
+        cause: "the kernel creates no more threads (`ulimit -u`), or the C library is not \
+         known; exit status 74",
+        remedy: "raise the limit, or set `UNDERSTUDY_THREADS=0`",
     },
     Message {
         identifier: "threads-not-restored",
-        text: "the program's threads cannot be put back",
-        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
-         exit status 74",
-        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+        text: "the program's threads cannot be restored",
+        cause: "the kernel creates no more threads (`ulimit -u`), or the C library is not known",
+        remedy: "raise the limit, or set `UNDERSTUDY_THREADS=0`",
     },
     Message {
         identifier: "unsupported-procedure",
         text: "{procedure} is not supported under protection and fails with \
-         MPI_ERR_UNSUPPORTED_OPERATION; run the program with UNDERSTUDY_DISABLE=1 if it \
-         needs it",
+         MPI_ERR_UNSUPPORTED_OPERATION; if the program needs it, run the program with \
+         UNDERSTUDY_DISABLE=1",
         cause: "the procedure cannot be repeated after a failure",
-        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs it",
+        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs the procedure",
     },
     Message {
         identifier: "internal-procedure",
-        text: "{procedure} is internal to Open MPI and not supported under protection; run the \
-         program with UNDERSTUDY_DISABLE=1 if it needs it",
-        cause: "a library (a profiler, say) uses Open MPI's internals",
-        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs it",
+        text: "{procedure} is internal to Open MPI and not supported under protection; if the \
+         program needs it, run the program with UNDERSTUDY_DISABLE=1",
+        cause: "a library (for example a profiler) uses Open MPI's internals",
+        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs the procedure",
     },
     Message {
         identifier: "other-thread",
-        text: "{procedure} was called by another thread than the process's first one, which is \
+        text: "{procedure} was called by a thread other than the process's first one, which is \
          not supported; run the program with UNDERSTUDY_DISABLE=1, without protection",
-        cause: "a program whose MPI_Init is called by a thread that it has made (a Java machine \
-         does); exit status 78",
-        remedy: "`UNDERSTUDY_DISABLE=1`",
+        cause: "the program calls MPI_Init in a thread that it has created, as a Java machine \
+         does",
+        remedy: "set `UNDERSTUDY_DISABLE=1`",
     },
     Message {
         identifier: "undeclared-thread",
         text: "{procedure} was called by a thread that did not initialise MPI, in a program \
-         that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread); run it with \
-         UNDERSTUDY_THREADS=serialized",
-        cause: "the program has asked for less than `MPI_THREAD_SERIALIZED`; exit status 78",
-        remedy: "`UNDERSTUDY_THREADS=serialized` (one thread at a time is in MPI), or ask for it \
-         by `MPI_Init_thread`",
+         that has not requested MPI_THREAD_SERIALIZED (MPI_Init_thread); run the program \
+         with UNDERSTUDY_THREADS=serialized",
+        cause: "the program has requested less than `MPI_THREAD_SERIALIZED`",
+        remedy: "set `UNDERSTUDY_THREADS=serialized` (one thread at a time is in MPI), or \
+         request `MPI_THREAD_SERIALIZED` by `MPI_Init_thread`",
     },
     Message {
         identifier: "abort-during-call",
-        text: "MPI_Abort was called while another thread was in MPI for a second; this process \
-         ends",
+        text: "MPI_Abort was called while another thread was in MPI for 1 s; this process ends",
         cause: "the other thread does not return",
         remedy: "",
     },
     Message {
         identifier: "mpi-lock-wait",
-        text: "a thread has waited for ten seconds to call MPI, where another one is, in a \
-         call that does not give way to others",
-        cause: "a program that has asked for `MPI_THREAD_SERIALIZED` has two threads in MPI, or \
-         that one is in a call that does not give way (docs/run/threads.md); the program \
-         goes on to wait",
-        remedy: "ask for `MPI_THREAD_MULTIPLE`",
+        text: "a thread has waited 10 s to call MPI, because another thread is in an MPI call \
+         that does not let other threads in",
+        cause: "two threads of a program that has requested `MPI_THREAD_SERIALIZED` are in MPI, \
+         or a thread is in a call that does not let others in (docs/run/threads.md); the \
+         program continues to wait",
+        remedy: "request `MPI_THREAD_MULTIPLE`",
     },
     Message {
         identifier: "error-is-fatal",
         text: "{procedure} failed: {error}; the error handler is MPI_ERRORS_ARE_FATAL, the job \
          ends",
         cause: "an error of the program, or an unsupported call",
-        remedy: "as without understudy",
+        remedy: "correct the program, as without understudy",
     },
     Message {
         identifier: "session-after-finalize",
-        text: "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the \
+        text: "a session cannot be opened: MPI_Finalize has ended MPI, because neither the \
          program nor a library that it had loaded names MPI_Session_init; open the \
-         session before",
-        cause: "`MPI_Session_init` after `MPI_Finalize` in a program that names it nowhere (it \
-         asks dlsym(3), or has opened a library that does since)",
+         session before MPI_Finalize",
+        cause: "`MPI_Session_init` after `MPI_Finalize` in a program that does not name it (the \
+         program calls dlsym(3), or has since opened a library that names it)",
         remedy: "open a session before `MPI_Finalize`",
     },
     Message {
@@ -1238,292 +1254,299 @@ pub static CATALOGUE: &[Message] = &[
         text: "{procedure} failed: {error}; exceptions of the C++ bindings are not supported, \
          the job ends",
         cause: "an error of the program, where `MPI::ERRORS_THROW_EXCEPTIONS` is set",
-        remedy: "return codes (`MPI_ERRORS_RETURN`)",
+        remedy: "use return codes (`MPI_ERRORS_RETURN`)",
     },
     Message {
         identifier: "init-end-not-watched",
-        text: "UNDERSTUDY_INIT_END: function:{function} cannot be watched ({why}); the phase \
-         ends by `auto`",
+        text: "UNDERSTUDY_INIT_END: function:{function} cannot be watched ({why}); the set-up \
+         phase ends as with `auto`",
         cause: "no such function in the program's file, or several, or the kernel forbids \
          breakpoints (`/proc/sys/kernel/perf_event_paranoid`)",
-        remedy: "`nm -C` lists the functions; another rule",
+        remedy: "`nm -C` lists the functions; or use another rule",
     },
     Message {
-        identifier: "journal-limit",
-        text: "the journal takes {size} bytes, and may take {limit} (UNDERSTUDY_LOG_LIMIT): \
-         static data stay in the copies; end it earlier (UNDERSTUDY_INIT_END)",
+        identifier: "set-up-log-limit",
+        text: "the set-up log has {size} bytes, more than its limit of {limit} bytes \
+         (UNDERSTUDY_LOG_LIMIT): static data stay in the replicas; end the set-up phase \
+         earlier (UNDERSTUDY_INIT_END)",
         cause: "the record of the set-up phase is too long; replicas hold all data",
-        remedy: "end the phase earlier (`UNDERSTUDY_INIT_END`), or a higher limit",
+        remedy: "end the set-up phase earlier (`UNDERSTUDY_INIT_END`), or raise the limit",
     },
     Message {
         identifier: "replay-process-ended",
-        text: "the process for replays has ended, so copies of static data are kept again",
+        text: "the process for replays (understudy-seed) has ended, so replicas hold static \
+         data again",
         cause: "`UNDERSTUDY_STATIC=replay`: the worker's process `understudy-seed` was killed",
-        remedy: "nothing; its worker takes more memory from here",
+        remedy: "none; the worker needs more memory from now on",
     },
     Message {
         identifier: "no-replay-process",
-        text: "no process for replays, so copies of static data are kept: {error}",
+        text: "the process for replays (understudy-seed) cannot be started, so replicas hold \
+         static data: {error}",
         cause: "the worker's process `understudy-seed` could not be started",
-        remedy: "room for one more process per rank",
+        remedy: "allow one more process per rank",
     },
     Message {
         identifier: "static-data-with-threads",
-        text: "the program has threads of its own: copies hold static data, too",
-        cause: "`UNDERSTUDY_STATIC=replay`: what threads do while the program sets up is not \
-         the same twice",
-        remedy: "nothing; leave `UNDERSTUDY_STATIC` out",
+        text: "the program has threads of its own, so replicas hold static data, too",
+        cause: "`UNDERSTUDY_STATIC=replay`: what threads do during the set-up phase is not the \
+         same twice",
+        remedy: "none; remove `UNDERSTUDY_STATIC`",
     },
     Message {
         identifier: "static-file-changed",
-        text: "{path} has changed: copies of static data are kept again",
-        cause: "`UNDERSTUDY_STATIC=replay`: the program has read that file when it set up, and \
-         it is too long to be recorded (UNDERSTUDY_LOG_LIMIT)",
-        remedy: "nothing; copies hold everything from here",
+        text: "{path} has changed, so replicas hold static data again",
+        cause: "`UNDERSTUDY_STATIC=replay`: the program has read this file in its set-up phase, \
+         and the file is too long to be recorded (UNDERSTUDY_LOG_LIMIT)",
+        remedy: "none; replicas hold all data from now on",
     },
     Message {
         identifier: "window-locks-not-mapped",
         text: "the locks of a window, a file in {directory}, cannot be mapped: {why}",
-        cause: "it lies in `/dev/shm`, which is full or small (64 MB in a container); the call \
-         fails with `MPI_ERR_NO_MEM`",
-        remedy: "a larger one: `mount -o remount,size=…`, `--shm-size`",
+        cause: "the file is in `/dev/shm`, which is full or small (64 MB in a container); the \
+         call fails with `MPI_ERR_NO_MEM`",
+        remedy: "make `/dev/shm` larger: `mount -o remount,size=…`, `--shm-size`",
     },
     Message {
         identifier: "window-memory",
-        text: "{size} bytes of memory that is shared by a window cannot be had: {error}; it \
-         lies in {directory}, which may be too small (mount -o remount,size=…)",
-        cause: "it lies in `/dev/shm`, which is full or small (64 MB in a container); the call \
-         fails with `MPI_ERR_NO_MEM`",
-        remedy: "a larger one: `mount -o remount,size=…`, `--shm-size`",
+        text: "{size} bytes of memory that a window shares cannot be allocated: {error}; the \
+         memory is in {directory}, which may be too small (mount -o remount,size=…)",
+        cause: "the memory is in `/dev/shm`, which is full or small (64 MB in a container); the \
+         call fails with `MPI_ERR_NO_MEM`",
+        remedy: "make `/dev/shm` larger: `mount -o remount,size=…`, `--shm-size`",
     },
     Message {
         identifier: "shared-window-on-several-nodes",
         text: "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; \
          with spares on each node, or without any, they stay together",
-        cause: "a node was lost, and their parts have gone to several others",
-        remedy: "spares on each node, or none",
+        cause: "a node was lost, and its workers were replaced on several other nodes",
+        remedy: "have spares on each node, or none",
     },
     Message {
-        identifier: "job-cannot-go-on",
-        text: "the job cannot go on",
+        identifier: "job-cannot-continue",
+        text: "the job cannot continue",
         cause: "workers that share memory or a file pointer would be on several nodes after the \
          loss of a node",
-        remedy: "spares on each node, or none",
+        remedy: "have spares on each node, or none",
     },
     Message {
         identifier: "abort",
         text: "MPI_Abort was called by worker {worker} with error code {code}; the job ends",
         cause: "the program has ended the job",
-        remedy: "as without understudy",
+        remedy: "correct the program, as without understudy",
     },
     Message {
         identifier: "too-many-operators",
         text: "the program has more than {most} operators at a time, which is not supported; \
-         free some",
+         let it free some",
         cause: "`MPI_Op_create` without `MPI_Op_free`",
         remedy: "free operators",
     },
     Message {
         identifier: "relay-silent-order",
-        text: "the output relay does not answer ({error}); lines may change places",
-        cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "none; if the reader of the output stands still, let it read",
+        text: "the output relay does not answer ({error}); the order of lines may change",
+        cause: "the relay was killed, or the reader of the job's output has stopped reading",
+        remedy: "none; if the reader of the output has stopped, let it read",
     },
     Message {
         identifier: "relay-silent-twice",
         text: "the output relay does not answer ({error}); some output may appear twice",
-        cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "none; if the reader of the output stands still, let it read",
+        cause: "the relay was killed, or the reader of the job's output has stopped reading",
+        remedy: "none; if the reader of the output has stopped, let it read",
     },
     Message {
         identifier: "relay-silent",
         text: "the output relay does not answer ({error}); some output may appear twice after \
          a failure",
-        cause: "the relay was killed, or the reader of the job's output stands still",
-        remedy: "none; if the reader of the output stands still, let it read",
+        cause: "the relay was killed, or the reader of the job's output has stopped reading",
+        remedy: "none; if the reader of the output has stopped, let it read",
     },
     Message {
-        identifier: "no-memory-for-copies",
-        text: "no memory for copies",
-        cause: "no memory, in most cases: every worker holds its own replica and those of other \
-         workers",
-        remedy: "fewer ranks per node",
+        identifier: "no-memory-for-replicas",
+        text: "no memory for replicas",
+        cause: "too little memory, in most cases: every worker holds its own replica and those \
+         of other workers",
+        remedy: "start fewer ranks per node",
     },
     Message {
         identifier: "program-not-saved",
         text: "the program cannot be saved",
-        cause: "no memory, in most cases: every worker holds its own replica and those of other \
-         workers",
-        remedy: "fewer ranks per node",
+        cause: "too little memory, in most cases: every worker holds its own replica and those \
+         of other workers",
+        remedy: "start fewer ranks per node",
     },
     Message {
         identifier: "memory-not-saved",
         text: "the program's memory cannot be saved",
-        cause: "no memory, in most cases: every worker holds its own replica and those of other \
-         workers",
-        remedy: "fewer ranks per node",
+        cause: "too little memory, in most cases: every worker holds its own replica and those \
+         of other workers",
+        remedy: "start fewer ranks per node",
     },
     Message {
-        identifier: "epochs-not-in-order",
-        text: "the epochs of this rank do not follow each other",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "checkpoints-not-in-order",
+        text: "the checkpoints of this rank do not follow each other",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "copy-of-partner-not-kept",
-        text: "a partner's copy cannot be kept",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "replica-not-stored",
+        text: "a replica of another worker cannot be stored",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "partner-copy-not-kept",
-        text: "the partner's copy cannot be kept",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "received-replica-not-stored",
+        text: "the replica that another worker has sent cannot be stored",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "partner-copy-not-received",
-        text: "the partner's copy cannot be received",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "replica-not-received",
+        text: "the replica that another worker sends cannot be received",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "partner-question-unreadable",
-        text: "a partner's question cannot be read",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "page-request-unreadable",
+        text: "another worker's question about shared pages cannot be read",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "parity-not-kept",
-        text: "parity cannot be kept",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "parity-not-stored",
+        text: "parity cannot be stored",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "worker-copy-not-kept",
-        text: "the copy of a worker cannot be kept",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "fetched-replica-not-stored",
+        text: "the replica of a worker that is to be restored cannot be stored",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
-        identifier: "copy-not-restored",
-        text: "a copy cannot be made again",
-        cause: "no memory, or a bug",
-        remedy: "free memory; please report it otherwise",
+        identifier: "replica-not-rebuilt",
+        text: "a replica cannot be rebuilt",
+        cause: "too little memory, or a bug",
+        remedy: "free memory; otherwise please report it",
     },
     Message {
         identifier: "checkpoint-too-large",
-        text: "checkpoint {checkpoint} takes {needed} MiB of memory for copies, and {left} MiB \
-         are left for them in {limit}",
-        cause: "program and copies together need more than the control group or the node has; \
-         earlier copies are kept",
+        text: "checkpoint {checkpoint} needs {needed} MiB of memory for replicas, but {left} \
+         MiB are left for them in {limit}",
+        cause: "program and replicas together need more memory than the control group or the \
+         node has; earlier replicas are kept",
         remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
-         `MemoryMax=`), fewer ranks per node, `UNDERSTUDY_COPIES=xor:4`",
+         `MemoryMax=`), start fewer ranks per node, or set `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
         identifier: "no-new-checkpoints",
-        text: "{why}; the job goes on without new checkpoints while memory is short, and a \
-         failure leads back to checkpoint {earlier}; {remedy}",
-        cause: "program and copies together need more than the control group or the node has; \
-         earlier copies are kept",
+        text: "{why}; the job continues without new checkpoints while memory is short, and a \
+         failure returns it to checkpoint {earlier}; {remedy}",
+        cause: "program and replicas together need more memory than the control group or the \
+         node has; earlier replicas are kept",
         remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
-         `MemoryMax=`), fewer ranks per node, `UNDERSTUDY_COPIES=xor:4`",
+         `MemoryMax=`), start fewer ranks per node, or set `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
-        identifier: "copies-given-up",
-        text: "the program needs the memory of its copies, which were given up: almost none is \
-         left in {cause}; {remedy}",
-        cause: "the program has grown into the memory of its copies, which it gets before the \
-         kernel kills a process. Protection is given up",
-        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), fewer ranks per node, \
-         `UNDERSTUDY_COPIES=xor:4`",
+        identifier: "replicas-discarded",
+        text: "the program needs the memory of its replicas, which were discarded: almost none \
+         is left in {cause}; {remedy}",
+        cause: "the program has grown into the memory of its replicas, which it gets before the \
+         kernel kills a process. The program loses its protection",
+        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), start fewer ranks per \
+         node, or set `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
-        identifier: "copies-given-up-before-failure",
-        text: "copies on this node were given up before the failure, since the program needed \
-         their memory: almost none was left in {limit}",
-        cause: "the failure came before the next checkpoint could say so; the job goes on if \
-         another copy is whole",
-        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), fewer ranks per node, \
-         `UNDERSTUDY_COPIES=xor:4`",
+        identifier: "replicas-discarded-before-failure",
+        text: "replicas on this node were discarded before the failure, because the program \
+         needed their memory: almost none was left in {limit}",
+        cause: "the failure came before the next checkpoint could report it; the job continues \
+         if another replica is whole",
+        remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), start fewer ranks per \
+         node, or set `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
         identifier: "shared-memory-of-program",
         text: "the program's ranks share memory by other means than MPI ({name}), which cannot \
-         be saved for each of them alone; if it can do without, tell it so",
-        cause: "an image holds the memory of one rank as it was at one time; what several write \
-         cannot be put together from theirs. Protection is given up",
+         be saved for each rank separately; if the program can do without, switch it off \
+         there",
+        cause: "a checkpoint holds the memory of each rank at one time of this rank; memory \
+         that several ranks write cannot be composed from them. The program loses its \
+         protection",
         remedy: "switch it off in the program, if it can do without",
     },
     Message {
         identifier: "file-open-and-mapped",
         text: "the program has a file without a name, {path}, open and mapped for sharing \
-         (MAP_SHARED), which an understudy could not bring back as one file; let it \
-         close the descriptor when it has mapped it, or keep the file's name; or run it \
-         with UNDERSTUDY_DISABLE=1",
-        cause: "the two would not be one file in another process. Protection is given up",
-        remedy: "close the descriptor when it is mapped, or keep the file's name",
+         (MAP_SHARED), which a replacement could not restore as one file; let the \
+         program close the descriptor after mapping the file, or keep the file's name; \
+         or run it with UNDERSTUDY_DISABLE=1",
+        cause: "descriptor and mapping would not be one file in a replacement. The program \
+         loses its protection",
+        remedy: "close the descriptor after mapping the file, or keep the file's name",
     },
     Message {
         identifier: "huge-pages",
-        text: "the program has memory of huge pages that it has asked for by itself \
-         (MAP_HUGETLB, libhugetlbfs), which another process may not get; let it use \
-         transparent ones (madvise with MADV_HUGEPAGE), or run it with \
-         UNDERSTUDY_DISABLE=1",
-        cause: "they are of a pool that another process may find empty. Protection is given up",
-        remedy: "transparent huge pages",
+        text: "the program has memory of huge pages that it has requested itself (MAP_HUGETLB, \
+         libhugetlbfs), which a replacement may not get; let it use transparent ones \
+         (madvise with MADV_HUGEPAGE), or run it with UNDERSTUDY_DISABLE=1",
+        cause: "such pages belong to a pool that a replacement may find empty. The program \
+         loses its protection",
+        remedy: "use transparent huge pages",
     },
     Message {
         identifier: "protection-keys",
-        text: "the program uses protection keys (pkey_alloc), which an understudy could not \
-         have; let it do without, or run it with UNDERSTUDY_DISABLE=1",
-        cause: "another process would have other keys. Protection is given up",
-        remedy: "a program without, if it can do so",
+        text: "the program uses protection keys (pkey_alloc), which a replacement could not \
+         have; let the program do without, or run it with UNDERSTUDY_DISABLE=1",
+        cause: "a replacement would have other keys. The program loses its protection",
+        remedy: "use no protection keys, if the program can do without",
     },
     Message {
         identifier: "accelerator-not-saved",
         text: "the program uses an accelerator ({device}), and its memory cannot be saved: \
          {why}; or run the program with UNDERSTUDY_DISABLE=1",
         cause: "the driver has no entry points for checkpoints, one of them fails (with the \
-         driver's error number), or something is open that another process would not \
-         have. Protection is given up",
-        remedy: "NVIDIA's driver from version 570 on; see docs/run/gpu.md",
+         driver's error number), or the program has something open that a replacement \
+         would not have. The program loses its protection",
+        remedy: "use NVIDIA's driver from version 570 on; see docs/run/gpu.md",
     },
     Message {
         identifier: "accelerator-in-checkpoints",
-        text: "the program uses an accelerator ({device}): its driver ({version}) brings the \
-         device's memory into every checkpoint, and a failure has all processes that use \
-         one replaced",
+        text: "the program uses an accelerator ({device}): its driver ({version}) copies the \
+         device's memory into every checkpoint, and after a failure all processes that \
+         use one are replaced",
         cause: "",
         remedy: "",
     },
     Message {
         identifier: "device-memory-lost",
-        text: "the memory of the program's accelerator cannot be put back",
+        text: "the memory of the program's accelerator cannot be restored",
         cause: "an entry point of the driver has failed, with this error number, when memory \
          was to be given back to the device: no device here, or no room on it",
-        remedy: "devices of the same kind on all nodes",
+        remedy: "use devices of the same kind on all nodes",
     },
     Message {
         identifier: "driver-hangs",
         text: "the accelerator's driver has not returned from {procedure} for {time} s; \
          process {process} ends, to be replaced",
         cause: "the driver hangs",
-        remedy: "none; another process takes its part",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "descriptor-refused",
         text: "the program has {path} open (descriptor {fd}), which cannot be saved: {why}; or \
          run it with UNDERSTUDY_DISABLE=1",
-        cause: "an object in the kernel that no other process can be given: io_uring, inotify, \
+        cause: "an object in the kernel that a replacement cannot have: io_uring, inotify, \
          perf, pidfd, userfaultfd, fanotify, POSIX queues that have a name (remedy: \
          `mq_unlink` after `mq_open`), are open twice or are to notify, terminals, \
          sockets and pipes to other processes, devices of networks and accelerators, a \
          pipe that was made with `O_DIRECT` or holds more than 16 MiB, a file whose name \
-         was removed and which has another one in another directory, a kind that \
+         was removed and which has another name in another directory, a kind that \
          understudy does not know. No checkpoint was taken while it was open; after ten \
-         intervals protection is given up",
-        remedy: "what the line says; objects that are closed within ten intervals cost nothing",
+         intervals the program loses its protection",
+        remedy: "do what the line names; objects that are closed within ten intervals cost \
+         nothing",
     },
     Message {
         identifier: "kernel-state-refused",
@@ -1540,380 +1563,385 @@ pub static CATALOGUE: &[Message] = &[
          limit of N (RLIMIT_NOFILE)`, `guard pages (MADV_GUARD_INSTALL)` before Linux \
          6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
          `a home node of memory`. No checkpoint was taken while the program had it; \
-         after ten intervals protection is given up",
-        remedy: "",
+         after ten intervals the program loses its protection",
+        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
     },
     Message {
         identifier: "no-checkpoint-possible",
-        text: "{why}; no checkpoint of rank {rank} was possible at {count} intervals",
-        cause: "the program had state that cannot be saved, named at the begin of the line, at \
-         all these intervals. Protection is given up",
-        remedy: "what the line says; or `UNDERSTUDY_DISABLE=1`",
+        text: "{why}; no checkpoint of worker {worker} was possible at {count} intervals",
+        cause: "at all these intervals the program had state that cannot be saved, named at the \
+         beginning of the line. The program loses its protection",
+        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
     },
     Message {
         identifier: "descriptor-numbers",
-        text: "the program has {what}, and descriptors from {first} on are the layer's, so \
-         that its own cannot be saved; let it keep fewer open, by lower numbers, or run \
-         it with UNDERSTUDY_DISABLE=1",
-        cause: "it has asked for a high number (`fcntl` with `F_DUPFD`, `dup2`), or has too \
-         many files open. Protection is given up",
-        remedy: "fewer open files, lower numbers",
+        text: "the program has {what}, but descriptors from {first} on belong to understudy, \
+         so that the program's own cannot be saved; let it keep fewer open, with lower \
+         numbers, or run it with UNDERSTUDY_DISABLE=1",
+        cause: "the program has requested a high number (`fcntl` with `F_DUPFD`, `dup2`), or \
+         has too many files open. The program loses its protection",
+        remedy: "keep fewer files open, with lower numbers",
     },
     Message {
         identifier: "timer-refused",
         text: "the program has a timer for a thread that has ended or cannot be found \
-         (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let \
-         it delete such timers or run it with UNDERSTUDY_DISABLE=1",
-        cause: "of `timer_create`: no thread of another process could be signalled; or libc's \
-         own thread behind a timer that starts threads cannot be told for certain \
-         (another C library than glibc 2.34 and later, say). Protection is given up",
-        remedy: "a timer that is deleted by its thread, or sends a signal to the process",
+         (SIGEV_THREAD_ID, SIGEV_THREAD), which a replacement could not restore; let the \
+         program delete such timers, or run it with UNDERSTUDY_DISABLE=1",
+        cause: "a timer of `timer_create` for a thread that a replacement could not signal; or \
+         libc's own thread behind a timer that starts threads cannot be identified (for \
+         example in a C library other than glibc 2.34 and later). The program loses its \
+         protection",
+        remedy: "use a timer that its thread deletes, or that sends a signal to the process",
     },
     Message {
         identifier: "no-checkpoint",
-        text: "no checkpoint for {time} s, more than {intervals} intervals: {why}. A failure \
-         now costs all work since epoch {epoch}; {remedy}",
-        cause: "the program is in a phase in which no checkpoint is possible; told once for \
-         each place",
-        remedy: "`understudy_point()` (`understudy.h`) or `MPI_Barrier(MPI_COMM_WORLD)` now and \
-         then, calls of MPI in a worker that computes for long, no \
-         `UNDERSTUDY_ANYWHERE=0`; or live with it: a failure costs the phase",
+        text: "no checkpoint for {time} s (at least {intervals} intervals): {why}. A failure \
+         now repeats all work since checkpoint {checkpoint}; {remedy}",
+        cause: "the program is in a phase in which no checkpoint is possible; the message is \
+         printed once for each place",
+        remedy: "call `understudy_point()` (`understudy.h`) or `MPI_Barrier(MPI_COMM_WORLD)` \
+         from time to time, call MPI in a worker that computes for long, or remove \
+         `UNDERSTUDY_ANYWHERE=0`; or accept that a failure repeats the phase",
     },
     Message {
         identifier: "ports-not-forwarded",
-        text: "process {process} is not told what workers of another node show: {error}",
+        text: "ports of workers on another node cannot be sent to process {process}: {error}",
         cause: "memory or a descriptor is lacking in the process manager",
-        remedy: "see what the reason names",
+        remedy: "do what the error names",
     },
     Message {
         identifier: "pmix-connection-open",
         text: "libpmix does not close the connection of rank {rank} of {name}",
         cause: "libpmix waits for something in its own thread",
-        remedy: "none for a user; please report it",
+        remedy: "none; please report it",
     },
     Message {
-        identifier: "copies-die-with-process",
-        text: "copies do not outlive this process: {error}",
-        cause: "memory for records of copies cannot be had, or the process manager does not \
-         take them",
-        remedy: "see what the reason names",
+        identifier: "replicas-end-with-process",
+        text: "the replicas in this process are lost if it fails: {error}",
+        cause: "memory for records of replicas cannot be allocated, or the process manager does \
+         not accept them",
+        remedy: "do what the error names",
     },
     Message {
-        identifier: "copies-not-freed",
-        text: "copies are not freed: {why}",
-        cause: "the kernel does not take memory back",
-        remedy: "none; the job goes on with more memory than it needs",
+        identifier: "replicas-not-freed",
+        text: "memory of replicas is not freed: {why}",
+        cause: "the kernel does not accept freed memory",
+        remedy: "none; the job continues with more memory than it needs",
     },
     Message {
         identifier: "commit-differs",
-        text: "the workers do not commit the same epoch",
+        text: "the workers do not commit the same checkpoint",
         cause: "a bug",
         remedy: "please report it",
     },
     Message {
-        identifier: "copy-memory-not-freed",
-        text: "the memory of copies cannot be freed: {error}",
-        cause: "the kernel does not take memory back that the program needs",
+        identifier: "replica-memory-not-freed",
+        text: "the memory of replicas cannot be freed for the program: {error}",
+        cause: "the kernel does not accept freed memory that the program needs",
         remedy: "more memory, or fewer ranks on the node",
     },
     Message {
         identifier: "messages-late",
-        text: "at a checkpoint, messages that were sent have not arrived for {time}: \
-         {missing}; {receives} receives are posted",
+        text: "a checkpoint has waited {time} for messages that were sent but have not \
+         arrived: {missing}; {receives} receives are posted",
         cause: "the network is slow, or a message was lost",
-        remedy: "see whether the network works; the checkpoint waits",
+        remedy: "check that the network works; the checkpoint waits",
     },
     Message {
-        identifier: "new-phase-in-copies",
-        text: "what has been set up anew stays in the copies: {why}",
-        cause: "the replay of the new set-up phase makes other bytes, or fails",
-        remedy: "none; copies take more memory",
+        identifier: "new-set-up-in-replicas",
+        text: "data of the new set-up phase stay in the replicas: {why}",
+        cause: "the replay of the new set-up phase fails, or results in other bytes",
+        remedy: "none; replicas need more memory",
     },
     Message {
         identifier: "mappings-unreadable",
-        text: "the process's mappings cannot be read: {error}",
+        text: "the process's memory mappings cannot be read: {error}",
         cause: "/proc is not mounted, or a limit of memory",
         remedy: "mount /proc",
     },
     Message {
         identifier: "file-content-not-kept",
-        text: "after a failure, {file} will not get back its content of the checkpoint: {why}",
+        text: "after a failure, {file} will not have its content of the checkpoint again: {why}",
         cause: "what the program overwrites in the file is too large, or cannot be read",
         remedy: "let the program write a new file, and rename it",
     },
     Message {
         identifier: "ports-not-written",
-        text: "what this worker shows of its ports cannot be written: {why}",
+        text: "the ports of this worker cannot be published to other workers: {why}",
         cause: "no memory or descriptor for it",
-        remedy: "see what the reason names",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "ports-unreadable",
-        text: "what the workers show each other of their ports cannot be read or written: {why}",
+        text: "the ports that workers publish to each other cannot be read or written: {why}",
         cause: "no memory or descriptor for it",
-        remedy: "see what the reason names",
+        remedy: "do what the reason names",
     },
     Message {
         identifier: "spawned-communicator-connects",
-        text: "a communicator with spawned processes connects with no other one; take one \
-         without them",
-        cause: "MPI_Comm_connect or MPI_Comm_accept on a communicator that spawned processes \
-         share",
-        remedy: "take one without them",
+        text: "a communicator with spawned processes cannot connect to another one; use a \
+         communicator without them",
+        cause: "MPI_Comm_connect or MPI_Comm_accept on a communicator with spawned processes",
+        remedy: "use a communicator without spawned processes",
     },
     Message {
         identifier: "control-variable-type",
-        text: "{variable} has a type that is not known here: what was written to it is lost \
-         with a failure",
+        text: "{variable} has an unknown type: what was written to it is lost after a failure",
         cause: "a control variable of a type that MPI 4.1 does not have",
-        remedy: "write it again after a failure",
+        remedy: "write the variable again after a failure",
     },
     Message {
         identifier: "external32-view",
-        text: "a view in external32 needs datatypes that are as long there as in memory",
+        text: "a view in external32 needs datatypes whose elements have the same length in \
+         external32 as in memory",
         cause: "MPI_File_set_view with a datatype whose elements are shorter or longer in \
          external32",
-        remedy: "a datatype of elements that have the same length, or the representation `native`",
+        remedy: "use a datatype of elements that have the same length, or the representation \
+         `native`",
     },
     Message {
         identifier: "file-log-lost",
-        text: "the log of effects on files cannot be kept ({error})",
-        cause: "the job's directory is full or gone",
-        remedy: "room in /dev/shm; a failure may leave files as they are",
+        text: "the log of file changes cannot be kept ({error})",
+        cause: "the job's directory is full or missing",
+        remedy: "make room in /dev/shm; a failure may leave changed files as they are",
     },
     Message {
         identifier: "restarted",
-        text: "the job goes on from epoch {epoch} on disk, after {time} ms; {output}",
+        text: "the job continues from checkpoint {checkpoint} on disk, after {time} ms; \
+         {output}",
         cause: "a restart",
         remedy: "",
     },
     Message {
         identifier: "other-environment",
-        text: "the environment is not that of the first start; the program keeps that one, \
-         which is in its memory",
+        text: "the environment differs from that of the first start; the program keeps the \
+         first one, which is part of its memory",
         cause: "a variable differs",
-        remedy: "none, or start it in the same environment",
+        remedy: "none, or start the program in the same environment",
     },
     Message {
         identifier: "restart-without-disk",
-        text: "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs",
-        cause: "`UNDERSTUDY_RESTART=1` alone",
-        remedy: "",
+        text: "UNDERSTUDY_RESTART needs the directory that has the checkpoints; set \
+         UNDERSTUDY_DISK",
+        cause: "`UNDERSTUDY_RESTART=1` without `UNDERSTUDY_DISK`",
+        remedy: "set `UNDERSTUDY_DISK`",
     },
     Message {
-        identifier: "epoch-truncated",
-        text: "it is cut short",
+        identifier: "checkpoint-truncated",
+        text: "the file is truncated",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "epoch-too-long",
-        text: "it goes on behind its end",
+        identifier: "checkpoint-too-long",
+        text: "the file continues after its end",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "not-an-epoch",
-        text: "it is not an epoch of understudy, or its first bytes are damaged",
+        identifier: "not-a-checkpoint",
+        text: "the file is not a checkpoint of understudy, or its first bytes are damaged",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "epoch-damaged",
-        text: "its {part} is damaged (the checksum does not match)",
+        identifier: "checkpoint-damaged",
+        text: "the file's {part} is damaged (the checksum does not match)",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "epoch-inconsistent",
-        text: "its head is inconsistent",
+        identifier: "checkpoint-inconsistent",
+        text: "the file's head is inconsistent",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "epoch-unusable",
-        text: "epoch {epoch} on disk cannot be used: {path}: {damage}{next}",
+        identifier: "checkpoint-unusable",
+        text: "checkpoint {checkpoint} on disk cannot be used: {path}: {damage}{next}",
         cause: "the reason follows the path",
         remedy: "none; an older checkpoint is tried",
     },
     Message {
-        identifier: "epoch-missing",
-        text: "it is missing: it was removed, or this worker died before it was written",
+        identifier: "checkpoint-missing",
+        text: "the file is missing: it was removed, or this worker failed before it was written",
         cause: "in most cases the job was killed while the checkpoint was being written",
         remedy: "",
     },
     Message {
-        identifier: "epoch-unreadable",
-        text: "it cannot be read ({error})",
+        identifier: "checkpoint-unreadable",
+        text: "the file cannot be read ({error})",
         cause: "",
-        remedy: "give this user the right to read the file",
+        remedy: "give this user the permission to read the file",
     },
     Message {
-        identifier: "no-memory-for-epoch",
-        text: "there is no memory for it ({error})",
+        identifier: "no-memory-for-checkpoint",
+        text: "there is no memory for the checkpoint ({error})",
         cause: "",
-        remedy: "fewer ranks per node, or more memory",
+        remedy: "start fewer ranks per node, or use more memory",
     },
     Message {
-        identifier: "epoch-version",
-        text: "it has format version {version}, and this version of understudy reads version \
-         {own} only; use the one that wrote it",
-        cause: "another version of understudy",
-        remedy: "use the one that wrote it",
+        identifier: "checkpoint-version",
+        text: "the file has format version {version}, but this version of understudy reads \
+         version {own} only; use the version that wrote it",
+        cause: "another version of understudy has written the file",
+        remedy: "use the version that wrote the file",
     },
     Message {
-        identifier: "epoch-of-other-build",
-        text: "it was written by another build of understudy; use the one that wrote it",
-        cause: "another version of understudy",
-        remedy: "use the one that wrote it",
+        identifier: "checkpoint-of-other-build",
+        text: "another build of understudy has written the file; use that build",
+        cause: "another build of understudy has written the file",
+        remedy: "use the build that wrote the file",
     },
     Message {
-        identifier: "epoch-of-other-size",
-        text: "it belongs to a job with another number of workers ({had}, and this one has \
-         {has}); start {had}",
-        cause: "the job is not the one that wrote it",
+        identifier: "checkpoint-of-other-size",
+        text: "the file belongs to a job with another number of workers ({had}, but this job \
+         has {has}); start {had}",
+        cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
     },
     Message {
-        identifier: "epoch-of-other-mpi",
-        text: "it was written under another MPI library ({library}); use that one",
-        cause: "the job is not the one that wrote it",
+        identifier: "checkpoint-of-other-mpi",
+        text: "the file was written with another MPI library ({library}); use that library",
+        cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
     },
     Message {
-        identifier: "epoch-of-other-arguments",
-        text: "it belongs to a job with other arguments (`{arguments}`); use those",
-        cause: "the job is not the one that wrote it",
+        identifier: "checkpoint-of-other-arguments",
+        text: "the file belongs to a job with other arguments (`{arguments}`); use those \
+         arguments",
+        cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
     },
     Message {
-        identifier: "epoch-of-other-program",
-        text: "it belongs to another program, or to another kind of node ({difference} \
+        identifier: "checkpoint-of-other-program",
+        text: "the file belongs to another program, or to another kind of node ({difference} \
          differs); use {program}, its libraries and its kind of node",
-        cause: "the job is not the one that wrote it",
+        cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
     },
     Message {
-        identifier: "no-epoch",
-        text: "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can \
-         go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an \
-         empty directory",
-        cause: "all checkpoints are refused, for the reasons above it, or there is none",
+        identifier: "no-checkpoint-to-restart",
+        text: "UNDERSTUDY_RESTART=1: {place} has no checkpoint from which all {workers} \
+         workers can continue; start the job without UNDERSTUDY_RESTART, from the \
+         beginning, in an empty directory",
+        cause: "all checkpoints are refused, for the reasons in the lines before, or there is \
+         none",
         remedy: "start the job from the beginning",
     },
     Message {
-        identifier: "earlier-epochs",
-        text: "{place} has epochs of an earlier run, the last of them epoch {epoch}; set \
-         UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to start \
-         anew",
+        identifier: "earlier-checkpoints",
+        text: "{place} has checkpoints of an earlier run, the last of them checkpoint \
+         {checkpoint}; set UNDERSTUDY_RESTART=1 to continue from it, or remove \
+         {place}/understudy-* to start from the beginning",
         cause: "the job is started without `UNDERSTUDY_RESTART=1`",
-        remedy: "set it, or remove the files",
+        remedy: "set `UNDERSTUDY_RESTART=1`, or remove the files",
     },
     Message {
         identifier: "directory-in-use",
-        text: "{owner} owns the directory and may still run: end it, or name another \
+        text: "{owner} owns the directory and may still run: end that job, or name another \
          directory. If it has ended, remove {path}",
         cause: "another job has its checkpoints in this directory; two jobs would undo each \
-         other's files. Or it ended on a host whose processes cannot be seen from here",
-        remedy: "end it, or name another directory; if it has ended, remove the file that the \
-         message names",
+         other's files. Or that job ended on a host whose processes cannot be seen from \
+         here",
+        remedy: "end that job, or name another directory; if it has ended, remove the file that \
+         the message names",
     },
     Message {
         identifier: "owner-not-written",
         text: "{file} cannot be written there ({error})",
-        cause: "the file that keeps other jobs out of the directory is not this user's",
-        remedy: "remove it, or name another directory",
+        cause: "the file that keeps other jobs out of the directory belongs to another user",
+        remedy: "remove the file, or name another directory",
     },
     Message {
-        identifier: "epochs-not-written",
-        text: "epochs cannot be written to {directory}: {why}; the job goes on, protected in \
-         memory, and tries again",
-        cause: "no room or no right to write in the directory, as the line says",
+        identifier: "checkpoints-not-written",
+        text: "checkpoints cannot be written to {directory}: {why}; the job continues, \
+         protected in memory, and tries again",
+        cause: "no room or no permission to write in the directory, as the line says",
         remedy: "make room; the next checkpoint is written again",
     },
     Message {
-        identifier: "epochs-written-again",
-        text: "epochs are written to {directory} again",
+        identifier: "checkpoints-written-again",
+        text: "checkpoints are written to {directory} again",
         cause: "the cause is gone",
         remedy: "",
     },
     Message {
-        identifier: "epoch-damaged-in-memory",
-        text: "the epoch on disk was damaged in memory",
+        identifier: "checkpoint-damaged-in-memory",
+        text: "the checkpoint from disk was damaged in memory",
         cause: "a bit has changed in memory while the checkpoint was read",
-        remedy: "start the job again; look after that node's memory",
+        remedy: "start the job again; check that node's memory",
     },
     Message {
         identifier: "death-after-finalize",
-        text: "process {process} died of signal {signal} in or after MPI_Finalize; what the \
-         program does there after that is not done",
-        cause: "after all workers have met there",
-        remedy: "look whether what the program does at its end is done",
+        text: "process {process} was killed by signal {signal} in or after MPI_Finalize; the \
+         rest of the program's work there is not done",
+        cause: "the process was killed after all workers had reached MPI_Finalize",
+        remedy: "check whether the program's work at its end is done",
     },
     Message {
         identifier: "death-between-programs",
-        text: "a process has died in the first program of a script, so the next one would lack \
-         a rank; start each program by itself",
+        text: "a process failed in the first program of a script, so the next one would lack a \
+         rank; start each program by itself",
         cause: "a script starts several MPI programs",
-        remedy: "an `mpirun` for each",
+        remedy: "use an `mpirun` for each program",
     },
     Message {
         identifier: "manager-replaced",
-        text: "the process manager of this job has died; another one takes its place",
+        text: "the process manager of this job failed; another one takes its place",
         cause: "`ckptd manage` was killed",
-        remedy: "none; all processes initialise MPI anew",
+        remedy: "none; all processes initialise MPI again",
     },
     Message {
         identifier: "managers-died",
-        text: "the process manager of this job has died {count} times before its processes \
-         could go on; the job ends; see what kills it (memory, a limit, what it has \
-         printed)",
-        cause: "each that is started is killed, or cannot run",
-        remedy: "see what kills it: memory, a limit, what it has printed",
+        text: "the process manager of this job failed {count} times before its processes could \
+         continue; the job ends; see what kills it (memory, a limit, its output)",
+        cause: "each process manager that is started is killed, or cannot run",
+        remedy: "see what kills it: memory, a limit, its output",
     },
     Message {
         identifier: "manager-not-reached",
         text: "the process manager of this job cannot be called ({manager}): {error}; start \
          the job again",
-        cause: "the socket of the process manager is gone, or no descriptor is left",
-        remedy: "",
+        cause: "the socket of the process manager is missing, or no descriptor is left",
+        remedy: "start the job again",
     },
     Message {
         identifier: "guardian-gone",
-        text: "the guardian of process {process} has gone; process {process} ends",
-        cause: "the guardian was killed, and the end of its process would not be noticed",
-        remedy: "none; another process takes its part",
+        text: "the guardian of process {process} (a process of ckptd) is gone; process \
+         {process} ends",
+        cause: "the guardian was killed, and the end of its process would not be detected",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "manager-gone",
-        text: "the process manager of this job has gone; the job ends; start the job again",
+        text: "the process manager of this job is gone; the job ends; start the job again",
         cause: "on several nodes, `ckptd manage` was killed",
         remedy: "start the job again",
     },
     Message {
         identifier: "manager-died-between-programs",
-        text: "the process manager has died between two programs of a script; start the job \
-         again",
+        text: "the process manager failed between two programs of a script; start the job again",
         cause: "",
-        remedy: "an `mpirun` for each",
+        remedy: "use an `mpirun` for each program",
     },
     Message {
         identifier: "restart-from-start",
-        text: "a process died before the first checkpoint; the job starts again",
-        cause: "a death in or before `MPI_Init`",
+        text: "failure before the first checkpoint; the job starts again from the beginning",
+        cause: "a process failed in or before `MPI_Init`, or MPI could not be initialised",
         remedy: "",
     },
     Message {
         identifier: "shared-memory-elsewhere",
         text: "{memory} has {free} MiB left, too little for the memory that the MPI library \
-         shares between ranks: it is in {directory} from now on, which may be slower; \
+         shares between ranks: from now on it is in {directory}, which may be slower; \
          remove files from {memory} (`understudy clean`), or make it larger (--shm-size \
          of a container)",
-        cause: "`/dev/shm` was filled by others; after a failure Open MPI begins again with \
+        cause: "other files have filled `/dev/shm`; after a failure Open MPI begins again with \
          files in the directory for temporary files (`TMPDIR`)",
         remedy: "remove files from `/dev/shm` (`understudy clean`), or make it larger \
          (`--shm-size` of a container)",
@@ -1923,182 +1951,183 @@ pub static CATALOGUE: &[Message] = &[
         text: "the MPI library has aborted twice, and {memory} has {free} MiB left, too little \
          for the memory that it shares between ranks; the job ends; remove files from \
          {memory} (`understudy clean`), or make it larger (--shm-size of a container)",
-        cause: "it finds no room for the memory that ranks share; MPICH takes no other directory",
+        cause: "the MPI library finds no room for the memory that ranks share; MPICH uses no \
+         other directory",
         remedy: "remove files from /dev/shm (`understudy clean`) or make it larger \
          (`--shm-size`), and start the job again",
     },
     Message {
         identifier: "killed-for-memory",
-        text: "the kernel has killed process {process} for want of memory: {cause}, or keep \
-         less in copies (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
-        cause: "program and copies together need more than the limit; a process in its place \
+        text: "the kernel has killed process {process} because memory ran out: {cause}, or \
+         keep less in replicas (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
+        cause: "program and replicas together need more memory than the limit; a replacement \
          would need as much",
-        remedy: "a higher limit; fewer ranks per node; fewer copies",
+        remedy: "raise the limit; start fewer ranks per node; keep fewer replicas",
     },
     Message {
         identifier: "resource-limit-exceeded",
         text: "process {process} has exceeded {limit} before the first checkpoint; raise the \
          limit and start the job again",
-        cause: "the limit would end it again",
-        remedy: "a higher limit",
+        cause: "the limit would end the process again",
+        remedy: "raise the limit",
     },
     Message {
         identifier: "no-restart-from-start",
-        text: "a process died before the first checkpoint, and {why}; start the job again",
-        cause: "a process died in or before MPI_Init",
+        text: "failure before the first checkpoint, and the job is not started again from the \
+         beginning, because {why}; start it again",
+        cause: "a process failed in or before MPI_Init",
         remedy: "start the job again",
     },
     Message {
         identifier: "process-stuck-in-mpi",
         text: "process {process} does not leave the MPI library; it is killed",
-        cause: "it did not react to a signal for half a minute",
-        remedy: "none; another process takes its part",
+        cause: "the process has not reacted to a signal for half a minute",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "replacements-died",
-        text: "{count} new processes have died before they could take a part; the job ends",
+        text: "{count} new processes failed before they could take over; the job ends",
         cause: "memory or another limit does not suffice for them",
-        remedy: "raise it, and start the job again",
+        remedy: "raise the limit, and start the job again",
     },
     Message {
         identifier: "death-without-protection",
-        text: "a process of the job has died, and the job is not protected; the job ends",
-        cause: "a line above says why it is not",
+        text: "a process of the job failed, and the job is not protected; the job ends",
+        cause: "a line above says why the job is not protected",
         remedy: "start the job again",
     },
     Message {
         identifier: "repeated-deaths",
-        text: "worker {worker} has died {count} times since epoch {epoch}{causes}; what it \
-         dies of would not stop",
-        cause: "a user, or the kernel for want of memory, kills the process again and again",
-        remedy: "`dmesg`; fewer ranks per node",
+        text: "worker {worker} has failed {count} times since checkpoint {checkpoint}{causes}; \
+         a replacement would fail, too",
+        cause: "a user, or the kernel when memory runs out, kills the process again and again",
+        remedy: "see `dmesg`; start fewer ranks per node",
     },
     Message {
-        identifier: "generations-failed",
-        text: "{count} generations have failed although nobody has died; the job ends",
+        identifier: "mpi-failed",
+        text: "MPI has failed {count} times, although no process failed; the job ends",
         cause: "MPI cannot be initialised again here",
         remedy: "see what the MPI library has printed",
     },
     Message {
         identifier: "mpi-thread-stays",
         text: "thread {thread} of the MPI library does not end",
-        cause: "the library's state cannot be put back in this process",
-        remedy: "none; another process takes its part",
+        cause: "the library cannot be reset in this process",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "mpi-file-stays-open",
         text: "{path}, which the MPI library has opened, cannot be closed",
-        cause: "the library's state cannot be put back in this process",
-        remedy: "none; another process takes its part",
+        cause: "the library cannot be reset in this process",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "mpi-thread-held-lock",
         text: "a thread of the MPI library has ended while it held a lock of the dynamic linker",
-        cause: "the library's state cannot be put back in this process",
-        remedy: "none; another process takes its part",
+        cause: "the library cannot be reset in this process",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "replacement-refused",
-        text: "a new process cannot take a part: {why}",
-        cause: "its address space is not that of the others, or its accelerator's driver does \
-         not let go of a device",
+        text: "a new process cannot take over: {why}",
+        cause: "its address space differs from that of the other processes, or the driver of \
+         its accelerator does not release a device",
         remedy: "see the reason",
     },
     Message {
         identifier: "replacement-differs",
-        text: "a new process cannot take a part: {difference}; the job ends",
-        cause: "its address space is not that of the others, or its accelerator's driver does \
-         not let go of a device",
+        text: "a new process cannot take over: {difference}; the job ends",
+        cause: "its address space differs from that of the other processes, or the driver of \
+         its accelerator does not release a device",
         remedy: "see the reason",
     },
     Message {
         identifier: "recovered",
-        text: "{event}; back at epoch {epoch} after {time} ms",
-        cause: "a recovery; the time counts from the failure, or from the last sign of a host \
-         that is silent, to the return to the program, as in `understudy report`",
+        text: "{event}; resumed from checkpoint {checkpoint} after {time} ms",
+        cause: "a recovery; the time counts from the failure, or from the last sign of a silent \
+         host, to the resumed program, as in `understudy report`",
         remedy: "",
     },
     Message {
         identifier: "repeated-fault",
-        text: "worker {worker} died{cause}, which has now happened {count} times since epoch \
-         {epoch}: the program, or a library that it uses, has a bug there, which every \
-         spare would meet again{calls}",
-        cause: "three processes died at the same place since the same checkpoint",
+        text: "worker {worker} failed{cause}. This failure has happened {count} times since \
+         checkpoint {checkpoint}: the program, or a library that it uses, has a bug \
+         there, which every replacement would meet again{calls}",
+        cause: "three processes failed at the same place since the same checkpoint",
         remedy: "`addr2line -Cfpe MODULE OFFSET` names the line, if MODULE was compiled with `-g`",
     },
     Message {
         identifier: "repeated-kill",
-        text: "worker {worker} was killed (SIGKILL) for the {count}rd time since epoch \
-         {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory \
-         killer (dmesg)",
-        cause: "a user, or the kernel for want of memory, kills the process again and again",
-        remedy: "`dmesg`; fewer ranks per node",
+        text: "worker {worker} was killed (SIGKILL) {count} times, the last time after \
+         checkpoint {checkpoint}; if this was not on purpose, look for the kernel's \
+         out-of-memory killer (dmesg)",
+        cause: "a user, or the kernel when memory runs out, kills the process again and again",
+        remedy: "see `dmesg`; start fewer ranks per node",
     },
     Message {
         identifier: "rank-without-finalize",
-        text: "rank {rank} ended with status {status} without MPI_Finalize, and others still \
-         ran a second later; the job ends",
+        text: "rank {rank} ended with status {status} without MPI_Finalize, and other ranks \
+         still ran 1 s later; the job ends",
         cause: "the program has called `exit` or `_exit`",
-        remedy: "`MPI_Finalize`, or `MPI_Abort`",
+        remedy: "call `MPI_Finalize`, or `MPI_Abort`",
     },
     Message {
         identifier: "worker-without-finalize",
         text: "worker {worker} ended with status {status} without MPI_Finalize",
         cause: "the program has called `exit` or `_exit`",
-        remedy: "`MPI_Finalize`, or `MPI_Abort`",
+        remedy: "call `MPI_Finalize`, or `MPI_Abort`",
     },
     Message {
         identifier: "worker-ends-without-finalize",
         text: "worker {worker} ends with status {status}, without MPI_Finalize",
         cause: "the program has called `exit` or `_exit`",
-        remedy: "`MPI_Finalize`, or `MPI_Abort`",
+        remedy: "call `MPI_Finalize`, or `MPI_Abort`",
     },
     Message {
         identifier: "spare-died",
-        text: "spare rank {rank} died; the job goes on with {spares} spare(s)",
+        text: "spare rank {rank} failed; the job continues with {spares} spare(s)",
         cause: "no worker is affected",
         remedy: "",
     },
     Message {
         identifier: "node-without-survivors",
-        text: "nobody is left on the node of worker(s) {workers}: what they printed after the \
-         checkpoint appears again, and files that they created, removed, renamed or \
+        text: "no process is left on the node of worker(s) {workers}: their output after the \
+         checkpoint appears again, and files that they created, removed, renamed, or \
          wrote and closed after it stay as they are",
-        cause: "the node is lost; only its processes could have told how far output and files \
-         had got",
+        cause: "the node is lost; only its processes knew how far output and files had got",
         remedy: "",
     },
     Message {
         identifier: "host-lost",
         text: "{host} is lost, with all of its processes",
         cause: "the host does not answer any more",
-        remedy: "none; its workers' parts are taken on others",
+        remedy: "none; its workers are replaced on other hosts",
     },
     Message {
         identifier: "node-ends",
         text: "the processes on {host} end: {why}",
         cause: "the connection to the first host of the job has ended, or the process that has \
-         started this node's part",
-        remedy: "the network, and what happened to `ckptd` on the first host",
+         started the processes of this node is gone",
+        remedy: "check the network, and what happened to `ckptd` on the first host",
     },
     Message {
         identifier: "all-workers-died",
-        text: "the job cannot be recovered: all workers died, and with them all copies; start \
-         the job again",
-        cause: "copies that die with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_DISK`",
+        text: "the job cannot be recovered: all workers failed, and all replicas are lost with \
+         them; start the job again",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
+        remedy: "set `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "all-replicas-lost",
-        text: "all workers died, and with them all copies",
+        text: "all workers failed, and all replicas are lost with them",
         cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE), or \
          the loss of all nodes",
-        remedy: "`UNDERSTUDY_DISK`",
+        remedy: "set `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "mpi-library-aborts",
         text: "the MPI library has aborted {count} times; the job ends",
-        cause: "it finds its connections closed again and again",
+        cause: "the MPI library finds its connections closed again and again",
         remedy: "see what the MPI library has printed",
     },
     Message {
@@ -2109,116 +2138,120 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "no-new-spare",
-        text: "no new spare can join the job (it has died on its way); it goes on with \
-         {spares} spare(s)",
+        text: "no new spare can join the job, since one failed before it was ready; the job \
+         continues with {spares} spare(s)",
         cause: "with `UNDERSTUDY_REPLENISH=1`",
-        remedy: "look for what has ended the process",
+        remedy: "find out what has ended the process",
     },
     Message {
         identifier: "fewer-spares-granted",
-        text: "the daemon grants {count} new spare(s) instead of {asked}; the job goes on with \
-         {left}",
+        text: "the daemon grants {count} new spare(s) instead of {asked}; the job continues \
+         with {left}",
         cause: "with `UNDERSTUDY_REPLENISH=1`: the jobs of this node together have as many idle \
-         spares as `ckptd serve --most-spares` says",
-        remedy: "a higher number there, or none",
+         spares as `ckptd serve --most-spares` allows",
+        remedy: "use a higher number there, or none",
     },
     Message {
-        identifier: "no-copy-left",
-        text: "{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of \
-         it",
-        cause: "both nodes are lost, or copies that die with their process \
+        identifier: "no-replica-left",
+        text: "{worker} cannot be restored to checkpoint {checkpoint}, and no other process \
+         has a replica of it",
+        cause: "both nodes are lost, or replicas that end with their process \
          (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that they fail independently; \
+        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
          `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "buddy-died-too",
-        text: "{worker} died together with {dead}, which held {copies} (epoch {epoch})",
-        cause: "both nodes are lost, or copies that die with their process \
+        text: "{worker} failed together with {dead}, which stored {copies} (checkpoint \
+         {checkpoint})",
+        cause: "both nodes are lost, or replicas that end with their process \
          (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that they fail independently; \
+        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
          `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-group-lost",
-        text: "{lost} together with {dead} of its parity group, which can bring back only one \
-         of its workers (epoch {epoch})",
-        cause: "two of a group died before what the first kept was made again",
-        remedy: "a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        text: "{lost} together with {dead} of its parity group, which can restore only one of \
+         its workers (checkpoint {checkpoint})",
+        cause: "two workers of a group failed before the parity was computed again",
+        remedy: "use a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
-        identifier: "copy-not-used",
-        text: "the copy of worker {worker} at rank {rank} is not used: {why}",
-        cause: "a bit has changed in the memory of that rank since the checkpoint; another copy \
-         is taken",
-        remedy: "look after that node's memory",
+        identifier: "replica-not-used",
+        text: "the replica of worker {worker} at rank {rank} is not used: {why}",
+        cause: "a bit has changed in the memory of that rank since the checkpoint; another \
+         replica is tried",
+        remedy: "check that node's memory",
     },
     Message {
-        identifier: "copy-damaged",
-        text: "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum \
-         or cannot be rebuilt, so it was not used",
+        identifier: "replica-damaged",
+        text: "{worker} failed, and its replica (checkpoint {checkpoint}) at {damaged} has a \
+         wrong checksum or cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
-        identifier: "buddy-died-copy-damaged",
-        text: "{worker} died together with {dead}, which held a copy of it, and the other copy \
-         (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it \
-         was not used",
+        identifier: "buddy-died-replica-damaged",
+        text: "{worker} failed together with {dead}, which stored a replica of it, and the \
+         other replica (checkpoint {checkpoint}) at {damaged} has a wrong checksum or \
+         cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
-        identifier: "own-copy-damaged",
-        text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
-         cannot be rebuilt, so it was not used, and {dead}, which held the others, died",
+        identifier: "own-replica-damaged",
+        text: "the replica (checkpoint {checkpoint}) that {worker} keeps of itself has a wrong \
+         checksum or cannot be rebuilt, so it was not used, and {dead}, which stored the \
+         others, failed",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
-        identifier: "copies-damaged",
-        text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
-         cannot be rebuilt, and so has that at {damaged}, so they were not used{others}",
+        identifier: "replicas-damaged",
+        text: "the replica (checkpoint {checkpoint}) that {worker} keeps of itself has a wrong \
+         checksum or cannot be rebuilt, and so has that at {damaged}, so they were not \
+         used{others}",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-group-damaged",
-        text: "{lost}, so it was not used, and {dead} of its parity group died, so it cannot \
-         be made again",
+        text: "{lost}, so it was not used, and {dead} of its parity group failed, so it cannot \
+         be rebuilt",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-damaged",
-        text: "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong \
-         checksum, so it was not used; something is damaged at {damaged} or another of \
-         the group",
+        text: "{lost}, and the replica that its parity group rebuilds (checkpoint \
+         {checkpoint}) has a wrong checksum, so it was not used; data are damaged at \
+         {damaged} or another worker of the group",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "back-to-disk",
-        text: "{cause}, so all have gone back to epoch {epoch} on disk ({older})",
+        text: "{cause}, so all workers have returned to checkpoint {checkpoint} on disk \
+         ({older})",
         cause: "no replica in memory can be used; the job has a disk level",
         remedy: "",
     },
     Message {
-        identifier: "no-epoch-on-disk",
-        text: "{cause}, and no epoch on disk can be used; start the job again",
+        identifier: "no-checkpoint-on-disk",
+        text: "{cause}, and no checkpoint on disk can be used; start the job again",
         cause: "no replica in memory can be used, and each checkpoint on disk was refused, for \
          the reasons in the lines before",
         remedy: "start the job again",
     },
     Message {
-        identifier: "epoch-not-reached",
-        text: "{worker} is at epoch {at} and cannot reach epoch {epoch}",
+        identifier: "checkpoint-not-reached",
+        text: "{worker} is at checkpoint {at} and cannot reach checkpoint {checkpoint}",
         cause: "a bug",
         remedy: "please report it",
     },
@@ -2227,7 +2260,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a process failed while a library of the program that is opened again \
          communicated",
         cause: "the constructor of a library that the program had opened calls MPI",
-        remedy: "start it again",
+        remedy: "start the job again",
     },
     Message {
         identifier: "state-unreadable",
@@ -2237,11 +2270,11 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "dlopen-refused",
-        text: "the program has opened {library} with dlopen, and an understudy could not do \
+        text: "the program has opened {library} with dlopen, and a replacement could not do \
          the same ({why}); keep the file where it is, link the program with it, or run \
          it with UNDERSTUDY_DISABLE=1",
-        cause: "its file was removed since, it was opened by `dlmopen`, or the C library's \
-         loader is not known",
+        cause: "the file was removed since, the library was opened by `dlmopen`, or the C \
+         library's loader is not known",
         remedy: "keep the file where it is; link the program with it",
     },
     Message {
@@ -2249,109 +2282,108 @@ pub static CATALOGUE: &[Message] = &[
         text: "{library}, which the program opened with dlopen, cannot be opened again as it \
          was at the checkpoint; link the program with it or run it with \
          UNDERSTUDY_DISABLE=1",
-        cause: "its file was removed or replaced after the last checkpoint",
-        remedy: "keep it where it is",
+        cause: "the file was removed or replaced after the last checkpoint",
+        remedy: "keep the file where it is",
     },
     Message {
         identifier: "libraries-not-restored",
-        text: "the program's libraries cannot be put back",
-        cause: "its file was removed or replaced after the last checkpoint",
-        remedy: "keep it where it is",
+        text: "the program's libraries cannot be restored",
+        cause: "the file of a library was removed or replaced after the last checkpoint",
+        remedy: "keep the file where it is",
     },
     Message {
         identifier: "mappings-not-restored",
-        text: "the program's mappings cannot be put back",
-        cause: "a mapped file is gone, or no memory",
+        text: "the program's mappings cannot be restored",
+        cause: "a mapped file is missing, or too little memory",
         remedy: "keep files that are mapped",
     },
     Message {
         identifier: "memory-not-restored",
-        text: "the program's memory cannot be put back",
-        cause: "a mapped file is gone, or no memory",
+        text: "the program's memory cannot be restored",
+        cause: "a mapped file is missing, or too little memory",
         remedy: "keep files that are mapped",
     },
     Message {
         identifier: "removed-file-too-large",
-        text: "the pages at {range} are those of a file that was removed, and are more than \
-         copies hold of one",
-        cause: "a mapped file is gone, or no memory",
+        text: "the pages at {range} belong to a file that was removed, and are more than \
+         replicas hold of one file",
+        cause: "a mapped file is missing",
         remedy: "keep files that are mapped",
     },
     Message {
         identifier: "mapped-file-replaced",
         text: "{path} has been replaced while the job ran, so that a process that needs it \
-         again would map another file; leave files alone that running jobs use, or give \
-         new ones new names",
+         again would map another file; do not change files that running jobs use, or \
+         give new files new names",
         cause: "a process that needs the file again would map another one",
-        remedy: "leave files alone that running jobs use, or give new ones new names",
+        remedy: "do not change files that running jobs use, or give new files new names",
     },
     Message {
         identifier: "state-not-restored",
-        text: "the program's state cannot be put back",
+        text: "the program's state cannot be restored",
         cause: "a file that the program has open was removed, replaced or truncated",
-        remedy: "leave the program's files alone",
+        remedy: "do not change the program's files",
     },
     Message {
         identifier: "file-not-restored",
-        text: "{path} cannot be put back to what it was at the checkpoint: {why}",
-        cause: "others have moved or replaced a file or directory that the program has made, \
-         changed or removed since the checkpoint, or removed hidden files \
-         (`.understudy-…`); nothing of theirs is touched",
-        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
-         them to the program and its child processes",
+        text: "{path} cannot be restored to its state at the checkpoint: {why}",
+        cause: "a process outside the job has moved or replaced a file or directory that the \
+         program has created, changed or removed since the checkpoint, or has removed \
+         hidden files (`.understudy-…`); such files are not touched",
+        remedy: "do not touch the program's files and hidden backups while the job runs; only \
+         the program and its child processes should change them",
     },
     Message {
         identifier: "other-file",
-        text: "another file has its name by now, and is left as it is",
-        cause: "others have moved or replaced a file or directory that the program has made, \
-         changed or removed since the checkpoint, or removed hidden files \
-         (`.understudy-…`); nothing of theirs is touched",
-        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
-         them to the program and its child processes",
+        text: "another file has its name now, and is left as it is",
+        cause: "a process outside the job has moved or replaced a file or directory that the \
+         program has created, changed or removed since the checkpoint, or has removed \
+         hidden files (`.understudy-…`); such files are not touched",
+        remedy: "do not touch the program's files and hidden backups while the job runs; only \
+         the program and its child processes should change them",
     },
     Message {
         identifier: "other-directory",
-        text: "{directory} is another directory by now",
-        cause: "others have moved or replaced a file or directory that the program has made, \
-         changed or removed since the checkpoint, or removed hidden files \
-         (`.understudy-…`); nothing of theirs is touched",
-        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
-         them to the program and its child processes",
+        text: "{directory} is another directory now",
+        cause: "a process outside the job has moved or replaced a file or directory that the \
+         program has created, changed or removed since the checkpoint, or has removed \
+         hidden files (`.understudy-…`); such files are not touched",
+        remedy: "do not touch the program's files and hidden backups while the job runs; only \
+         the program and its child processes should change them",
     },
     Message {
         identifier: "backup-lost",
         text: "its backup {name} has been moved, removed or exchanged",
-        cause: "others have moved or replaced a file or directory that the program has made, \
-         changed or removed since the checkpoint, or removed hidden files \
-         (`.understudy-…`); nothing of theirs is touched",
-        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
-         them to the program and its child processes",
+        cause: "a process outside the job has moved or replaced a file or directory that the \
+         program has created, changed or removed since the checkpoint, or has removed \
+         hidden files (`.understudy-…`); such files are not touched",
+        remedy: "do not touch the program's files and hidden backups while the job runs; only \
+         the program and its child processes should change them",
     },
     Message {
         identifier: "files-not-locked",
         text: "the program's files cannot be locked",
-        cause: "the program held a lock of it at the checkpoint (`flock`, `fcntl`), and a \
-         process that is none of the job has taken it when a worker died, for more than \
-         ten seconds",
-        remedy: "keep others from locking it while the job runs",
+        cause: "the program held a lock of a file at the checkpoint (`flock`, `fcntl`), and a \
+         process outside the job has held it for more than 10 s since a worker failed",
+        remedy: "keep other processes from locking it while the job runs",
     },
     Message {
         identifier: "files-not-saved",
         text: "files that the program has open by MPI_File_open cannot be saved",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
-         file of its shared pointer not read or written",
-        remedy: "leave the program's files alone",
+         file of its shared pointer cannot be read or written",
+        remedy: "do not change the program's files",
     },
     Message {
         identifier: "files-not-restored",
-        text: "files that the program has open by MPI_File_open cannot be put back",
+        text: "files that the program has open by MPI_File_open cannot be restored",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
-         file of its shared pointer not read or written",
-        remedy: "leave the program's files alone",
+         file of its shared pointer cannot be read or written",
+        remedy: "do not change the program's files",
     },
     Message {
         identifier: "thread-local-storage-moved",
-        text: "the thread-local storage of {library} lies at another address than in the rank \
+        text: "the thread-local storage of {library} is at another address than in the rank \
          that was saved",
         cause: "a bug",
         remedy: "please report it",
@@ -2363,30 +2395,30 @@ pub static CATALOGUE: &[Message] = &[
          FILE')",
         cause: "the input comes from a pipe that a wrapper of the program has made; or rank 0 \
          was replaced on another node; or there was no room to keep the input (`TMPDIR`)",
-        remedy: "let it read a file: `mpirun … sh -c 'exec PROGRAM < FILE'`; or give the input \
-         to the launcher",
+        remedy: "let the program read a file: `mpirun … sh -c 'exec PROGRAM < FILE'`; or give \
+         the input to the launcher",
     },
     Message {
         identifier: "input-relay-gone",
-        text: "the program reads standard input, and the process that relays it has gone; the \
+        text: "the program reads standard input, and the process that relays it is gone; the \
          job ends. Let the program read a file",
         cause: "the process that relays standard input was killed",
         remedy: "let the program read a file",
     },
     Message {
         identifier: "input-on-other-node",
-        text: "the program reads standard input, which comes to another node than the one that \
-         it was brought back on; the job ends. Let the program read a file, or keep a \
+        text: "the program reads standard input, which arrives at another node than the one \
+         where rank 0 was replaced; the job ends. Let the program read a file, or keep a \
          spare on the first node",
         cause: "rank 0 was replaced on another node before it had read anything",
-        remedy: "a spare on the first node, or a file",
+        remedy: "keep a spare on the first node, or use a file",
     },
     Message {
         identifier: "input-from-wrapper",
         text: "the program reads standard input from a pipe that its wrapper has made: if this \
          rank fails before the end of that input, the job ends. Give the input to the \
          launcher instead, or let the program read a file",
-        cause: "what is read of such a pipe is not kept",
+        cause: "data that are read from such a pipe are not kept",
         remedy: "give the input to the launcher, or let the program read a file",
     },
     Message {
@@ -2395,7 +2427,7 @@ pub static CATALOGUE: &[Message] = &[
          the program has read all of its input by then. Make room in the directory that \
          TMPDIR names, or let the program read a file",
         cause: "no room in the directory that `TMPDIR` names",
-        remedy: "room there, or a file",
+        remedy: "make room there, or use a file",
     },
     Message {
         identifier: "queue-not-restored",
@@ -2403,38 +2435,38 @@ pub static CATALOGUE: &[Message] = &[
          ends, to be replaced",
         cause: "the kernel had no memory for messages that a checkpoint had received to save \
          them",
-        remedy: "none; another process takes its part",
+        remedy: "none; the process is replaced",
     },
     Message {
         identifier: "tile-registers",
         text: "the program uses the processor's tile registers (AMX), which this process is \
          not given ({why}); have spares on nodes with the same processor and kernel",
-        cause: "the understudy's node has none, or its kernel does not give them",
-        remedy: "spares on nodes with the same processor and kernel",
+        cause: "the replacement's node has no such registers, or its kernel does not give them",
+        remedy: "have spares on nodes with the same processor and kernel",
     },
     Message {
         identifier: "directory-not-entered",
         text: "the working directory {directory} cannot be entered again",
-        cause: "it was removed",
-        remedy: "leave it",
+        cause: "the directory was removed",
+        remedy: "do not remove it",
     },
     Message {
         identifier: "dead-relay-silent",
-        text: "the dead rank's output relay does not answer ({error}); some output may appear \
-         twice",
-        cause: "the relay died with its rank, or the reader stands still",
+        text: "the output relay of the failed rank does not answer ({error}); some output may \
+         appear twice",
+        cause: "the relay failed with its rank, or the reader has stopped reading",
         remedy: "",
     },
     Message {
         identifier: "open-mpi-read-errno",
         text: "Read -1, expected N, errno = 3",
         cause: "Open MPI's own line: it was reading a message from the memory of a process that \
-         has died",
+         has failed",
         remedy: "none: the message is sent again",
     },
     Message {
         identifier: "object-not-rebuilt",
-        text: "{what} could not be made again: {error}",
+        text: "{what} could not be created again: {error}",
         cause: "a bug",
         remedy: "please report it",
     },
@@ -2452,115 +2484,115 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "communicators-differ",
-        text: "the communicators of this rank are not those that the other ranks have with it",
+        text: "the communicators of this rank differ from those of the other ranks",
         cause: "a bug",
         remedy: "please report it",
     },
     Message {
-        identifier: "generations-without-progress",
-        text: "{count} generations in a row have ended before the program could go on; the job \
-         ends",
-        cause: "MPI is initialised, and a process fails before the program goes on, again and \
+        identifier: "no-progress",
+        text: "MPI was initialised {count} times in a row, and a failure came each time before \
+         the program could continue; the job ends",
+        cause: "MPI is initialised, and a process fails before the program continues, again and \
          again",
         remedy: "see what kills the processes: memory, a limit, what the MPI library has printed",
     },
     Message {
         identifier: "process-too-late",
-        text: "the job is at its end, and process {process} comes too late",
+        text: "the job is ending, and process {process} has started too late",
         cause: "a process of the launcher started after the others had ended",
         remedy: "",
     },
     Message {
         identifier: "replacement-needs-memory",
-        text: "the job ends, since a process in place of that one would need as much memory",
-        cause: "the kernel has killed a process for want of memory, and no spare is left",
-        remedy: "more memory or fewer ranks on the node",
+        text: "the job ends, because a replacement of that process would need as much memory",
+        cause: "the kernel has killed a process because memory ran out, and no spare is left",
+        remedy: "use more memory or fewer ranks on the node",
     },
     Message {
         identifier: "limit-not-restored",
         text: "resource limit {limit} cannot be set to {value} again ({error})",
-        cause: "the replacement may not raise it to what the program had",
-        remedy: "the same limits for all processes of the job",
+        cause: "the replacement may not raise the limit to the program's value",
+        remedy: "use the same limits for all processes of the job",
     },
     Message {
         identifier: "nice-not-restored",
-        text: "the nice value cannot be {value} again ({error})",
+        text: "the nice value cannot be set to {value} again ({error})",
         cause: "a process without privileges may not lower it",
         remedy: "`ulimit -e`, or a program that keeps its nice value",
     },
     Message {
         identifier: "descriptors-not-restored",
-        text: "{count} descriptor(s) of the program cannot be put back: {descriptor}, which \
+        text: "{count} descriptor(s) of the program cannot be restored: {descriptor}, which \
          was {name}, is closed",
-        cause: "what they stood for ended with the process (the client of a name service, say)",
+        cause: "its other end has ended with the process (for example the client of a name \
+         service)",
         remedy: "none; the C library connects again",
     },
     Message {
         identifier: "output-not-restored",
-        text: "descriptor {descriptor}, which was the program's own output, cannot be put back",
-        cause: "the descriptor of the replacement's output is gone",
+        text: "descriptor {descriptor}, which was the program's own output, cannot be restored",
+        cause: "the descriptor of the replacement's output is missing",
         remedy: "please report it",
     },
     Message {
         identifier: "memory-policy-not-restored",
         text: "the NUMA policy of memory ({range}) cannot be restored ({error})",
         cause: "the replacement's node or cpuset has other memory nodes",
-        remedy: "the same nodes and cpusets for spares",
+        remedy: "use the same nodes and cpusets for spares",
     },
     Message {
         identifier: "attribute-not-restored",
         text: "{attribute} of the program cannot be restored ({error})",
         cause: "the replacement may not set it",
-        remedy: "the same rights and nodes for spares",
+        remedy: "use the same permissions and nodes for spares",
     },
     Message {
         identifier: "mapping-attribute-not-restored",
         text: "an attribute of a mapping ({attribute}, {range}) cannot be restored ({error})",
         cause: "madvise(2) fails on the replacement's kernel",
-        remedy: "the same kernel for all nodes",
+        remedy: "use the same kernel on all nodes",
     },
     Message {
         identifier: "directory-left",
-        text: "the directory {directory} was made since the checkpoint and is left, since it \
-         is not empty",
-        cause: "others have made files in it",
+        text: "the directory {directory} was created since the checkpoint and is not removed, \
+         because it is not empty",
+        cause: "a process outside the job has created files in it",
         remedy: "remove it if it is not needed",
     },
     Message {
         identifier: "signal-not-sent",
-        text: "signal {signal} waits no longer: {error}",
+        text: "the pending signal {signal} is lost: {error}",
         cause: "the kernel's queue of signals is full (RLIMIT_SIGPENDING)",
-        remedy: "`ulimit -i`",
+        remedy: "raise the limit (`ulimit -i`)",
     },
     Message {
         identifier: "backup-on-other-node",
         text: "{path} was kept in the memory of another node or before a reboot",
         cause: "the process is replaced on another node, and the backup of the file is in the \
-         first one's memory",
-        remedy: "spares on each node",
+         memory of the first node",
+        remedy: "have spares on each node",
     },
     Message {
         identifier: "failure-in-init",
-        text: "a process failed during MPI_Init, before the first checkpoint; start the job \
-         again",
-        cause: "a process died, or communication failed, while MPI was initialised",
+        text: "failure during MPI_Init, before the first checkpoint; start the job again",
+        cause: "a process failed, or communication failed, while MPI was initialised",
         remedy: "start the job again",
     },
     Message {
-        identifier: "legacy-unusable",
-        text: "what a dead process has left cannot be used: {why}",
-        cause: "the memory of a process that has died does not fit, or is damaged",
-        remedy: "none; another copy is taken",
+        identifier: "stored-replicas-unusable",
+        text: "the replicas that a failed process has left cannot be used: {why}",
+        cause: "the memory of the failed process does not fit, or is damaged",
+        remedy: "none; another replica is used",
     },
     Message {
         identifier: "process-not-connected",
-        text: "a process cannot be connected: {error}",
+        text: "the process manager cannot connect to a process: {error}",
         cause: "no descriptor or memory is left for it",
-        remedy: "raise the limit that the reason names",
+        remedy: "raise the limit that the error names",
     },
     Message {
         identifier: "servers-stay",
-        text: "the servers of the MPI library do not end",
+        text: "the PMIx servers of the MPI library do not end",
         cause: "libpmix hangs at the end of the job",
         remedy: "none; the job has ended",
     },

@@ -68,34 +68,34 @@ pub struct EpochHead {
 #[derive(Debug, thiserror::Error)]
 pub enum EpochError {
     /// The file cannot be read.
-    #[error("{}", message::epoch_unreadable(.0))]
+    #[error("{}", message::checkpoint_unreadable(.0))]
     Read(io::Error),
     /// The file does not exist.
-    #[error("{}", message::EPOCH_MISSING)]
+    #[error("{}", message::CHECKPOINT_MISSING)]
     Missing,
     /// The file is truncated.
-    #[error("{}", message::EPOCH_TRUNCATED)]
+    #[error("{}", message::CHECKPOINT_TRUNCATED)]
     Truncated,
     /// The file contains data behind its end mark.
-    #[error("{}", message::EPOCH_TOO_LONG)]
+    #[error("{}", message::CHECKPOINT_TOO_LONG)]
     TooLong,
     /// The file has another type.
-    #[error("{}", message::NOT_AN_EPOCH)]
+    #[error("{}", message::NOT_A_CHECKPOINT)]
     Magic,
     /// The file was written by another version.
     #[error(
-        "{}", message::epoch_version(.0, VERSION))]
+        "{}", message::checkpoint_version(.0, VERSION))]
     Version(u32),
     /// A checksum does not match.
-    #[error("{}", message::epoch_damaged(.0))]
+    #[error("{}", message::checkpoint_damaged(.0))]
     Checksum(String),
-    #[error("{}", message::EPOCH_INCONSISTENT)]
+    #[error("{}", message::CHECKPOINT_INCONSISTENT)]
     Head,
     /// The file belongs to another job or program.
     #[error("{0}")]
     Foreign(String),
     /// No memory for the content.
-    #[error("{}", message::no_memory_for_epoch(.0))]
+    #[error("{}", message::no_memory_for_checkpoint(.0))]
     Memory(String),
 }
 
@@ -280,7 +280,7 @@ impl<R: Read> Decoder<R> {
         let beyond = (last..SECTION_PAGES).any(|page| map[page / 8] & (1 << (page % 8)) != 0);
         if !is_whole || beyond {
             return Err(EpochError::Checksum(format!(
-                "part {} of its pages",
+                "part {} of the pages",
                 self.section - 1
             )));
         }
@@ -316,14 +316,14 @@ impl JobIdentity {
     /// `None` if the file belongs to this job.
     pub fn difference(&self, theirs: &JobIdentity) -> Option<String> {
         if self.build != theirs.build {
-            return Some(message::EPOCH_OF_OTHER_BUILD.into());
+            return Some(message::CHECKPOINT_OF_OTHER_BUILD.into());
         }
         if self.workers != theirs.workers {
             let (had, has) = (theirs.workers, self.workers);
-            return Some(message::epoch_of_other_size(had, has).to_string());
+            return Some(message::checkpoint_of_other_size(had, has).to_string());
         }
         if self.mpi != theirs.mpi {
-            return Some(message::epoch_of_other_mpi(&theirs.mpi).to_string());
+            return Some(message::checkpoint_of_other_mpi(&theirs.mpi).to_string());
         }
         if self.arguments != theirs.arguments {
             let text: Vec<_> = theirs
@@ -331,7 +331,7 @@ impl JobIdentity {
                 .iter()
                 .map(|text| String::from_utf8_lossy(text))
                 .collect();
-            return Some(message::epoch_of_other_arguments(text.join(" ")).to_string());
+            return Some(message::checkpoint_of_other_arguments(text.join(" ")).to_string());
         }
         let differs = self
             .layout
@@ -346,7 +346,7 @@ impl JobIdentity {
             }
             None => return None,
         };
-        Some(message::epoch_of_other_program(what, &theirs.program).to_string())
+        Some(message::checkpoint_of_other_program(what, &theirs.program).to_string())
     }
 }
 

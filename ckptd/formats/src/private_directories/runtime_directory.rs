@@ -173,7 +173,7 @@ fn make_in(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRefusa
 fn make_named(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRefusal> {
     let refused = |why: String| DirectoryRefusal::Named(place.into(), why);
     if !place.is_absolute() {
-        return Err(refused("it is no absolute path".into()));
+        return Err(refused("it is not an absolute path".into()));
     }
     let about = std::fs::metadata(place).map_err(|error| refused(error.to_string()))?;
     if ![0, geteuid().as_raw()].contains(&about.uid()) {

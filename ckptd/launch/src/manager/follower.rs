@@ -51,12 +51,12 @@ impl Follower {
     pub fn lost_reason(&self) -> Option<String> {
         if let Some(error) = &self.ended {
             return Some(format!(
-                "its connection to the job's leader has ended ({error})"
+                "the connection to the job's leader has ended ({error})"
             ));
         }
         self.doubt.is_over().then(|| {
             let time = self.certain.elapsed().as_secs_f64();
-            format!("it has not heard the job's leader for {time:.1} s")
+            format!("no message from the job's leader for {time:.1} s")
         })
     }
 

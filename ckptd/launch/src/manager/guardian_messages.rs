@@ -163,7 +163,7 @@ impl NodeState {
         let Some(left) = self.files.remove(&from) else {
             return;
         };
-        log::info!("process {heir} inherits from process {from}");
+        log::info!("process {} receives the replicas of process {from}", heir);
         if let Some(process) = self.processes.get(&heir) {
             // From now on the process may have a checkpoint: a new manager includes it in the next
             // generation.

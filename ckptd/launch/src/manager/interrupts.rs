@@ -73,7 +73,7 @@ impl NodeState {
             .filter(|(_, process)| is_over(process))
         {
             log::info!(
-                "process {number} (pid {}) has died, and what has started it is ended",
+                "process {number} (pid {}) failed, and the process that has started it is ended",
                 process.pid()
             );
             self.kill(number);

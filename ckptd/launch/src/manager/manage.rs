@@ -196,7 +196,7 @@ fn follow(
         let starter_has_gone = || {
             ready
                 .contains(&starting)
-                .then(|| "what has started it is gone".to_owned())
+                .then(|| "the process that has started them is gone".to_owned())
         };
         if let (false, Some(why)) = (
             node.is_over(),

@@ -120,7 +120,7 @@ impl Link {
             }
             _ => Err(io::Error::new(
                 ErrorKind::PermissionDenied,
-                "it does not know the job",
+                "it does not have the token of the job",
             )),
         }
     }

@@ -30,7 +30,7 @@ impl std::str::FromStr for RankOrder {
         match text {
             "slot" => Ok(RankOrder::Slot),
             "node" => Ok(RankOrder::Node),
-            _ => Err("ranks are dealt out by `slot` or by `node`".into()),
+            _ => Err("ranks are distributed by `slot` or by `node`".into()),
         }
     }
 }
@@ -69,7 +69,7 @@ pub fn hosts_of_file(path: &Path) -> Result<Vec<Host>, Error> {
 fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
     let wrong = || {
         Error::Hosts(format!(
-            "`{name}:{slots}` is no host with a number of slots"
+            "`{name}:{slots}` is not a host with a number of slots"
         ))
     };
     // The agent would interpret such a name as an option.

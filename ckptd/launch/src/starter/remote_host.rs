@@ -24,7 +24,7 @@ use understudy_protocol::EXIT_NOT_RECOVERED;
 /// # Errors
 /// A file is missing on this host, or a system call fails.
 pub fn run_on_host() -> Result<i32, Error> {
-    let what = || Error::system("what the starter says");
+    let what = || Error::system("the message of the starter");
     let input = rustix::stdio::stdin()
         .try_clone_to_owned()
         .map_err(what())?;

@@ -141,7 +141,7 @@ impl Job {
         if self.failed_generations < MAX_FAILED_GENERATIONS {
             return self.announce_next_generation();
         }
-        self.print(message::generations_failed(MAX_FAILED_GENERATIONS).to_string());
+        self.print(message::mpi_failed(MAX_FAILED_GENERATIONS).to_string());
         self.end_with(EXIT_NOT_RECOVERED, None);
     }
 
@@ -335,8 +335,8 @@ impl Job {
             .any(|member| member.has_printed == Some(true));
         if has_printed || self.restarts == MAX_RESTARTS {
             let why = match has_printed {
-                true => "the program has printed something already, which would come twice".into(),
-                false => format!("so it has been with {} starts", MAX_RESTARTS + 1),
+                true => "the program has already printed output, which would appear twice".into(),
+                false => format!("{} starts have failed", MAX_RESTARTS + 1),
             };
             self.print(message::no_restart_from_start(why).to_string());
             return self.end_with(EXIT_NOT_RECOVERED, None);

@@ -196,10 +196,13 @@ impl World {
                 );
                 assert!(
                     std::mem::take(&mut from.keeps),
-                    "who leaves nothing has no heir"
+                    "without replicas, no process takes them over"
                 );
-                let heir = self.processes.get_mut(&heir).expect("an heir is a process");
-                assert!(!heir.keeps, "an heir has nothing else");
+                let heir = self
+                    .processes
+                    .get_mut(&heir)
+                    .expect("the receiver of replicas is a process");
+                assert!(!heir.keeps, "the receiver of replicas has no others");
                 assert_eq!(heir.node, node, "files stay on their node");
                 heir.copies.extend(files);
                 (heir.keeps, heir.of_dead) = (true, part);
@@ -225,7 +228,7 @@ impl World {
                 number,
                 failed: fallen,
             } => {
-                assert!(!fallen.is_empty(), "a question about nobody");
+                assert!(!fallen.is_empty(), "a question without a process");
                 self.queried = Some(number);
             }
             JobOrder::End { is_good } => self.is_ending |= is_good,
@@ -289,7 +292,7 @@ impl World {
         assert_eq!(
             ranks.len(),
             self.workers,
-            "a generation has the workers and nobody else"
+            "a generation has the workers only"
         );
         self.check_copies(&ranks);
         self.give_parts(&ranks);

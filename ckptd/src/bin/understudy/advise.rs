@@ -14,8 +14,8 @@ use understudy_report::{Costs, Job, MarkSavings, Report};
 #[command(
     after_help = "Exit status:\n  0  advice was given\n  1  advice was given, but an event \
     file is damaged or foreign, so that something is not counted\n  2  wrong usage\n  3  the \
-    event files do not tell what a checkpoint costs\n\nThe cost of a checkpoint is the pause, in \
-    which pages are copied; what the program loses while they are sent beside it is not \
+    event files do not contain the cost of a checkpoint\n\nThe cost of a checkpoint is the \
+    pause, in which pages are copied; the time that the program loses while they are sent is not \
     counted.\n\nExample: understudy advise events --node-mtbf 5y --nodes 100 --time 48h"
 )]
 pub struct Arguments {
@@ -164,7 +164,7 @@ impl Arguments {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
                 format_args!(
-                    "{}: no checkpoint after the one at the end of MPI_Init, so what one costs is \
+                    "{}: no checkpoint after the one at the end of MPI_Init, so its cost is \
                      not known. Let the job run longer, with a shorter --interval, or give \
                      --cost.",
                     dir.display()
@@ -194,9 +194,9 @@ impl Advice {
              failures    {}\nBest interval            {} by Daly's formula, {} by Young's; {} by \
              Liu's, with the checkpoint\n\x20 --interval {}   or   --interval auto --mtbf {}\nTo \
              compute for {} ({:.1}% of such runs see no failure):\n\x20 without protection      \
-             {} expected, as each failure starts it over\n\x20 with {:>8.0} intervals {} \
+             {} expected, as each failure restarts it\n\x20 with {:>8.0} intervals {} \
              expected, {:.3}% more than without any failure\n\x20 with localised rollback {} at \
-             best: without checkpoints, and nothing computed again\nSo rollback costs at most {} \
+             best: without checkpoints, and no work repeated\nSo rollback costs at most {} \
              ({} by the formula for the best number of checkpoints, {} if they are short).\n{}",
             seconds(self.cost),
             if self.recovery > 0.0 {

@@ -95,7 +95,7 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
     Ok(Leftover::all((
         directory,
         torn,
-        "an epoch that was never completed",
+        "a checkpoint that was never completed",
     )))
 }
 

@@ -186,7 +186,7 @@ fn text(diagnosis: &Diagnosis) -> String {
     out + if diagnosis.can_run {
         "Protected jobs can run here.\n"
     } else {
-        "Protected jobs cannot run here until the failures above are mended.\n"
+        "Protected jobs cannot run here until the failures above are corrected.\n"
     }
 }
 

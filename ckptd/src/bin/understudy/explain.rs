@@ -14,7 +14,7 @@ use understudy_catalogue::{CATALOGUE, Message, find};
     2  wrong usage\n  \
     3  no such message\n\n\
     Examples: understudy explain file-descriptor-limit\n          \
-    understudy explain 'understudy: worker 2 died ... [repeated-fault]; the job ends'")]
+    understudy explain 'understudy: worker 2 failed ... [repeated-fault]; the job ends'")]
 pub struct Arguments {
     /// Identifiers, or lines that understudy has printed.
     messages: Vec<String>,

@@ -66,7 +66,7 @@ impl Arguments {
         if files.is_empty() && torn.is_empty() && event_directories.is_empty() {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
-                "there are neither event files (rank-N.events) nor epochs (understudy-….epoch). \
+                "there are neither event files (rank-N.events) nor checkpoints (understudy-….epoch). \
                  Give the directory of UNDERSTUDY_LOG_DIR or UNDERSTUDY_DISK.",
             ));
         }

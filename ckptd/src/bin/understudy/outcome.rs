@@ -16,7 +16,7 @@ pub const IMPOSSIBLE: u8 = 3;
 /// A command with other statuses lists them in its own help.
 pub const STATUSES: &str = "Exit status:\n  \
     0  done, and nothing is wrong\n  \
-    1  done, but something is wrong with what was looked at; the output says what\n  \
+    1  done, but a defect was found; the output says which\n  \
     2  wrong usage\n  \
     3  not done, and a message says why\n\n\
     `understudy run` has the program's status; see `understudy run --help`.";

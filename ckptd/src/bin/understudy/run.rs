@@ -42,11 +42,11 @@ pub use understudy_node::EVENTS_PREFIX;
 /// equal meaning; an option takes precedence.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
-    that of the program, as far as it came to its end; else\n  \
+    that of the program, if it ended by itself; else\n  \
     2    wrong usage, or a setting that makes no sense; nothing was started\n  \
-    65   the program died at the same place three times\n  \
+    65   the program failed at the same place three times\n  \
     70   an error inside understudy\n  \
-    74   the program's state could not be saved or put back, or its output not be written\n  \
+    74   the program's state could not be saved or restored, or its output not be written\n  \
     75   a failure could not be recovered from\n  \
     78   the program could not be protected (see --allow-unprotected)\n  \
     125  the job was not started; a message says why\n  \

@@ -91,7 +91,9 @@ fn grid(text: &str) -> Result<Grid, String> {
                 .is_some_and(|nodes| nodes <= MOST_NODES)
         })
         .ok_or_else(|| {
-            format!("`{text}` is no number of nodes (`1000`, `32x32`), or more than {MOST_NODES}")
+            format!(
+                "`{text}` is not a number of nodes (`1000`, `32x32`), or more than {MOST_NODES}"
+            )
         })
 }
 
@@ -101,7 +103,7 @@ fn amount(text: &str) -> Result<f64, String> {
         .parse()
         .ok()
         .filter(|it: &f64| it.is_finite() && *it >= 0.0);
-    found.ok_or_else(|| format!("`{text}` is no amount; give a number, 0 or more"))
+    found.ok_or_else(|| format!("`{text}` is not an amount; give a number, 0 or more"))
 }
 
 impl Arguments {
@@ -112,7 +114,7 @@ impl Arguments {
         let Some(grid) = self.grid else {
             return Err(Failure::with_status(
                 USAGE,
-                "--grid: say how many nodes there are",
+                "--grid: give the number of nodes",
             ));
         };
         let setting = self.setting(grid);

@@ -14,8 +14,8 @@ use understudy_relay::name_of_directory;
 /// UNDERSTUDY_INTERVAL=auto.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
-    0  the jobs were told\n  \
-    1  a job could not be told; a message says why\n  \
+    0  the jobs were warned\n  \
+    1  a job could not be warned; a message says why\n  \
     2  wrong usage\n  \
     3  no such job runs on this node, or several run and none is named\n\n\
     Examples: understudy warn --checkpoint\n          \

@@ -2492,7 +2492,7 @@ pub static COLLECTIVE: [bool; PROC_COUNT] = [
     false, // MPIX_Comm_iagree
 ];
 
-/// Slots of procedures that a replay of a journal calls, since they give out memory.
+/// Slots of procedures that a replay of the set-up phase calls, since they return memory.
 pub static EXECUTED: [u32; 2] = [
     Proc::MPI_Alloc_mem.slot(),
     Proc::MPI_Free_mem.slot(),

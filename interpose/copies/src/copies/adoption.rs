@@ -106,7 +106,7 @@ pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
                 let why = other
                     .err()
                     .map_or("nothing is recorded".into(), |error| error.to_string());
-                log::warn!("{}", message::legacy_unusable(why));
+                log::warn!("{}", message::stored_replicas_unusable(why));
                 reinit::report_no_store();
             }
         }
@@ -172,7 +172,7 @@ fn adopt_store(estate: ForeignStore, keep: &mut Replicas) -> Option<AdoptedRepli
     let unusable = |error: &StoreError| {
         log::warn!(
             "{}",
-            message::legacy_unusable(system_calls::error_chain(error))
+            message::stored_replicas_unusable(system_calls::error_chain(error))
         )
     };
     let mut store = store.inspect_err(unusable).ok()?;

@@ -28,7 +28,7 @@ pub fn claim(rt: &Runtime) -> MemoryClaim {
 fn free_and_count(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
         log::debug!(
-            "memory of copies is not given back: {}",
+            "memory of replicas is not freed: {}",
             system_calls::error_chain(&error)
         );
     }

@@ -97,7 +97,7 @@ fn return_unused(rt: &Runtime, keep: &mut Replicas, used: u64) {
         keep.low_use_epochs = 0;
         if let Err(error) = keep.store.give_back(used) {
             log::debug!(
-                "memory of copies is not given back: {}",
+                "memory of replicas is not freed: {}",
                 system_calls::error_chain(&error)
             );
         }
@@ -139,7 +139,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     {
         abort_with_error(
             rt,
-            message::EPOCHS_NOT_IN_ORDER,
+            message::CHECKPOINTS_NOT_IN_ORDER,
             &std::io::Error::other("internal error"),
         );
     }

@@ -23,7 +23,7 @@ pub fn share_equal_pages(rt: &Runtime, keep: &mut Replicas, layer: usize) {
         && let Err(error) = keep.store.give_back(others)
     {
         log::debug!(
-            "memory of copies is not given back: {}",
+            "memory of replicas is not freed: {}",
             system_calls::error_chain(&error)
         );
     }

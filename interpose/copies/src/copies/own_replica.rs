@@ -63,7 +63,7 @@ pub fn discard_all(rt: &Runtime) {
     if let Some(Err(error)) = rt.copies.keep.borrow_mut().as_mut().map(discarded) {
         log::warn!(
             "{}",
-            message::copies_not_freed(system_calls::error_chain(&error))
+            message::replicas_not_freed(system_calls::error_chain(&error))
         );
     }
 }

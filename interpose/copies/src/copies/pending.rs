@@ -114,7 +114,7 @@ impl PendingCheckpoint {
             pending.changes =
                 layers::parity_changes(&pending.delta, own, layers, &mut combine, hands.store)
                     .unwrap_or_else(|error| {
-                        abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error)
+                        abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error)
                     });
             Box::new(move || {
                 let sums = sums();

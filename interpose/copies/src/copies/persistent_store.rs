@@ -139,7 +139,7 @@ pub fn new_store() -> Result<(PageStore, Option<PersistentStore>), StoreError> {
                 let store = PageStore::in_files(STORE_CONFIG, files.clone(), &[])?;
                 return Ok((store, Some(PersistentStore::new(files)?)));
             }
-            Err(error) => log::info!("copies do not outlive their process: {error}"),
+            Err(error) => log::info!("replicas end with their process: {error}"),
         }
     }
     Ok((PageStore::new(STORE_CONFIG)?, None))
@@ -255,7 +255,7 @@ impl PersistentStore {
         let bytes = bincode::encode_to_vec(written, standard())
             .expect("encoding into memory does not fail");
         if let Err(error) = self.records.write(&bytes, standing) {
-            log::warn!("{}", message::copies_die_with_process(error));
+            log::warn!("{}", message::replicas_end_with_process(error));
             return false;
         }
         if self.reported_worker != Some(world::worker(rt)) {

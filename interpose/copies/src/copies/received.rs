@@ -40,11 +40,7 @@ impl ReceivedReplicas {
         for (layer, payload) in payloads.iter().enumerate() {
             let image = hands.stored[layer.min(last)].image.epoch();
             if let Some(base) = payload.base().filter(|&base| base != image) {
-                abort_with_error(
-                    rt,
-                    message::COPY_OF_PARTNER_NOT_KEPT,
-                    &WrongBase { base, image },
-                );
+                abort_with_error(rt, message::REPLICA_NOT_STORED, &WrongBase { base, image });
             }
         }
         if !world::get(rt).redundancy.is_parity() {
@@ -53,7 +49,7 @@ impl ReceivedReplicas {
         let mut combine = XorPlan::default();
         let parity = &hands.stored[0].image;
         let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
-            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         ReceivedReplicas::Parity {
             folding,
             task: hands.helper.start(Box::new(move || combine.execute())),
@@ -97,7 +93,7 @@ impl ReceivedReplicas {
             ReceivedReplicas::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
                     payload.apply(kept, store).unwrap_or_else(|error| {
-                        abort_with_error(rt, message::PARTNER_COPY_NOT_KEPT, &error)
+                        abort_with_error(rt, message::RECEIVED_REPLICA_NOT_STORED, &error)
                     });
                 }
             }
@@ -105,7 +101,9 @@ impl ReceivedReplicas {
                 let is_something = helper.wait(task);
                 folding
                     .apply(&is_something, &mut partners[0], store)
-                    .unwrap_or_else(|error| abort_with_error(rt, message::PARITY_NOT_KEPT, &error));
+                    .unwrap_or_else(|error| {
+                        abort_with_error(rt, message::PARITY_NOT_STORED, &error)
+                    });
             }
         }
     }

@@ -45,7 +45,7 @@ impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
     pub(super) fn new(rt: &Runtime) -> Replicas {
         let (store, legacy) = persistent_store::new_store()
-            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+            .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         let selected =
             Tracker::select_with_failure(process_info::config().tracking, simulated_failure())
                 .unwrap_or_else(|error| {

@@ -50,7 +50,7 @@ impl Payload {
             let delta = self.incoming.into_delta(store)?;
             if copy.image.apply(delta, store).is_err() {
                 return Err(WireError::Inconsistent(
-                    "it does not follow the copy that is kept",
+                    "it does not follow the replica that is kept",
                 ));
             }
         } else {
@@ -372,7 +372,7 @@ impl Transfer {
             .their_header()
             .and_then(|header| Incoming::allocate(header, take(&mut self.shared_slots), store))
             .unwrap_or_else(|error| {
-                crate::abort::abort_with_error(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
+                crate::abort::abort_with_error(rt, message::REPLICA_NOT_RECEIVED, &error)
             });
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (

@@ -96,7 +96,7 @@ fn release_pages() {
             && let Some(Err(error)) = copies.as_ref().map(ArenaFiles::discard_pages)
             && !std::mem::replace(&mut has_warned, true)
         {
-            log::warn!("{}", message::copy_memory_not_freed(error));
+            log::warn!("{}", message::replica_memory_not_freed(error));
         }
         copies = REQUESTED
             .wait(copies)

@@ -30,7 +30,7 @@ fn cycle(prepare: impl Fn(&TestProgram), change: impl Fn(&TestProgram)) {
         change(&user);
         rank.rollback(&user);
         user.snapshot()
-            .assert_same(&want, &format!("{choice:?} next epoch"));
+            .assert_same(&want, &format!("{choice:?} next checkpoint"));
     });
 }
 

@@ -165,7 +165,8 @@ impl Group {
         let wanted = content(&self.members[lost].own, &self.store);
         assert!(
             content(&copy, &self.store) == wanted,
-            "member {lost} of {count} at {epoch:?}"
+            "member {lost} of {count} at {:?}",
+            epoch
         );
         copy.clear(&mut self.store);
     }

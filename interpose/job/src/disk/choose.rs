@@ -66,10 +66,12 @@ pub fn choose(
 }
 
 fn refuse(disk: &DiskLevel, name: EpochFileName, damage: &EpochError, next: Option<&EpochKey>) {
-    let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
+    let next = next.map_or_else(String::new, |key| {
+        format!("; checkpoint {} is tried", key.epoch)
+    });
     let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);
-    system_calls::print_message(message::epoch_unusable(epoch, path, damage, next));
+    system_calls::print_message(message::checkpoint_unusable(epoch, path, damage, next));
 }
 
 /// Returns the lowest of the workers that the processes pass.

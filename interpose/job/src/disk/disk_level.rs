@@ -147,7 +147,7 @@ impl DiskLevel {
         };
         match outcome {
             Ok(length) => {
-                log::debug!("epoch {} is written: {length} bytes", key.epoch);
+                log::debug!("checkpoint {} is written: {length} bytes", key.epoch);
                 (self.written, self.trouble) = (Some(key), None);
             }
             Err(error) => {
@@ -165,13 +165,13 @@ impl DiskLevel {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
             (Some(first), Some(why)) if first == worker.index() && !self.is_trouble_reported => {
-                system_calls::print_message(message::epochs_not_written(
+                system_calls::print_message(message::checkpoints_not_written(
                     self.places.directory.display(),
                     why,
                 ))
             }
             (None, _) if self.is_trouble_reported && worker == Worker(0) => {
-                system_calls::print_message(message::epochs_written_again(
+                system_calls::print_message(message::checkpoints_written_again(
                     self.places.directory.display(),
                 ))
             }

@@ -171,7 +171,9 @@ impl StaticFile {
         };
         let length = number(12);
         if &start[..8] != MAGIC || number(8) != VERSION || length > LONGEST_HEAD {
-            return Err(told(&"it is no file of static data, or of another version"));
+            return Err(told(
+                &"it is not a file of static data, or it is of another version",
+            ));
         }
         let all = read(PREAMBLE + length as usize + size_of::<u64>())?;
         let (content, sum) = all.split_at(PREAMBLE + length as usize);

@@ -76,7 +76,7 @@ impl CheckpointPages {
                     let copy =
                         unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
                     for ((page, sum), content) in sums.each().zip(copy.chunks_exact(PAGE_SIZE)) {
-                        give(checked(page, sum, content, "the copy in memory")?)?;
+                        give(checked(page, sum, content, "the replica in memory")?)?;
                     }
                 }
                 PageSource::Absent(sums) => {

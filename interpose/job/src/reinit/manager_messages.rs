@@ -292,7 +292,7 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     // The guardian is first, since it also keeps the files for a later manager.
     for line in [&lines.guardian, &lines.manager] {
         if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
-            log::warn!("{}", message::copies_die_with_process(error));
+            log::warn!("{}", message::replicas_end_with_process(error));
         }
     }
 }

@@ -72,7 +72,7 @@ pub struct Journal {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// Too short, or without the magic.
-    #[error("it is no journal of this program")]
+    #[error("it is not a set-up log of this program")]
     Foreign,
     #[error("it has format version {0}, and this build reads {VERSION}")]
     Version(u32),

@@ -78,7 +78,7 @@ pub fn is_under_way(rt: &Runtime) -> bool {
 /// Ends the recording and drops the phase before a rollback of the program.
 pub fn drop_recording(rt: &Runtime) {
     if !matches!(stop(rt), RecordingStage::Off) {
-        log::info!("the initialisation phase is not recorded to its end");
+        log::info!("the set-up phase is not recorded to its end");
     }
 }
 
@@ -217,7 +217,7 @@ pub fn report_too_long(rt: &Runtime, size: usize, limit: usize) {
     } else {
         log::Level::Info
     };
-    log::log!(level, "{}", message::journal_limit(size, limit));
+    log::log!(level, "{}", message::set_up_log_limit(size, limit));
 }
 
 /// Records the agreement of all workers on the end of the phase.

@@ -14,16 +14,16 @@ use crate::{DOOR, Runtime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The journal cannot be read.
-    #[error("the journal is damaged")]
+    #[error("the set-up log is damaged")]
     Journal,
     /// The program made another call than the recorded one.
-    #[error("call {0} is another one than was recorded")]
+    #[error("call {0} differs from the recorded one")]
     Call(u64),
     /// The program made a system call that can be neither suppressed nor repeated.
     #[error("the program made system call {0}, which cannot be repeated")]
     Effect(u64),
     /// A file that is too long to be recorded has changed; its number.
-    #[error("a file has changed that the program reads")]
+    #[error("a file that the program reads has changed")]
     Input(u64),
 }
 

@@ -135,7 +135,7 @@ impl RuntimeModel {
                 assert_eq!(
                     self.take(index, envelope),
                     None,
-                    "a message was there that nobody had taken"
+                    "a message was there that was not received"
                 );
             }
         }

@@ -280,7 +280,7 @@ impl AgreementTestJob {
             } else {
                 idle + 1
             };
-            assert!(idle < 10_000, "nobody gets on: {self:#?}");
+            assert!(idle < 10_000, "no worker gets on: {self:#?}");
         }
     }
 }

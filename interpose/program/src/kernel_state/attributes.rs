@@ -24,7 +24,7 @@ const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 pub const OTHER_USERS: &str = "another process may use it or has made it, and is not set back; let \
                                each process use its own, or remove it after use";
 /// Reason for a refusal of semaphores with adjustments of SEM_UNDO.
-pub const ADJUSTMENTS: &str = "the kernel does not tell the adjustments of SEM_UNDO; let the \
+pub const ADJUSTMENTS: &str = "the kernel does not report the adjustments of SEM_UNDO; let the \
                                program do without SEM_UNDO, or remove it after use";
 /// Reason for a refusal of System V objects that cannot be read or set.
 pub const UNREADABLE: &str = "its content cannot be read and set (permissions, or a kernel without \
@@ -41,7 +41,7 @@ pub const UNCOUNTED: &str = "its requests cannot be counted (libaio before 0.3.1
 /// Reason for a refusal of mappings of devices and of rings.
 pub const MAPPED: &str = "its content is not memory of the program; let the program unmap it";
 /// Reason for a refusal of threads that were not created by the C library.
-pub const RAW_THREADS: &str = "only threads of the C library can be brought back; let the program \
+pub const RAW_THREADS: &str = "only threads of the C library can be restored; let the program \
                                make threads with pthread_create";
 /// Reason for a refusal of namespaces other than those at the start.
 pub const NAMESPACES: &str = "a replacement is in the launcher's namespaces; let the program be \
@@ -60,7 +60,7 @@ pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the 
 pub const SHARED_POLICIES: &str = "the policy of shared memory, files and stacks is not restored; \
                                    let the program use mbind(2) for its private memory only";
 /// Reason for a refusal of home nodes.
-pub const HOME_NODES: &str = "the kernel does not tell the home node of memory; let the program do \
+pub const HOME_NODES: &str = "the kernel does not report the home node of memory; let the program do \
                               without set_mempolicy_home_node(2)";
 
 pub const ATTRIBUTES: &[Row] = &[

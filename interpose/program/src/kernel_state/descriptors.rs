@@ -96,7 +96,7 @@ pub const DESCRIPTORS: &[Row] = &[
     refused("anon_inode:[io_uring]", RING),
     refused(
         "anon_inode:inotify",
-        "the kernel does not tell the names of what is watched; let the program close it",
+        "the kernel does not report the names of watched files; let the program close it",
     ),
     refused(
         "anon_inode:[perf_event]",
@@ -116,7 +116,7 @@ pub const DESCRIPTORS: &[Row] = &[
     ),
     refused(
         "anon_inode:[fanotify]",
-        "the kernel does not tell what is watched; let the program close it",
+        "the kernel does not report the watched objects; let the program close it",
     ),
     refused(
         "anon_inode:bpf*",

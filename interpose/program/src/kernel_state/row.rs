@@ -37,7 +37,7 @@ impl Row {
 }
 
 /// Reason for a refusal of state without a row.
-pub const UNKNOWN_KIND: &str = "understudy does not know this kind, so that it could not be restored; \
+pub const UNKNOWN_KIND: &str = "this kind is unknown to understudy and could not be restored; \
                        let the program close it after use";
 
 /// Returns the reason why state of this name is refused, if it is.

@@ -110,7 +110,7 @@ impl AcceleratorUse {
         }
         if process_info::config().static_data != StaticData::Image {
             return Err(self.refused(
-                "copies without static data die with their process; leave UNDERSTUDY_STATIC out",
+                "replicas without static data end with their process; remove UNDERSTUDY_STATIC",
             ));
         }
         Ok(driver)

@@ -300,7 +300,7 @@ fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
     // SAFETY: ftruncate(2) and lseek(2) on the program's file.
     unsafe {
         if file.is_writable() && size > file.size && libc::ftruncate(fd, file.size) != 0 {
-            return Err(file.failed("cannot be cut to its former size"));
+            return Err(file.failed("cannot be truncated to its former size"));
         }
         if file.offset >= 0 && libc::lseek(fd, file.offset, libc::SEEK_SET) < 0 {
             return Err(file.failed("cannot be positioned"));

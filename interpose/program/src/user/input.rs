@@ -308,7 +308,7 @@ fn lost(why: &FeedError) -> UserError {
     UserError::Input(match why {
         FeedError::Released => "not all of it could be kept".into(),
         FeedError::Absent(error) => {
-            format!("it comes to another node, or the process that relays it has gone ({error})")
+            format!("it arrives at another node, or the process that relays it is gone ({error})")
         }
     })
 }

@@ -97,7 +97,7 @@ fn describe(modules: &[tls::TlsModule]) -> Vec<(String, u64)> {
         process_info::info().argv as u64,
     ));
     list.push((
-        "the layer itself (another build of understudy was installed meanwhile)".into(),
+        "understudy itself (another build of understudy was installed meanwhile)".into(),
         tls::own_build(),
     ));
     list.push(("the thread control block".into(), tls::control_block()));

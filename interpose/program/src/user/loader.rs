@@ -227,7 +227,7 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
     if loaded_libraries::namespaces() != loaded.before.get().namespaces {
         return refuse(
             "a library",
-            "it has done so in a namespace of its own, by dlmopen",
+            "the program has opened it in a namespace of its own, by dlmopen",
         );
     }
     if operations.len() > MAX_OPERATIONS

@@ -107,7 +107,7 @@ pub fn position(rt: &Runtime) -> String {
         0 => String::new(),
         _ => format!(" and {column} byte(s)"),
     };
-    format!("its standard output goes on after the first {line} line(s){within}")
+    format!("its standard output continues after the first {line} line(s){within}")
 }
 
 /// Sets the positions that the relay of the failed rank has reached.

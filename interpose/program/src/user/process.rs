@@ -271,7 +271,7 @@ mod tests {
             )
         };
         assert!(request_features(0).is_ok());
-        assert_eq!(features(), 0, "nobody has asked yet");
+        assert_eq!(features(), 0, "not requested yet");
         let answer = request_features(ON_REQUEST);
         if supported & ON_REQUEST != 0 {
             assert!(answer.is_ok(), "{answer:?}");

@@ -227,7 +227,11 @@ fn apply_plan(rt: &Runtime, plan: &Plan, loaded: &LoadedEpoch) {
         .iter()
         .filter(|it| it.process == world.process)
     {
-        log::debug!("rank {} plays worker {}", takeover.process, takeover.worker);
+        log::debug!(
+            "rank {} is worker {} now",
+            takeover.process,
+            takeover.worker
+        );
         user::remove_ledger(rt, world.process_of[takeover.worker.index()]);
         {
             let keep = &mut *copies::replicas(rt);

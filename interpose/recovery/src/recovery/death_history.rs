@@ -244,14 +244,19 @@ impl DeathCause {
         }
     }
 
-    /// Returns the cause as text, such as ` of SIGSEGV at …`.
+    /// Returns the cause as the end of a sentence: `: SIGSEGV at …`, or nothing.
     pub(super) fn phrase(&self) -> String {
+        match self.description() {
+            text if text.is_empty() => text,
+            text => format!(": {text}"),
+        }
+    }
+
+    /// Returns the cause, as `SIGSEGV at …`; empty if it is SIGKILL or unknown.
+    pub(super) fn description(&self) -> String {
         match self {
             DeathCause::Fault(note) if note.frames.is_empty() => {
-                format!(
-                    " of {}, which came from outside of the program",
-                    name(note.signal)
-                )
+                format!("{} from outside the program", name(note.signal))
             }
             DeathCause::Fault(note) => {
                 let place = note
@@ -263,15 +268,15 @@ impl DeathCause {
                 } else {
                     String::new()
                 };
-                format!(" of {}{place}{address}", name(note.signal))
+                format!("{}{place}{address}", name(note.signal))
             }
             DeathCause::Signal(libc::SIGKILL) | DeathCause::Unknown => String::new(),
             // The handler has not run: in most cases it had no stack left.
             DeathCause::Signal(libc::SIGSEGV) => {
-                " of SIGSEGV at an unknown place (stack overflow?)".into()
+                "SIGSEGV at an unknown place (stack overflow?)".into()
             }
-            DeathCause::Signal(signal) => format!(" of {}", name(*signal)),
-            DeathCause::Exited(status) => format!(" (it ended with status {status})"),
+            DeathCause::Signal(signal) => name(*signal),
+            DeathCause::Exited(status) => format!("exit with status {status}"),
         }
     }
 

@@ -54,12 +54,12 @@ fn the_third_fault_at_the_same_place_is_the_programs() {
     assert_eq!(
         ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 5, crash(5))]),
         Some(2),
-        "few epochs"
+        "few checkpoints"
     );
     assert_eq!(
         ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 6, crash(5))]),
         None,
-        "many epochs"
+        "many checkpoints"
     );
 }
 

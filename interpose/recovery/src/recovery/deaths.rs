@@ -106,7 +106,7 @@ pub fn record_success(rt: &Runtime, epoch: Epoch) -> Option<String> {
     rt.recovery.history.borrow_mut().record_success(epoch)
 }
 
-/// Returns the cause of death of a worker's process, as ` of SIGSEGV at …`.
+/// Returns the cause of death of a worker's process, as `: SIGSEGV at …`.
 ///
 /// Empty if the cause is unknown or SIGKILL.
 pub fn cause_of(rt: &Runtime, worker: Worker) -> String {
@@ -124,7 +124,6 @@ pub fn label(rt: &Runtime, worker: Worker) -> String {
     match death.map(|death| death.cause.clone()) {
         Some(DeathCause::Signal(libc::SIGKILL)) => "SIGKILL".into(),
         Some(DeathCause::Unknown) | None => "unknown".into(),
-        Some(DeathCause::Exited(status)) => format!("exit with status {status}"),
-        Some(cause) => cause.phrase().trim_start_matches(" of ").to_owned(),
+        Some(cause) => cause.description(),
     }
 }

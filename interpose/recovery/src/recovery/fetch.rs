@@ -52,7 +52,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let received = moves.iter_mut().find_map(|it| it.transfer.take_received());
     if let Some(payload) = received {
         if payload.epoch() != plan.epoch {
-            let damaged = ReplicaDamage(format!("it is of epoch {}", payload.epoch()));
+            let damaged = ReplicaDamage(format!("it is of checkpoint {}", payload.epoch()));
             payload.release_after_reset(&mut copies::replicas(rt).store);
             return Err(refuse_own(rt, plan, me, &damaged));
         }
@@ -70,7 +70,7 @@ fn store_own(rt: &Runtime, payload: Payload) {
     let keep = &mut *copies::replicas(rt);
     payload
         .apply(&mut keep.own, &mut keep.store)
-        .unwrap_or_else(|error| abort_with_error(rt, message::WORKER_COPY_NOT_KEPT, &error));
+        .unwrap_or_else(|error| abort_with_error(rt, message::FETCHED_REPLICA_NOT_STORED, &error));
 }
 
 /// Fetches replicas with parity: all other members of the group send their parts.
@@ -200,15 +200,15 @@ fn complete_own(rt: &Runtime) {
     let changed = kept.unwrap_or_else(|why| {
         abort_with_error(
             rt,
-            message::NO_MEMORY_FOR_COPIES,
+            message::NO_MEMORY_FOR_REPLICAS,
             &std::io::Error::other(why),
         )
     });
     if !changed.is_empty() {
         abort_with_error(
             rt,
-            message::COPY_NOT_RESTORED,
-            &std::io::Error::other("memory has changed since it was put back"),
+            message::REPLICA_NOT_REBUILT,
+            &std::io::Error::other("memory has changed since it was restored"),
         );
     }
 }
@@ -262,9 +262,7 @@ pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) ->
             let copy = &mut keep.stored[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
-                .unwrap_or_else(|error| {
-                    abort_with_error(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error)
-                });
+                .unwrap_or_else(|error| abort_with_error(rt, message::REPLICA_NOT_STORED, &error));
             if let Some(offer) = offer {
                 offer.mark_reduced(copy);
             }

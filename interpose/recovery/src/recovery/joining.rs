@@ -197,7 +197,7 @@ pub fn join(rt: &Runtime) -> World {
     match try_join(rt) {
         Ok(world) => world,
         Err(error) => {
-            log::info!("the first generation of this process has failed: {error}");
+            log::info!("the first MPI instance of this process has failed: {error}");
             crate::system_calls::kill_self();
         }
     }

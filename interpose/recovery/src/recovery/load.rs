@@ -93,10 +93,10 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &EncodedState) -> Prefa
 /// `processes` are the processes of the workers.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
-        abort_with_error(rt, message::JOB_CANNOT_GO_ON, &apart);
+        abort_with_error(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
     if let Err(apart) = file::check_nodes(rt, players) {
-        abort_with_error(rt, message::JOB_CANNOT_GO_ON, &apart);
+        abort_with_error(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
 }
 
@@ -152,7 +152,7 @@ fn restore_omitted(
     let began = Instant::now();
     let before = image.page_count();
     let script = static_data::own_plan(rt)
-        .ok_or_else(|| ReplicaDamage("nothing tells how to make its static data".into()))?;
+        .ok_or_else(|| ReplicaDamage("no plan for a replay of its static data".into()))?;
     static_data::rebuild(rt, &missing, &script, image, store)
         .map_err(|why| ReplicaDamage(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {

@@ -174,8 +174,9 @@ pub fn end_together(rt: &Runtime, is_first: bool, code: c_int) -> ! {
 
 /// Returns the text for a worker, with its process and host.
 fn worker_and_host(rt: &Runtime, worker: Worker) -> String {
-    let player = world::get(rt).process_of[worker.index()];
-    format!("worker {worker} (rank {player} on {})", peers::host(player))
+    let process = world::get(rt).process_of[worker.index()];
+    let host = peers::host(process);
+    format!("worker {worker} (rank {process} on {host})")
 }
 
 /// Returns the reason why the job is lost, with the lost processes and hosts.
@@ -183,7 +184,7 @@ fn describe(rt: &Runtime, lost: &PlanFailure) -> String {
     match lost {
         PlanFailure::Init => message::FAILURE_IN_INIT.into(),
         PlanFailure::Copies { .. } | PlanFailure::Everyone if disk::has_disk_level(rt) => {
-            message::no_epoch_on_disk(cause(rt, lost)).to_string()
+            message::no_checkpoint_on_disk(cause(rt, lost)).to_string()
         }
         PlanFailure::Copies { .. } | PlanFailure::Everyone => {
             format!("{}; start the job again", cause(rt, lost))
@@ -202,7 +203,7 @@ pub fn cause(rt: &Runtime, lost: &PlanFailure) -> String {
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
         PlanFailure::Behind { worker, at, epoch } => {
-            message::epoch_not_reached(worker_and_host(rt, *worker), at, epoch).to_string()
+            message::checkpoint_not_reached(worker_and_host(rt, *worker), at, epoch).to_string()
         }
         PlanFailure::Program(blamed) => blamed.why.clone(),
         PlanFailure::Everyone => message::ALL_REPLICAS_LOST.into(),
@@ -232,28 +233,28 @@ fn no_copy(
         return no_parity(&worker, died, [&dead, &damaged], epoch);
     }
     let only = if holders.len() == 1 {
-        "its only copy"
+        "its only replica"
     } else {
-        "its only copies"
+        "its only replicas"
     };
     if holders.is_empty() {
-        return message::no_copy_left(worker, epoch).to_string();
+        return message::no_replica_left(worker, epoch).to_string();
     }
     match (died, damaged.is_empty(), dead.is_empty()) {
         (true, true, _) => message::buddy_died_too(worker, dead, only, epoch).to_string(),
-        (true, false, true) => message::copy_damaged(worker, epoch, damaged).to_string(),
+        (true, false, true) => message::replica_damaged(worker, epoch, damaged).to_string(),
         (true, false, false) => {
-            message::buddy_died_copy_damaged(worker, dead, epoch, damaged).to_string()
+            message::buddy_died_replica_damaged(worker, dead, epoch, damaged).to_string()
         }
-        (false, true, _) => message::own_copy_damaged(epoch, worker, dead).to_string(),
-        (false, false, _) => message::copies_damaged(
+        (false, true, _) => message::own_replica_damaged(epoch, worker, dead).to_string(),
+        (false, false, _) => message::replicas_damaged(
             epoch,
             worker,
             damaged,
             if dead.is_empty() {
                 String::new()
             } else {
-                format!("; {dead}, which held another, died")
+                format!("; {dead}, which stored another, failed")
             },
         )
         .to_string(),
@@ -265,10 +266,11 @@ fn no_copy(
 /// `dead` and `damaged` are the members that have died, or whose data are damaged.
 fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
     let lost = match worker_died {
-        true => format!("{worker} died"),
-        false => {
-            format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum")
-        }
+        true => format!("{worker} failed"),
+        false => format!(
+            "the replica (checkpoint {}) that {worker} keeps of itself has a wrong checksum",
+            epoch
+        ),
     };
     match (dead.is_empty(), worker_died) {
         (false, true) => message::parity_group_lost(lost, dead, epoch).to_string(),

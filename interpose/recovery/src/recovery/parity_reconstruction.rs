@@ -84,7 +84,7 @@ fn add(
     let (runs, state) = payload.into_parts();
     let mut outcome = Ok(());
     if of != epoch {
-        outcome = Err(ReplicaDamage(format!("a part of it is of epoch {of}")));
+        outcome = Err(ReplicaDamage(format!("a part of it is of checkpoint {of}")));
     } else if copy.image.epoch() == Epoch::NONE {
         match EpochDescription::decode(&state).filter(|description| description.epoch == epoch) {
             None => outcome = Err(ReplicaDamage("its description has a wrong checksum".into())),
@@ -108,7 +108,7 @@ fn add(
 fn begin(rt: &Runtime, description: &EpochDescription) -> Replica {
     let store = &mut copies::replicas(rt).store;
     let image = zero_image(description.epoch, &description.pages, store)
-        .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+        .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
     store.set_sums(image.runs(), &description.sums);
     Replica {
         image,
@@ -136,10 +136,10 @@ pub fn store_parity(rt: &Runtime, payloads: Vec<Payload>) {
         &mut combine,
         &mut keep.store,
     )
-    .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_COPIES, &error));
+    .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
     let is_something = combine.execute();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| abort_with_error(rt, message::PARITY_NOT_KEPT, &error));
+        .unwrap_or_else(|error| abort_with_error(rt, message::PARITY_NOT_STORED, &error));
     keep.stored[0].replace(kept, &mut keep.store);
 }

@@ -109,7 +109,7 @@ pub fn record_choice(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
                 None => format!("the daemon has no spare for worker {}", choice.worker),
                 Some(lease) => format!(
                     "rank {}, which the daemon has named for worker {}, is no living idle spare, \
-                     or another one has the copy already",
+                     or another spare already has the replica",
                     lease.rank, choice.worker
                 ),
             }

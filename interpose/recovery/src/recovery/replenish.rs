@@ -32,7 +32,7 @@ fn grant(spares: u32) -> u32 {
         return missing;
     }
     let count = daemon::grant_spares(spares, wanted).unwrap_or_else(|why| {
-        log::info!("the daemon does not say how many spares may be started: {why}");
+        log::info!("the daemon does not answer how many spares may be started: {why}");
         missing
     });
     if count < missing {

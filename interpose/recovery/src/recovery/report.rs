@@ -96,7 +96,7 @@ impl RecoveryReport {
         ) = &plan.lost
         {
             let older = match epoch.0.saturating_sub(plan.epoch.0) {
-                0 => "the same one".into(),
+                0 => "the same checkpoint".into(),
                 older => format!("{older} older"),
             };
             let (cause, epoch) = (meeting::cause(rt, lost), plan.epoch);
@@ -177,16 +177,16 @@ impl RecoveryReport {
             .takeovers
             .iter()
             .zip(&self.causes)
-            .map(|((worker, player), cause)| {
-                let process = match player.0 < self.started {
-                    true => "spare rank",
-                    false => "the new process",
+            .map(|((worker, number), cause)| {
+                let process = match number.0 < self.started {
+                    true => "rank",
+                    false => "new process",
                 };
-                format!("worker {worker} died{cause}, {process} {player} has taken its part")
+                format!("worker {worker} failed{cause}; replaced by {process} {number}")
             })
             .collect();
         if parts.is_empty() {
-            parts.push("communication failed, but no rank has died".into());
+            parts.push("communication failed, but no process failed".into());
         }
         parts.extend(self.disk.clone());
         parts.join("; ")
@@ -222,7 +222,7 @@ mod tests {
         let mut report = RecoveryReport::new(1, 6, 0, ErrorClass::Abandoned);
         assert_eq!(
             report.summary(),
-            "communication failed, but no rank has died"
+            "communication failed, but no process failed"
         );
         report.record_success(
             rt,
@@ -230,10 +230,7 @@ mod tests {
             &plan(&[(1, 4)]),
             &[0, 1, 2, 3].map(ProcessNumber),
         );
-        assert_eq!(
-            report.summary(),
-            "worker 1 died, spare rank 4 has taken its part"
-        );
+        assert_eq!(report.summary(), "worker 1 failed; replaced by rank 4");
         // Rank 4 has taken over worker 1, and also dies.
         report.record_success(
             rt,
@@ -243,8 +240,7 @@ mod tests {
         );
         assert_eq!(
             report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has \
-             taken its part"
+            "worker 1 failed; replaced by rank 4; worker 1 failed; replaced by new process 7"
         );
     }
 }

@@ -67,7 +67,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage
     let from = plan
         .source(me)
         .map_or(own, |holder| plan.process_of[holder.index()]);
-    log::warn!("{}", message::copy_not_used(me, from, &damaged.0));
+    log::warn!("{}", message::replica_not_used(me, from, &damaged.0));
     let mut copies = vec![
         DamagedReplica {
             worker: me,

@@ -90,7 +90,7 @@ pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
         };
         let held = holders.get(&recipe.identity).copied().unwrap_or(0);
         if held < recipe.members as usize {
-            log::debug!("request {index} is not made again: somebody has freed it");
+            log::debug!("request {index} is not created again: it was freed");
             continue;
         }
         let (real, kept, rc) = posting::create_recorded(rt, &recipe);

@@ -38,7 +38,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         load::load(rt, LoadOrigin::Restart, None).unwrap_or_else(|load::ReplicaDamage(what)| {
             abort_with_error(
                 rt,
-                message::EPOCH_DAMAGED_IN_MEMORY,
+                message::CHECKPOINT_DAMAGED_IN_MEMORY,
                 &std::io::Error::other(what),
             )
         });

@@ -67,7 +67,7 @@ fn report_damaged_replicas() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {
-            system_calls::print_message(message::copies_given_up_before_failure(limit));
+            system_calls::print_message(message::replicas_discarded_before_failure(limit));
         });
     }
 }

@@ -20,11 +20,7 @@ fn is_open(rt: &Runtime) -> bool {
 /// `has_none` is true if there is no replay plan.
 pub fn check_possible(rt: &Runtime, has_none: bool) {
     if is_open(rt) && has_none && !journal::is_under_way(rt) {
-        decide(
-            rt,
-            false,
-            "the initialisation phase was not recorded to its end",
-        );
+        decide(rt, false, "the set-up phase was not recorded to its end");
     }
 }
 
@@ -34,7 +30,7 @@ pub fn begin(rt: &Runtime) {
         .is_undecided
         .set(process_info::config().static_data == StaticData::Auto);
     if is_open(rt) && !replays() {
-        decide(rt, false, "parity is made of all data");
+        decide(rt, false, "parity is computed from all data");
     }
 }
 
@@ -53,11 +49,11 @@ pub fn decide_on_trial(rt: &Runtime, script: &ReplayPlan, different: Option<&[u6
     });
     let why = match rebuilt {
         Some(rebuilt) => format!(
-            "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
+            "{} of {pages} pages differ in a trial replay; the set-up log has {} bytes",
             pages - rebuilt,
             script.journal_bytes()
         ),
-        None => "a rehearsal has failed".into(),
+        None => "the trial replay has failed".into(),
     };
     decide(rt, is_worth_it, &why);
     is_worth_it
@@ -74,6 +70,6 @@ fn decide(rt: &Runtime, replay: bool, why: &str) {
     if world::is_first_worker(rt) {
         system_calls::print_message(message::static_way(way, why));
     } else {
-        log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
+        log::info!("UNDERSTUDY_STATIC=auto uses {way} ({why})");
     }
 }

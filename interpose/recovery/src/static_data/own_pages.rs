@@ -24,10 +24,7 @@ pub fn rebuild(
         return Ok(());
     }
     let pages = absent_pages::pages_of(missing);
-    log::debug!(
-        "{} pages of static data are made again",
-        runs::total(&pages)
-    );
+    log::debug!("{} pages of static data are rebuilt", runs::total(&pages));
     let asked = rt.static_data.template.request_pages(script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }

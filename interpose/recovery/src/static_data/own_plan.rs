@@ -69,7 +69,7 @@ impl ReplayPlans {
     /// Returns to the plan of the phase before, as the new phase has failed.
     pub(super) fn return_to_earlier_plan(&mut self, why: &str) {
         if let Some(script) = self.before.take() {
-            log::warn!("{}", message::new_phase_in_copies(why));
+            log::warn!("{}", message::new_set_up_in_replicas(why));
             self.own = OwnPlan::in_use(script);
         }
     }

@@ -44,9 +44,15 @@ pub fn collect<Made: AsRef<[u8]>>(
         match (wrong.first(), &collected) {
             (None, Some(collected)) => return add(pages, collected, image, store),
             (Some(page), _) if number == MAX_REPLAYS => {
-                return Err(format!("page {:#x} comes out otherwise", page.addr()));
+                return Err(format!(
+                    "a replay gives page {:#x} another content",
+                    page.addr()
+                ));
             }
-            _ => log::info!("{} pages come out otherwise; once more", wrong.len()),
+            _ => log::info!(
+                "a replay gives {} pages another content; it is repeated",
+                wrong.len()
+            ),
         }
     }
 }

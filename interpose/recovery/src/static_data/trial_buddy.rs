@@ -93,7 +93,7 @@ fn log_result(worker: Worker, rehearsed: &TrialResult) {
         took,
     } = rehearsed;
     log::info!(
-        "rehearsal of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
+        "trial replay of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
         finding.different.len(),
         finding.took,
         finding

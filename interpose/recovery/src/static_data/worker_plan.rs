@@ -241,10 +241,10 @@ impl ReplayPlans {
         };
         // Replicas omit pages that the new plan must also make.
         match proof {
-            None => self.return_to_earlier_plan("a rehearsal has failed"),
+            None => self.return_to_earlier_plan("the trial replay has failed"),
             Some(different) if script.has_equal_page(before, &different) => {
                 self.return_to_earlier_plan(
-                    "a rehearsal has not made all that is missing in copies",
+                    "the trial replay has not rebuilt all that replicas lack",
                 );
             }
             Some(different) => {
@@ -304,7 +304,7 @@ impl ReplayPlans {
             if pages == 0 {
                 return;
             }
-            log::info!("the own copy is without {pages} of {before} pages");
+            log::info!("the own replica is without {pages} of {before} pages");
             events::emit(Kind::OwnThinned { pages, left });
         }
         if lives {
@@ -321,7 +321,7 @@ impl ReplayPlans {
             kept.unwrap_or_else(|why| {
                 abort::abort_with_error(
                     rt,
-                    message::NO_MEMORY_FOR_COPIES,
+                    message::NO_MEMORY_FOR_REPLICAS,
                     &std::io::Error::other(why),
                 )
             });
@@ -387,7 +387,8 @@ fn reduce_stored(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     release_memory(&mut keep.store);
     drop(guard);
     log::info!(
-        "the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt"
+        "the replica of worker {} is without {pages} of {before} pages, which can be rebuilt",
+        partner
     );
     events::emit(Kind::Thinned {
         worker: partner,
@@ -416,7 +417,7 @@ pub fn damage_journals<'a>(
 /// Gives memory of replicas back to the system.
 fn release_memory(store: &mut PageStore) {
     if let Err(error) = store.give_back(0) {
-        log::info!("the memory of static data is not given back: {error}");
+        log::info!("the memory of static data is not freed: {error}");
     }
 }
 

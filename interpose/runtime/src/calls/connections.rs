@@ -30,7 +30,7 @@ use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
 /// Message for a failed exchange between processes that connect.
-const EXCHANGE_FAILED: &str = "processes that connect cannot tell each other";
+const EXCHANGE_FAILED: &str = "processes that connect cannot exchange messages";
 /// Tag of the leaders' messages; see [`comm::bridge`].
 const TAG: c_int = 19;
 /// Number of polls without a pause; later polls are separated by `PAUSE_FACTOR`.

@@ -12,8 +12,8 @@ use understudy_numbers::Epoch;
 
 /// Remedies for the user.
 const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch system, \
-                      MemoryMax=), start fewer ranks here, or keep less in copies \
-                      (UNDERSTUDY_COPIES=xor:4)";
+                      MemoryMax=), start fewer ranks here, or keep less in \
+                      replicas (UNDERSTUDY_COPIES=xor:4)";
 
 /// Continues without a checkpoint, in all workers.
 ///
@@ -59,5 +59,5 @@ fn report(shortage: &MemoryShortage, earlier: Epoch, lost: Option<ProtectionLoss
 /// Returns the reason if replicas were released between two cuts.
 pub(super) fn lost_copies() -> Option<String> {
     let cause = headroom::cause()?;
-    Some(message::copies_given_up(cause, REMEDY).to_string())
+    Some(message::replicas_discarded(cause, REMEDY).to_string())
 }

@@ -76,7 +76,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             log::debug!(
                 "a collective is under way somewhere, a library is being opened, spawned \
                  processes are connected, a communicator was made before a control variable was \
-                 written, or the program wants none: the cut is put off"
+                 written, or the program allows none: the cut is postponed"
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;

@@ -14,7 +14,7 @@ use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
 
 /// Consequence for a cut of bookmarks that cannot be exchanged, for the user.
-pub(super) const NO_BOOKMARKS: &str = "the workers cannot tell each other of their messages";
+pub(super) const NO_BOOKMARKS: &str = "the workers cannot exchange their message counts";
 
 /// Numbers that every worker sends to every other at a cut.
 #[repr(C)]

@@ -9,7 +9,7 @@ use understudy_report::{MarkRow, MarkSavings, bytes, count, time};
 /// Returns the paragraph, with a line for each annotation.
 pub fn text(it: &MarkSavings) -> String {
     let mut out = match it.saved_pages {
-        0 => "What understudy.h was told has left nothing out of checkpoints.\n".into(),
+        0 => "Annotations of understudy.h have left nothing out of checkpoints.\n".into(),
         _ => left_out(it),
     };
     for row in it.rows.iter().filter(|row| row.failing().is_none()) {
@@ -31,12 +31,12 @@ pub fn text(it: &MarkSavings) -> String {
     if it.reversals > 0 {
         let _ = writeln!(
             out,
-            "  Survivors have undone steps {}, in {} at most{}",
+            "  Surviving workers have undone steps {}, in {} at most{}",
             count(it.reversals as usize, "time", "times"),
             time(it.longest_reversal_ns),
             match it.failed_reversals {
                 0 => String::new(),
-                failed => format!("; {failed} in vain, so that a whole copy was fetched"),
+                failed => format!("; {failed} failed, so that a whole replica was fetched"),
             }
         );
     }
@@ -45,8 +45,8 @@ pub fn text(it: &MarkSavings) -> String {
 
 fn left_out(it: &MarkSavings) -> String {
     format!(
-        "What understudy.h was told has left {} out of {}, in all processes: {} of what they \
-         would have copied and sent (some {} of copying).\n",
+        "Annotations of understudy.h have left {} out of {}, in all processes: {} of what they \
+         would have copied and sent (about {} of copying).\n",
         pages(it.saved_pages),
         count(it.checkpoints as usize, "checkpoint", "checkpoints"),
         percent(it.share()),
@@ -61,7 +61,7 @@ fn name(row: &MarkRow) -> String {
 fn saved(row: &MarkRow) -> String {
     if row.way == AnnotationKind::Reverse {
         return format!(
-            "{} ({}): copied and sent as ever, but workers keep up to {} less of their own",
+            "{} ({}): copied and sent as before, but workers keep up to {} less of their own",
             name(row),
             count(row.regions as usize, "region", "regions"),
             pages(row.held_pages)
@@ -70,10 +70,10 @@ fn saved(row: &MarkRow) -> String {
     let mean = row.saved_pages / row.captures.max(1);
     let missed = match row.missed {
         0 => String::new(),
-        missed => format!(", and was over before {missed} others"),
+        missed => format!(", and ended before {missed} others"),
     };
     format!(
-        "{} ({}): {} not copied, {} in the mean of {}{missed}; copies are smaller by up to {}",
+        "{} ({}): {} not copied, {} in the mean of {}{missed}; replicas are smaller by up to {}",
         name(row),
         count(row.regions as usize, "region", "regions"),
         pages(row.saved_pages),

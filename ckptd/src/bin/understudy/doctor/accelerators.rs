@@ -77,13 +77,13 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
             version_name(driver.version)
         )
     });
-    const UNPROTECTED: &str = "programs that use it run unprotected, and say so";
+    const UNPROTECTED: &str = "programs that use it run unprotected, with a message";
     match (of_nvidia, named) {
         (Some(device), Some(named)) if driver.is_some_and(|driver| driver.can_save) => {
             Check::warning(
                 NAME,
-                format!("{device}: {named}, which was tried with a stand-in for it only"),
-                "packaging/gpu-check.sh of the sources tries it on this machine",
+                format!("{device}: {named}, which was tested with a simulated driver only"),
+                "packaging/gpu-check.sh of the sources tests it on this machine",
             )
         }
         (Some(device), named) => Check::warning(

@@ -151,8 +151,8 @@ fn shared_memory() -> Check {
         (Ok(()), Ok(free)) if free < 16 << 20 => Check::warning(
             SHARED_MEMORY,
             format!("{} free", bytes(free)),
-            "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and the \
-             layer keep files there",
+            "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and \
+             understudy keep files there",
         ),
         (Ok(()), free) => {
             let free = free.map_or_else(
@@ -211,8 +211,8 @@ fn address_space() -> Check {
         Some(limit) => Check::failure(
             "address space",
             format!("limited to {}", bytes(limit)),
-            "ulimit -v unlimited: the layer keeps ranges of addresses apart that are far larger \
-             than what it uses",
+            "ulimit -v unlimited: understudy reserves ranges of addresses that are far larger than \
+             the memory that it uses",
         ),
         None => Check::ok("address space", "no limit"),
     }
@@ -223,7 +223,7 @@ fn lowest_address() -> Check {
     match text.trim().parse::<u64>() {
         Ok(lowest) if lowest > STUB_PAGE => Check::failure(
             "vm.mmap_min_addr",
-            format!("{lowest} is above {STUB_PAGE}, where the layer has a page"),
+            format!("{lowest} is above {STUB_PAGE}, where understudy has a page"),
             "sysctl vm.mmap_min_addr=65536",
         ),
         lowest => Check::ok(

@@ -85,7 +85,7 @@ fn judge(listing: &str) -> Vec<Check> {
     }
     if checks.is_empty() {
         let mpi = listing.lines().find_map(mpi_library).unwrap_or_default();
-        let finding = format!("nothing stands in the way; its MPI library is {mpi}");
+        let finding = format!("it can be protected; its MPI library is {mpi}");
         checks.push(Check::ok(NAME, finding));
     }
     checks

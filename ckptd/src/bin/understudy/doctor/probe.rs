@@ -74,8 +74,8 @@ impl Memory {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "Memory of a worker: {} were seen; {} are MPI's and the layer's own, about {} the \
-             program's, of which {} change between checkpoints; the rest is copies",
+            "Memory of a worker: {} were measured; {} belong to MPI and understudy, about {} to the \
+             program, of which {} change between checkpoints; the rest is replicas",
             bytes(self.worker),
             bytes(self.spare),
             bytes(self.program),
@@ -139,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let with = library.map_or_else(String::new, |file| format!(" with {file}"));
     if largest == 0 || spare == 0 {
         let finding = format!(
-            "runs protected{with}, to its end, which came too soon for an estimate of its memory"
+            "runs protected{with}, to its end, which was too soon for an estimate of its memory"
         );
         return Ok((Check::ok(NAME, finding), None));
     }
@@ -182,8 +182,7 @@ fn trial(
         (true, Some(status)) => Some(Check::failure(
             NAME,
             format!("ran protected, and failed with {}", how(status)),
-            "what it has printed tells why; it is the program's own affair if it fails without \
-             the layer as well",
+            "see what it has printed; if it also fails without understudy, correct the program",
         )),
         (false, Some(status)) if status.success() && !has_begun => Some(Check::failure(
             NAME,
@@ -203,7 +202,7 @@ fn trial(
             };
             Some(Check::warning(
                 NAME,
-                format!("was still {where_it_is} after {seconds} s, so nothing can be said of it"),
+                format!("was still {where_it_is} after {seconds} s, so there is no result"),
                 "a longer --seconds",
             ))
         }
@@ -358,7 +357,7 @@ mod tests {
         );
         let (short, why) = grade(trial(false, false, None, 5)).expect("a finding");
         assert!(
-            short == Grade::Warning && why.contains("nothing can be said"),
+            short == Grade::Warning && why.contains("there is no result"),
             "{why}"
         );
         let (other, why) = grade(trial(false, false, exit(0), 5)).expect("a finding");

@@ -48,7 +48,7 @@ fn settings_of_open_mpi() -> Vec<Check> {
         (
             "pml",
             |value| value != "ob1",
-            "MPI is initialised anew after a failure, which has been tried with the messaging \
+            "MPI is initialised again after a failure, which has been tested with the messaging \
              layer ob1 only",
         ),
         (
@@ -64,7 +64,7 @@ fn settings_of_open_mpi() -> Vec<Check> {
                     .split(',')
                     .any(|name| ["ofi", "uct", "openib"].contains(&name))
             },
-            "that transport has not been tried",
+            "that transport has not been tested",
         ),
     ];
     for (name, is_bad, why) in settings {
@@ -76,7 +76,7 @@ fn settings_of_open_mpi() -> Vec<Check> {
             checks.push(Check::failure(
                 "Open MPI's settings",
                 finding,
-                format!("unset {variable}; the layer sets what it needs"),
+                format!("unset {variable}; understudy sets what it needs"),
             ));
         }
     }

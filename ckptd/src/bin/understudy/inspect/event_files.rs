@@ -153,13 +153,13 @@ impl EventFiles {
             };
             let _ = writeln!(
                 out,
-                "  copies of rank {from} to rank {to}: {} in {}{left_out}",
+                "  replicas of rank {from} to rank {to}: {} in {}{left_out}",
                 bytes(copied.bytes),
                 count(copied.checkpoints, "checkpoint", "checkpoints")
             );
         }
         for (worker, journal) in &self.journals {
-            let _ = writeln!(out, "  journal of worker {worker}: {}", bytes(*journal));
+            let _ = writeln!(out, "  set-up log of worker {worker}: {}", bytes(*journal));
         }
         if let Some(journal) = &self.journal_calls {
             tables::journal(out, journal);

@@ -137,7 +137,7 @@ impl Sharing {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "  pages whose content other workers have, too\n    {:<12} {:>10} {:>10} {:>10} {:>7} \
+            "  pages whose content other workers have as well\n    {:<12} {:>10} {:>10} {:>10} {:>7} \
              {:>14}",
             "", "pages", "zero", "elsewhere", "", "in same place"
         );
@@ -149,7 +149,7 @@ impl Sharing {
         let size = |pages: u64| bytes(pages * PAGE_SIZE as u64);
         let _ = writeln!(
             out,
-            "    If each content were kept once: {} instead of {}",
+            "    If each content were stored once: {} instead of {}",
             size(self.distinct),
             size(kept)
         );

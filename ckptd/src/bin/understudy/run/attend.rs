@@ -227,12 +227,14 @@ fn last_will(signal: i32, disk: Option<&Path>) -> String {
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     let next = match disk {
         Some(disk) => format!(
-            "the same command with --restart goes on from the last epoch in {}",
+            "the same command with --restart continues from the last checkpoint in {}",
             disk.display()
         ),
-        None => "no epoch is on disk (--disk DIR keeps some there), so it can only start from the \
-            beginning"
-            .to_owned(),
+        None => {
+            "no checkpoint is on disk (--disk DIR writes some there), so the job can only start \
+            from the beginning"
+                .to_owned()
+        }
     };
     format!("{name} has ended the job; {next}")
 }

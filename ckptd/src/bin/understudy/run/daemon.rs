@@ -77,7 +77,9 @@ impl Daemon {
         if wish.is_dry {
             return Ok(Daemon::default());
         }
-        start(wish).map_err(|why| format!("no daemon ({why}), so the lowest spare takes each part"))
+        start(wish).map_err(|why| {
+            format!("no daemon ({why}), so the lowest spare replaces each failed worker")
+        })
     }
 }
 
@@ -136,7 +138,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
 
 /// Waits until it is ready; where it listens for other nodes.
 fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<String>> {
-    let ended = || std::io::Error::other("it has ended at once");
+    let ended = || std::io::Error::other("it ended immediately");
     let mut lines = BufReader::new(child.stdout.take().ok_or_else(ended)?).lines();
     let mut next = |word: &str| {
         let line = lines.next().ok_or_else(ended)??;

@@ -68,8 +68,8 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     if gains_rights(&path, &metadata) {
         return Err(no(
             &"it runs with other rights than yours (set-user-id, set-group-id or file \
-                capabilities), so nothing is preloaded into it (ld.so(8)) and no death of it can \
-                be recovered from. Run a copy without them: cp gives one.",
+                capabilities), so nothing is preloaded into it (ld.so(8)) and no failure of it \
+                can be recovered from. Run a copy without them: cp gives one.",
         ));
     }
     let head = head(&path).map_err(|error| no(&error))?;
@@ -181,7 +181,7 @@ fn check_script(
     }
     Err(cannot(format!(
         "{shown} is a shell script without `exec`: {interpreter} would be the rank, and mpirun \
-         would take the death of what it starts for the end of the job. Write `exec` in front of \
+         would take the failure of the program for the end of the job. Write `exec` in front of \
          the MPI program, as in: exec ./solver \"$@\""
     )))
 }

@@ -30,14 +30,14 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
         return match launcher {
             status if is_silent => told(
                 status,
-                "the ranks could not write their event files, so there is no account of the job; \
-                 whether it was protected, its messages tell. Make room there, or name another \
+                "the ranks could not write their event files, so there is no record of the job; its \
+                 messages tell whether it was protected. Make room there, or name another \
                  directory with --log-dir"
                     .into(),
             ),
             0 => told(
                 0,
-                "no rank has told of itself, so the program was not protected: it has not called \
+                "no rank has recorded an event, so the program was not protected: it has not called \
                  MPI_Init, is linked with another MPI, or its event files are on other nodes"
                     .into(),
             ),
@@ -86,20 +86,20 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
     if is_silent {
         return told(
             launcher,
-            "there was no room for event files, so there is no whole account of the job, which \
-             has ended well"
+            "there was no room for event files, so the record of the job, which has ended well, is \
+             incomplete"
                 .into(),
         );
     }
     let why = match &standing.protection {
-        Protection::Refused(_) => "the job was not protected then",
+        Protection::Refused(_) => "the job was not protected at that time",
         _ => "no process took over",
     };
     told(
         LOST,
         format!(
             "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
-             job's results are not complete",
+             results of the job are incomplete",
             if missing.len() == 1 {
                 "worker"
             } else {

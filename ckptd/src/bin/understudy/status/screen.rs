@@ -112,7 +112,7 @@ mod tests {
     /// The end of the line has the number of failures.
     #[test]
     fn a_long_line_is_folded() {
-        let text = "job: solver | protected, 1 spare | epoch 4 | 2 failures, 2 recoveries";
+        let text = "job: solver | protected, 1 spare | checkpoint 4 | 2 failures, 2 recoveries";
         let lines = folded(text, 30);
         assert!(lines.iter().all(|line| line.len() <= 30), "{lines:?}");
         assert_eq!(lines.join(" "), text);

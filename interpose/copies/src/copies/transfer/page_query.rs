@@ -79,7 +79,7 @@ impl Transfer {
             .check_header()
             .and_then(|()| PageQuery::decode(&self.their_header))
             .unwrap_or_else(|error| {
-                crate::abort::abort_with_error(rt, message::PARTNER_QUESTION_UNREADABLE, &error)
+                crate::abort::abort_with_error(rt, message::PAGE_REQUEST_UNREADABLE, &error)
             });
         self.query = Some(question);
         Ok(())

@@ -254,7 +254,7 @@ fn create(kind: &TimerKind) -> Result<(), UserError> {
         delete(number);
         if number > kind.number {
             return Err(UserError::Timer(format!(
-                "timer {} cannot be made again, as this kernel gives out other numbers",
+                "timer {} cannot be made again, as this kernel assigns other numbers",
                 kind.number
             )));
         }

@@ -10,8 +10,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 /// Message for a failed exchange between the two sides of an epoch.
-pub(super) const EXCHANGE_FAILED: &str =
-    "the processes of a window cannot tell each other of their epochs";
+pub(super) const EXCHANGE_FAILED: &str = "the processes of a window cannot exchange their states";
 
 /// Completes a procedure that opens or closes an epoch.
 ///
