@@ -1,9 +1,9 @@
 //! Directories that only one user can access, and files in them.
 //!
-//! Data that outlive a process lie in [`create_in_memory`], one directory (0700) for each user, usually in
-//! `/dev/shm`, to which all users can write. The names of jobs can be guessed. Without that
-//! directory, any local user could place a FIFO, a link or a huge file where a ledger or an undo
-//! log will be created.
+//! Data that outlive a process lie in [`create_in_memory`], one directory (0700) for each user,
+//! usually in `/dev/shm`, to which all users can write. The names of jobs can be guessed. Without
+//! that directory, any local user could place a FIFO, a link or a huge file where a ledger or an
+//! undo log will be created.
 //!
 //! After a check of such a directory, a process may use paths below it: in a directory with the
 //! sticky bit (inode(7)) only its owner and root can rename or remove it. Files that are removed

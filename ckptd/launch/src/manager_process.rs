@@ -103,8 +103,8 @@ pub fn start_manager(
     let prepare = move || {
         fcntl_setfd(&descriptor, FdFlags::empty())?;
         setsid()?;
-        // A manager without a duty dies with its parent until a guardian has joined (`NodeState`). A
-        // manager with a duty ends with its standard input.
+        // A manager without a duty dies with its parent until a guardian has joined (`NodeState`).
+        // A manager with a duty ends with its standard input.
         match is_alone {
             true => tie_to(parent, Signal::KILL),
             false => Ok(set_parent_process_death_signal(None)?),

@@ -63,8 +63,8 @@ impl Output {
 
 /// Passes on the output of a process.
 ///
-/// `record_output_end` is called when all processes, including relays, have closed the streams; its argument is
-/// the number of bytes on standard output.
+/// `record_output_end` is called when all processes, including relays, have closed the streams; its
+/// argument is the number of bytes on standard output.
 ///
 /// # Errors
 /// Errors of starting a thread; `record_output_end` is not called then.

@@ -12,7 +12,8 @@ pub enum FromGuardian {
         id: u64,
         news: ChildState,
     },
-    /// A process has registered; the [`Registration::DESCRIPTORS`] of the call come with the message.
+    /// A process has registered; the [`Registration::DESCRIPTORS`] of the call come with the
+    /// message.
     Registered {
         number: ProcessNumber,
         call: Registration,

@@ -47,7 +47,8 @@ pub enum ToProcess {
     /// The files come with the message. `status` is the status of the dead process as wait(2)
     /// returns it.
     AdoptStore { from: ProcessNumber, status: i32 },
-    /// Answer to [`crate::ToManager::ReadBoards`]: [`Boards`], in a file that comes with the message.
+    /// Answer to [`crate::ToManager::ReadBoards`]: [`Boards`], in a file that comes with the
+    /// message.
     BoardContents { id: u64 },
     /// All workers are in `MPI_Finalize`; further deaths are ignored.
     End,

@@ -1,9 +1,9 @@
 //! Process manager interfaces: an unmodified MPI program starts without mpirun.
 //!
 //! An MPI library requests the rank of its process from a process manager, and exchanges addresses
-//! through it. Open MPI uses a PMIx server, MPICH and its derivatives a PMI-1 server. [`MpiLibrary`] is
-//! the library that a program needs, determined from its file. The servers can be used by any
-//! launcher.
+//! through it. Open MPI uses a PMIx server, MPICH and its derivatives a PMI-1 server.
+//! [`MpiLibrary`] is the library that a program needs, determined from its file. The servers can be
+//! used by any launcher.
 //!
 //! ```text
 //!   Namespace { name: job.7, placement: the host of each rank }

@@ -168,8 +168,8 @@ impl Server {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with `None` if
-    /// there is no such data. Ranks with PMI-1 never request any.
+    /// It answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with
+    /// `None` if there is no such data. Ranks with PMI-1 never request any.
     pub fn modex(
         &self,
         generation: &GenerationName,

@@ -49,8 +49,8 @@ impl MarkRow {
                 way: AnnotationKind::Reverse,
                 ..
             } => Some(
-                "replicas of it were kept: its function was not trusted, no buddy had a replica, or a \
-                 checkpoint on disk or parity needed it",
+                "replicas of it were kept: its function was not trusted, no buddy had a replica, \
+                 or a checkpoint on disk or parity needed it",
             ),
             Self { captures: 0, .. } => Some(
                 "no checkpoint was taken at the point after it, but elsewhere, where its content \

@@ -5,9 +5,10 @@
 //!         (little-endian, length ≤ 256 KiB)
 //! ```
 //!
-//! `payload` is an [`Request`] or an [`Answer`] in bincode 2's standard configuration; `check` is the
-//! low half of its XXH3-64. A client sends requests, the daemon answers them; the documentation of
-//! [`Request`] lists the answers. Over TCP the daemon sends the first message, a challenge ([`auth`]).
+//! `payload` is an [`Request`] or an [`Answer`] in bincode 2's standard configuration; `check` is
+//! the low half of its XXH3-64. A client sends requests, the daemon answers them; the documentation
+//! of [`Request`] lists the answers. Over TCP the daemon sends the first message, a challenge
+//! ([`auth`]).
 //!
 //! A [`Decoder`] accepts bytes from any peer. Bytes that are not a frame of this version cause an
 //! error, after which nothing more can be read. The decoder never stores more than one frame and

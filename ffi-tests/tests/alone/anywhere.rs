@@ -178,18 +178,18 @@ fn threads_that_call_at_the_same_time_survive() {
 ///
 /// If the send completed at the cut, messages would arrive in steps that are over.
 #[test]
-fn synchronous_sends_tell_when_all_have_been_received() {
+fn synchronous_sends_complete_when_all_have_been_received() {
     judge(11);
 }
 
 #[test]
-fn calls_that_look_for_messages_without_waiting_survive() {
+fn calls_that_poll_for_messages_survive() {
     judge(12);
 }
 
 /// A stopped worker continues if another one waits for it outside of MPI.
 #[test]
-fn nobody_stands_still_for_one_who_waits_in_memory() {
+fn no_worker_stops_for_one_that_waits_in_memory() {
     let job = || job("memory", "10000");
     let undisturbed = native(job());
     let deaths = ["kill rank=0 at=call:3000", "kill rank=1 at=call:9000"];

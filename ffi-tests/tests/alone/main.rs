@@ -3,6 +3,7 @@
 mod aloof;
 mod anywhere;
 mod auto_interval;
+mod checkpoint_watchdog;
 mod daemon;
 mod distributions;
 mod doctor;
@@ -12,7 +13,6 @@ mod left_behind;
 mod manager;
 mod observers;
 mod output;
-mod overdue;
 mod owners;
 mod packaging;
 mod run;

@@ -111,7 +111,7 @@ fn it_may_die_before_the_first_checkpoint() {
 }
 
 #[test]
-fn it_may_die_in_a_renewal_and_so_may_the_next() {
+fn it_may_fail_in_a_reinit_and_so_may_the_next() {
     for (first, second) in [
         ("reset.begin", "load.begin"),
         ("drain.begin", "resume.begin"),

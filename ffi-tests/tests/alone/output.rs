@@ -56,7 +56,7 @@ fn assert_complete(outcome: &Outcome) {
 }
 
 #[test]
-fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
+fn every_line_of_every_rank_is_printed_once_and_in_order_after_failures() {
     let undisturbed = native(chatter());
     let mut random = Random::announced("output");
     let mut verdicts = Verdicts::default();
@@ -82,7 +82,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
 
 /// Runs with standard error as a terminal and as a file.
 #[test]
-fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
+fn output_without_space_is_reported_and_fails() {
     for progress in ["line", "plain"] {
         let _turn = paths::wait_for_turn();
         let full = File::options()

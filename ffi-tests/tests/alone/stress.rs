@@ -188,7 +188,7 @@ const LIMITS: (u64, usize) = (1024, 4);
 const CONNECTIONS: usize = 2 * 5;
 
 #[test]
-fn nothing_grows_from_renewal_to_renewal() {
+fn nothing_grows_from_reinit_to_reinit() {
     let case = TestProgram {
         name: "heat2d, many renewals",
         make: || {

@@ -25,7 +25,7 @@ fn job(kind: &str, when: &str) -> Job {
 }
 
 #[test]
-fn device_memory_comes_back_whoever_is_killed() {
+fn device_memory_is_restored_after_any_failure() {
     let mut verdicts = Verdicts::default();
     for (when, victim, lines) in variants(
         [
@@ -80,7 +80,7 @@ fn another_process_may_die_in_the_recovery() {
 }
 
 #[test]
-fn a_job_that_was_killed_goes_on_from_the_disk() {
+fn a_killed_job_resumes_from_disk() {
     let at = Trigger::OnDisk {
         workers: WORKERS,
         epoch: 4,
@@ -169,7 +169,7 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
 
 /// Neither wrong bytes nor a program without its data are acceptable.
 #[test]
-fn memory_that_does_not_come_back_ends_the_job() {
+fn memory_that_cannot_be_restored_ends_the_job() {
     let outcome = job("new", "early")
         .env("ACCELERATOR_FAILS", "cuCheckpointProcessRestore:2:3")
         .run();

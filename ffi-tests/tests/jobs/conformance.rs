@@ -165,7 +165,7 @@ fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {
 ///
 /// Requests with recipes are rebuilt.
 #[test]
-fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
+fn persistent_collectives_and_partitioned_messages_continue_after_a_restart() {
     for name in ["persistent", "partitioned"] {
         let make = || {
             Job::new(paths::test_program(name), &["40", "40"])

@@ -157,7 +157,7 @@ fn a_worker_of_each_host_dies() {
 ///
 /// The checkpoint to load is chosen by such a minimum.
 #[test]
-fn a_job_goes_on_from_disk() {
+fn a_job_resumes_from_disk() {
     let Some(program) = paths::debian_mpich_program(HEAT) else {
         return;
     };

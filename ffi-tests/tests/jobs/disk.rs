@@ -112,7 +112,7 @@ fn assert_refused(outcome: &Outcome, words: &[&str]) {
 }
 
 #[test]
-fn a_job_that_was_killed_as_a_whole_goes_on() {
+fn a_job_that_was_killed_as_a_whole_resumes() {
     let mut verdicts = Verdicts::default();
     for (case, epoch) in variants([(heat2d(), 1), (cg(), 3), (heat2d(), 3), (cg(), 1)], 2) {
         let mut first = killed(job(&case), epoch);
@@ -126,7 +126,7 @@ fn a_job_that_was_killed_as_a_whole_goes_on() {
 }
 
 #[test]
-fn a_job_that_was_killed_with_its_launcher_goes_on() {
+fn a_job_that_was_killed_with_its_launcher_resumes() {
     // Output that the launcher had not passed on is lost with it, so the output of the first part
     // is not compared.
     let case = heat2d();
@@ -509,7 +509,7 @@ pub fn count_lines_with(outcome: &Outcome, words: &str) -> usize {
 }
 
 #[test]
-fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
+fn a_disk_that_is_full_or_cannot_be_written_is_reported_once_and_the_job_continues() {
     let case = heat2d();
     let check = |job: Job, why: &str| {
         let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();

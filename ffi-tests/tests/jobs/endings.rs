@@ -145,7 +145,7 @@ fn a_fault_of_the_library_is_survived_if_another_process_dies() {
 }
 
 #[test]
-fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares() {
+fn a_rank_that_is_killed_repeatedly_is_replaced_as_long_as_there_are_spares() {
     let mut verdicts = Verdicts::default();
     let ways = [
         ("kill", "[repeated-kill]"),

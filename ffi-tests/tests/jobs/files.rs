@@ -15,7 +15,7 @@ fn files() -> Job {
 }
 
 #[test]
-fn files_are_as_if_nobody_had_been_killed() {
+fn files_are_undisturbed_by_a_failure() {
     let undisturbed = native(files());
     let mut random = Random::announced("files");
     let mut verdicts = Verdicts::default();
@@ -50,7 +50,7 @@ fn files_are_undisturbed_by_two_failures() {
 ///
 /// Other workers, which are late, have the file open as well.
 #[test]
-fn a_file_that_several_hold_open_may_grow_at_once() {
+fn a_file_that_several_ranks_have_open_may_grow_at_once() {
     let job = || Job::new(paths::test_program("appended"), &["12", "2"]).interval("7calls");
     let undisturbed = native(job());
     for epoch in variants([3, 4, 5, 6, 7, 8], 3) {

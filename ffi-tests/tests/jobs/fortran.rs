@@ -111,7 +111,7 @@ fn a_data_representation_is_registered_or_not() {
 
 /// The output shows the content of the files.
 #[test]
-fn records_that_are_written_over_come_back() {
+fn overwritten_records_are_restored() {
     let kills: Vec<_> = variants([(1, 400), (0, 900), (2, 50)], 2).collect();
     survives(RECORDS, &kills, with_open_mpi_4);
 }

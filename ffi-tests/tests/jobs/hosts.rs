@@ -468,7 +468,7 @@ fn a_restarted_job_may_lose_a_worker() {
 ///
 /// No single host has the position of a shared pointer.
 #[test]
-fn shared_pointers_of_several_hosts_go_back() {
+fn shared_pointers_of_several_hosts_are_rolled_back() {
     if !Hosts::are_possible() {
         return;
     }

@@ -207,7 +207,7 @@ fn another_worker_may_die_during_the_recovery() {
 
 /// Receives that match equal messages are reposted in the order of the program.
 #[test]
-fn receives_are_posted_again_in_their_order() {
+fn receives_are_reposted_in_their_order() {
     let make = || {
         Job::new(paths::test_program("posting"), &[])
             .workers(2)

@@ -121,7 +121,7 @@ fn a_worker_that_dies_with_its_copy_ends_the_job() {
 
 /// Spares have no data of the job.
 #[test]
-fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk() {
+fn when_all_workers_fail_without_replicas_the_job_can_resume_from_disk() {
     let case = heat2d();
     let kill_all = |job: Job| {
         let at_once = |job: Job, worker| job.kill(Kill::at(worker, Trigger::Lines(15)));

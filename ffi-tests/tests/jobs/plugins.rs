@@ -141,7 +141,7 @@ fn kill_often(name: &str, make: impl Fn() -> Option<Job>, times: usize) {
 }
 
 #[test]
-fn libraries_opened_in_mid_run_come_back_where_they_were() {
+fn libraries_opened_during_the_run_are_restored_at_their_addresses() {
     kill_often("plugins", || Some(opens_plugins()), 6);
 }
 
@@ -217,7 +217,7 @@ fn threads_use_the_thread_local_data_of_a_library_opened_late() {
 }
 
 #[test]
-fn a_library_whose_file_is_removed_is_refused_at_once() {
+fn a_library_with_a_removed_file_is_refused_at_once() {
     let job = |directory: &Path| plugins(directory, 20, &["remove"]);
     let (first, second) = (build_libraries(), build_libraries());
     let undisturbed = job(&first).native().run();

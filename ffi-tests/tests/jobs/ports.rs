@@ -28,7 +28,7 @@ fn undisturbed(job: Job) -> Outcome {
 
 /// Failures on both sides of a connection, in calls that make it and later.
 #[test]
-fn a_worker_dies_whose_program_connects() {
+fn a_worker_of_a_connecting_program_fails() {
     let make = || job(&paths::test_program("ports"));
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
@@ -73,7 +73,7 @@ fn spread(job: Job) -> Job {
 }
 
 #[test]
-fn workers_on_several_hosts_die_whose_program_connects() {
+fn workers_of_a_connecting_program_fail_on_several_hosts() {
     if !Hosts::are_possible() {
         return;
     }

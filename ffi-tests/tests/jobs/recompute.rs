@@ -72,7 +72,7 @@ fn advice_tells_what_marks_have_saved() {
 }
 
 #[test]
-fn what_is_recomputed_is_there_again() {
+fn recomputed_memory_is_restored() {
     let outcome = run("marked", "kill rank=1 at=call:40");
     outcome.assert_taken_over(&[1]);
     // Survivors recompute them as well.

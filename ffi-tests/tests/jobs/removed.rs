@@ -46,7 +46,7 @@ fn own_program(directory: &Path) -> Job {
 ///
 /// After that checkpoint, the replicas contain the text.
 #[test]
-fn a_program_that_is_replaced_while_it_runs_goes_on() {
+fn a_program_that_is_replaced_while_it_runs_continues() {
     let directory = tempfile::tempdir().expect("there is room");
     let undisturbed = own_program(directory.path()).native().run();
     for (worker, step) in [(1, 20), (2, 28)] {
@@ -56,7 +56,7 @@ fn a_program_that_is_replaced_while_it_runs_goes_on() {
 }
 
 #[test]
-fn private_mappings_of_removed_files_come_back() {
+fn private_mappings_of_removed_files_are_restored() {
     assert_survived("private", &[(1, 23), (2, 14), (0, 31)]);
 }
 
@@ -78,7 +78,7 @@ fn a_mapped_file_that_a_child_process_replaces_is_restored() {
 }
 
 #[test]
-fn mappings_for_reading_of_removed_files_come_back() {
+fn mappings_for_reading_of_removed_files_are_restored() {
     assert_survived("read", &[(1, 23), (2, 14), (0, 31)]);
 }
 
@@ -121,7 +121,7 @@ fn a_program_that_wants_signals_for_inexact_results_is_protected() {
 
 /// Other workers have the file open, under its new name.
 #[test]
-fn an_open_file_that_somebody_renames_is_still_the_same() {
+fn an_open_file_that_is_renamed_stays_open() {
     let undisturbed = native(removed("renamed"));
     for (worker, step) in [(1, 19), (0, 28)] {
         let outcome = killed(removed("renamed"), worker, step).run();

@@ -19,7 +19,7 @@ fn heat2d_is_recovered_from_reduced_replicas() {
 }
 
 #[test]
-fn cg_and_its_library_are_recovered_from_thin_copies() {
+fn cg_and_its_library_are_recovered_from_reduced_replicas() {
     assert_workers_recover(&programs::cg(), 200);
 }
 
@@ -143,7 +143,7 @@ fn changed_when_reduced(
 
 /// Properties of files that the set-up phase has queried are answered from the record.
 #[test]
-fn files_that_were_looked_at_may_come_change_and_go() {
+fn files_that_were_inspected_may_appear_change_and_disappear() {
     let case = prints("files", || {
         let job = Job::new(paths::test_program("phase"), &["20000", "files"]);
         job.input("status", "0.25 is the status\n")

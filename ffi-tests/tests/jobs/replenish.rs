@@ -69,7 +69,7 @@ fn newcomers_take_parts_in_a_program_with_libraries() {
 }
 
 #[test]
-fn a_newcomer_that_dies_on_its_way_is_done_without() {
+fn a_new_spare_that_fails_while_joining_is_not_needed() {
     let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; kill rank=5 at=boot.end";
     let outcome = job(&case).fault(fault).run();
@@ -81,7 +81,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
 
 /// The job waits for a new spare that is needed.
 #[test]
-fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
+fn a_worker_that_fails_while_a_new_spare_joins_is_replaced_by_it() {
     let case = enough_of_heat2d();
     let fault = "kill rank=1 at=cut.end epoch=3; wait rank=5 at=boot.end delay=800ms; kill rank=2 \
         at=cut.end epoch=4";
@@ -153,7 +153,7 @@ fn two_may_join_at_once() {
 
 /// New spares use the disk level, to which all roll back when replicas are lost.
 #[test]
-fn newcomers_know_of_the_disk_level() {
+fn new_spares_use_the_disk_level() {
     let case = enough_of_heat2d();
     // Rank 4 replaces worker 1, and rank 5, a new spare, replaces worker 2. Then worker 1 fails
     // together with the buddy of its only replica.

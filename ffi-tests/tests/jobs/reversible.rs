@@ -156,7 +156,7 @@ fn workers_die_in_turn_in_reversible_steps() {
 
 /// No worker's own image is complete, but each has stored the replica of another worker.
 #[test]
-fn a_worker_and_its_holder_die_together() {
+fn a_worker_and_its_buddy_fail_together() {
     for ranks in [&[1, 2][..], &[0, 1, 2]] {
         let kill = |rank: &u32| format!("kill rank={rank} at=call:213");
         let outcome = run_with_fault(
@@ -211,7 +211,7 @@ fn a_worker_dies_while_others_undo_steps() {
 /// Survivors have no replica of the memory that they have just restored, so they send it to a new
 /// buddy.
 #[test]
-fn a_holder_dies_with_its_copies() {
+fn a_buddy_fails_with_its_replicas() {
     let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";
     let outcome = run_with_fault(|| job("undo"), faults);
     outcome.assert_taken_over(&[1, 2]);

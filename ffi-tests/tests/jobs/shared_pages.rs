@@ -227,7 +227,7 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
 }
 
 #[test]
-fn a_copy_that_refers_to_damaged_pages_is_made_again_with_them() {
+fn a_replica_that_refers_to_damaged_pages_is_rebuilt_with_them() {
     // Worker 2 is rolled back, finds its pages damaged and gets them from worker 3; then its
     // replica of worker 1 is needed.
     let fault =

@@ -46,7 +46,7 @@ fn assert_all_signalled(job: Job) {
 
 /// The note of a signal handler is rolled back with all other memory.
 #[test]
-fn a_worker_dies_when_all_were_told() {
+fn a_worker_fails_when_all_were_signalled() {
     let of_mpich = paths::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
     for job in [job(&[])].into_iter().chain(of_mpich) {
         assert_all_signalled(job.watch(|ranks| {
@@ -63,7 +63,7 @@ fn a_worker_dies_when_all_were_told() {
 
 /// The signal arrives at different times of a recovery.
 #[test]
-fn all_are_told_while_a_worker_is_replaced() {
+fn all_are_signalled_while_a_worker_is_replaced() {
     for after in [0, 3, 10, 20, 40].map(Duration::from_millis) {
         assert_all_signalled(job(&[]).watch(move |ranks| {
             let is_ready = is_ready(ranks);
@@ -79,7 +79,7 @@ fn all_are_told_while_a_worker_is_replaced() {
 
 /// A spare has no handler yet, and does not end the job.
 #[test]
-fn all_are_told_whose_handlers_came_after_mpi_init() {
+fn all_with_handlers_set_after_mpi_init_are_signalled() {
     let outcome = job(&["late"]).watch(|ranks| {
         let is_ready = is_ready(ranks);
         if is_ready {

@@ -254,7 +254,7 @@ fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
 }
 
 #[test]
-fn a_worker_dies_whose_spawned_processes_are_disconnected() {
+fn a_worker_with_disconnected_spawned_processes_fails() {
     let make = |program: &Path| rounds("1", program, "200", Some("late"));
     assert_all_part(|| make(&paths::test_program("spawning")).tcp(), |job| job);
     if let Some(program) = paths::mpich_program("spawning") {
@@ -263,7 +263,7 @@ fn a_worker_dies_whose_spawned_processes_are_disconnected() {
 }
 
 #[test]
-fn a_worker_dies_whose_spawned_processes_are_disconnected_on_several_hosts() {
+fn a_worker_with_disconnected_spawned_processes_fails_on_several_hosts() {
     if Hosts::are_possible() {
         let make = || rounds("1", &paths::test_program("spawning"), "200", Some("late")).tcp();
         assert_all_part(make, |job| job.hosts(&[1, 4]));

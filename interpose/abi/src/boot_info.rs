@@ -98,7 +98,8 @@ pub struct BootInfo {
     pub program_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
     pub program_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
-    /// Stores the addresses of libc's procedures in [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
+    /// Stores the addresses of libc's procedures in
+    /// [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
     pub program_libc_procedures: unsafe extern "C" fn(*mut *mut c_void),
     /// Routes the calling thread's calls of these procedures to the runtime (true) or libc (false).
     pub record_libc_procedures: unsafe extern "C" fn(bool),

@@ -26,7 +26,8 @@ pub const OPEN_LIBRARY: u32 = 7;
 pub const CLOSE_LIBRARY: u32 = 8;
 /// Overwriting of a part of an open file.
 ///
-/// The file's descriptor is in place of the directory's. The value is the address of a [`FilePart`].
+/// The file's descriptor is in place of the directory's. The value is the address of a
+/// [`FilePart`].
 pub const OVERWRITE: u32 = 9;
 /// Overwriting of a part of an open file through a mapping.
 pub const OVERWRITE_BY_MAPPING: u32 = 10;

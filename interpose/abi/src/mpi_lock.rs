@@ -51,7 +51,8 @@ pub struct MpiLock {
     pub thread_number_offset: AtomicUsize,
     /// Nonzero if the program handles signals that are not in [`UNBLOCKED_SIGNALS`].
     pub has_handlers: AtomicU32,
-    /// Signal mask that the thread had before nearly all signals were blocked, or [`MASK_UNCHANGED`].
+    /// Signal mask that the thread had before nearly all signals were blocked, or
+    /// [`MASK_UNCHANGED`].
     pub saved_mask: AtomicU64,
     /// Word of the runtime that receives the number of the thread.
     ///
@@ -63,7 +64,8 @@ pub struct MpiLock {
     ///
     /// The call is repeated after other threads have had the lock.
     pub must_repeat: AtomicU32,
-    /// Work flags that receive [`MULTIPLE_THREADS`] if the program has several threads; may be null.
+    /// Work flags that receive [`MULTIPLE_THREADS`] if the program has several threads; may be
+    /// null.
     pub work_flags: AtomicPtr<AtomicU8>,
     /// Slots of the procedures that may be called at any time.
     pub query_slots: [AtomicU32; QUERY_COUNT],

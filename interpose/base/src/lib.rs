@@ -3,7 +3,8 @@
 //! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
 //! - [`told`]: start-up data from the preload library, the settings and the launcher;
 //! - [`runtime_state`]: the runtime's state, which only the main thread enters;
-//! - [`system_calls`], [`shim`], [`unwinder`]: messages for the user, and functions of the C libraries;
+//! - [`system_calls`], [`shim`], [`unwinder`]: messages for the user, and functions of the C
+//!   libraries;
 //! - [`events`], [`fault`]: the event file, and fault injection;
 //! - [`errors`], [`gather`]: error classes of MPI, and values of all processes;
 //! - [`work_flags`]: the work flags that every communication call reads;

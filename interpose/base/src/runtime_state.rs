@@ -1,8 +1,8 @@
 //! Containers of the runtime's state.
 //!
 //! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time,
-//! which has the main thread's control block meanwhile ([`crate::arch::mpi_lock`]). So the state needs
-//! no lock: it is one value, to which each handler gets a reference that it passes on.
+//! which has the main thread's control block meanwhile ([`crate::arch::mpi_lock`]). So the state
+//! needs no lock: it is one value, to which each handler gets a reference that it passes on.
 //!
 //! Each crate with state has one struct `Runtime`: the state of its modules, and that of the crate
 //! below. The crate of a function's `Runtime` determines the state that the function can use. State

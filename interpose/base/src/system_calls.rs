@@ -196,7 +196,7 @@ mod tests {
         let program = std::env::current_exe().expect("the test has a file");
         let test = [
             "--exact",
-            "sys::tests::panic_with_a_hook",
+            "system_calls::tests::panic_with_a_hook",
             "--ignored",
             "--nocapture",
         ];
@@ -211,7 +211,7 @@ mod tests {
             .collect();
         let is_ours = |line: &str| {
             line.starts_with("understudy: internal error: a reason (")
-                && line.contains("src/sys.rs:")
+                && line.contains("src/system_calls.rs:")
         };
         assert!(lines.len() == 1 && is_ours(lines[0]), "{said}");
         assert!(!output.status.success());

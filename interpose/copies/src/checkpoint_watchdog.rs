@@ -2,8 +2,9 @@
 //!
 //! A cut point is a collective over all workers, and a program may have phases without any. A
 //! failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
-//! communication call is requested after [`INTERVALS_BEFORE_REQUEST`] intervals ([`attention`]). After
-//! [`INTERVALS_BEFORE_REPORT`] intervals without a cut, one process of the node reports its position.
+//! communication call is requested after [`INTERVALS_BEFORE_REQUEST`] intervals ([`attention`]).
+//! After [`INTERVALS_BEFORE_REPORT`] intervals without a cut, one process of the node reports its
+//! position.
 //!
 //! A thread polls the clock, so that MPI calls cost nothing; the thread never calls MPI. The
 //! position of the program follows from the frame of its last call, which stays on the runtime's
@@ -250,8 +251,8 @@ fn report(phase: &PhaseWithoutCut, place: CallPlace, is_away: bool) {
         }
         0 if is_away => {
             format!(
-                "{who} has made no communication call for a long time; {place}. A checkpoint needs a \
-                 communication call on every worker"
+                "{who} has made no communication call for a long time; {place}. A checkpoint \
+                 needs a communication call on every worker"
             )
         }
         0 if is_anywhere => {
@@ -259,7 +260,8 @@ fn report(phase: &PhaseWithoutCut, place: CallPlace, is_away: bool) {
         }
         0 => {
             format!(
-                "{who} has made no collective call over all workers, which a checkpoint needs; {place}"
+                "{who} has made no collective call over all workers, which a checkpoint needs; \
+                 {place}"
             )
         }
         times => format!(

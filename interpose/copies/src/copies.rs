@@ -7,8 +7,8 @@
 //! * `replica`, `replay_plan`, `records`, `transfer`, `parity`: the data and their messages;
 //! * `persistent_store`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
-//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved_state`, `deduplication`, `window_tracking`:
-//!   the operations.
+//! * `own_replica`, `adoption`, `commitment`, `claim`, `saved_state`, `deduplication`,
+//!   `window_tracking`: the operations.
 
 mod adoption;
 mod buddies;

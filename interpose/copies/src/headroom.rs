@@ -2,8 +2,8 @@
 //!
 //! A program that fits into its control group must also succeed under understudy. So
 //! - a checkpoint is taken only if its replicas fit on every node ([`demand`]);
-//! - a thread polls the available memory ([`replica_release`]). If the program needs the memory of the
-//!   replicas, it gets that memory, and the job is not protected any more.
+//! - a thread polls the available memory ([`replica_release`]). If the program needs the memory of
+//!   the replicas, it gets that memory, and the job is not protected any more.
 
 mod demand;
 mod replica_release;
@@ -20,8 +20,8 @@ use understudy_job::Runtime;
 
 /// Returns the claim of this worker for a checkpoint of at most `most` pages.
 ///
-/// `free_and_count` frees unused memory and counts the pages exactly. It is slow, so it is called only if
-/// memory is short.
+/// `free_and_count` frees unused memory and counts the pages exactly. It is slow, so it is called
+/// only if memory is short.
 pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> MemoryClaim {
     let neighbours = workers_on_node(rt);
     let shares = 1 + world::get(rt).redundancy.images_per_worker() as u64;

@@ -37,8 +37,8 @@ impl LoaderDebug {
     /// `list` must be the address of `_r_debug`, or null.
     pub unsafe fn namespaces(list: *const LoaderDebug) -> usize {
         let existing = |at: *const LoaderDebug| (!at.is_null()).then_some(at);
-        // SAFETY: an element of the list. Elements have a successor field from version [`FIRST_LINKED_VERSION`]
-        // on.
+        // SAFETY: an element of the list. Elements have a successor field from version
+        // [`FIRST_LINKED_VERSION`] on.
         let next = |at: &*const LoaderDebug| unsafe {
             let is_extended = (&raw const (**at).version).read() >= FIRST_LINKED_VERSION;
             existing(if is_extended {

@@ -149,8 +149,8 @@ fn is_this_program(path: &Path) -> bool {
 ///
 /// The kernel passes `[interpreter, argument of its line, …, name, argument, …]` (execve(2),
 /// "Interpreter scripts"). If the interpreter is a script as well, there are several interpreters
-/// and arguments. The kernel has replaced the script's own argv\[0\] by `ledger_path`, unless binfmt_misc
-/// keeps it as the next argument (flag `P`).
+/// and arguments. The kernel has replaced the script's own argv\[0\] by `ledger_path`, unless
+/// binfmt_misc keeps it as the next argument (flag `P`).
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.

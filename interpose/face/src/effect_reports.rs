@@ -19,7 +19,8 @@ pub fn connect(hook: *const c_void) {
 
 /// Reports an effect on two names.
 ///
-/// Returns true if the calling thread must be unblocked after the effect ([`threads::block_stops`]).
+/// Returns true if the calling thread must be unblocked after the effect
+/// ([`threads::block_stops`]).
 ///
 /// # Safety
 /// The strings must be valid or null.

@@ -17,8 +17,8 @@
 //!   one for Fortran's procedures;
 //! - [`shared_mappings`] counts mappings that other processes may share;
 //! - [`exec`] keeps a program that the rank's process executes in the role of the rank;
-//! - [`fatal_signals`] handles signals that terminate the program; [`at_exit`] and [`immediate_exit`] handle its
-//!   exit;
+//! - [`fatal_signals`] handles signals that terminate the program; [`at_exit`] and
+//!   [`immediate_exit`] handle its exit;
 //! - [`exit_refused`] contains the code that stops threads of the program;
 //! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI;
 //! - [`told`] reports effects to the runtime: [`files`] those of the program on files,

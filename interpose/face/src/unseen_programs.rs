@@ -16,8 +16,8 @@ type Strings = *const *const c_char;
 /// Reports a program without this library that is about to be executed.
 ///
 /// # Safety
-/// `own` must be the environment of this process, `original_entry` must be null or a valid environment, and
-/// the strings of `executed` must be valid.
+/// `own` must be the environment of this process, `original_entry` must be null or a valid
+/// environment, and the strings of `executed` must be valid.
 pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedFile) {
     if !child_effects::has_rank() {
         return;

@@ -2,8 +2,8 @@
 //!
 //! The first touch of fresh memory costs more than the copy into it, and both cost more than the
 //! verification. Each thread takes a piece at a time, makes its memory present and fills it while
-//! it is in the processor's cache. A search in the pages ([`PagePredicate`]) is done at that moment, too:
-//! reading all memory once more takes about as long as copying it.
+//! it is in the processor's cache. A search in the pages ([`PagePredicate`]) is done at that
+//! moment, too: reading all memory once more takes about as long as copying it.
 //!
 //! The kernel keeps free pages per processor. Pages that the dead process has freed are available
 //! where it ended. Another processor may get pages that a virtual machine must first request from
@@ -105,8 +105,8 @@ struct FillWork<'a> {
     stop: AtomicBool,
 }
 
-// SAFETY: the store is only read, by threads that have exited when `verify_and_fill` returns. Each piece is
-// processed by one of them.
+// SAFETY: the store is only read, by threads that have exited when `verify_and_fill` returns. Each
+// piece is processed by one of them.
 unsafe impl Sync for FillWork<'_> {}
 
 #[derive(Default)]

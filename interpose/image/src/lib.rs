@@ -9,8 +9,8 @@
 //! * [`track`] finds the pages with content and those written since the last capture;
 //! * [`store_tests`] is the arena that contains the page copies;
 //! * [`epoch`] maps pages to copies, and [`wire_tests`] splits the copies into messages;
-//! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent_pages`] lists the
-//!   checksums of pages without a copy;
+//! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent_pages`] lists
+//!   the checksums of pages without a copy;
 //! * [`alike`] finds pages that are equal on two workers (deduplication);
 //! * [`parity`] computes what is stored instead of whole copies, [`helper`] is the thread for that;
 //! * [`prefault`] makes memory present before pages are copied into it;

@@ -74,7 +74,8 @@ pub struct XorPlan {
     sources: Vec<*const u8>,
 }
 
-// SAFETY: only this value uses the targets, and the sources are not written until `execute` returns.
+// SAFETY: only this value uses the targets, and the sources are not written until `execute`
+// returns.
 unsafe impl Send for XorPlan {}
 
 /// Pages and their source slots, sorted by page, with one entry per source.

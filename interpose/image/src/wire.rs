@@ -152,7 +152,8 @@ impl Header {
 }
 
 impl Delta {
-    /// Encodes the delta without the pages `kept_by_receiver` (sorted), which the receiver has itself.
+    /// Encodes the delta without the pages `kept_by_receiver` (sorted), which the receiver has
+    /// itself.
     pub fn outgoing(
         &self,
         yours: Vec<PageRun>,

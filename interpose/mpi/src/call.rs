@@ -2,11 +2,11 @@
 //!
 //! When a process of the job has failed, calls that wait for it never return. The process manager
 //! then sets the *generation number* of the next MPI instance in a page that it shares with this
-//! process ([`SharedPage`]), and sends [`INTERRUPT`] to the thread that is inside the library, until that
-//! thread has left the library. The handler discards the library's frames: the call returns
-//! [`ABANDONED`] to the runtime, like an error of the library. From then on every call returns
-//! `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter_instance`] is called with the
-//! new generation number.
+//! process ([`SharedPage`]), and sends [`INTERRUPT`] to the thread that is inside the library,
+//! until that thread has left the library. The handler discards the library's frames: the call
+//! returns [`ABANDONED`] to the runtime, like an error of the library. From then on every call
+//! returns `ABANDONED` at once, until the MPI side has been reset (`side`) and [`enter_instance`]
+//! is called with the new generation number.
 //!
 //! ```text
 //!   caller ─► procedure (naked, generated) ─► call_N ── copies N stack words ──► the library

@@ -1,9 +1,9 @@
 //! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
 //! The first `pthread_cancel` of a libc registers that libc's handler for signal 32, in each of the
-//! three namespaces. The handler of this module stays registered instead ([`remove_region`]) and passes
-//! cancellations on to libc's handler: these are signals that this process has sent by tgkill(2),
-//! which libc's handler checks as well.
+//! three namespaces. The handler of this module stays registered instead ([`remove_region`]) and
+//! passes cancellations on to libc's handler: these are signals that this process has sent by
+//! tgkill(2), which libc's handler checks as well.
 #![allow(unsafe_code)]
 
 use crate::side::signals::{self, Action};

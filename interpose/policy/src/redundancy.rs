@@ -2,8 +2,8 @@
 //!
 //! Replicas are placed in *layers*: in each layer every worker has one buddy, and is itself the
 //! buddy of one other worker. With whole replicas, each buddy stores one, and any of them is
-//! sufficient. With parity, a worker and its buddies form a group ([`parity_groups`]). Each buddy's parity
-//! covers the pages of one layer, and all buddies are needed.
+//! sufficient. With parity, a worker and its buddies form a group ([`parity_groups`]). Each buddy's
+//! parity covers the pages of one layer, and all buddies are needed.
 
 pub mod parity_groups;
 

@@ -82,7 +82,8 @@ pub unsafe fn redirect_streams(output: c_int, errors: c_int) {
     }
 }
 
-/// Defines functions of libc whose first argument is a descriptor, which [`redirected_descriptor`] replaces.
+/// Defines functions of libc whose first argument is a descriptor, which [`redirected_descriptor`]
+/// replaces.
 macro_rules! with_redirected_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];

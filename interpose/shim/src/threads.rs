@@ -137,7 +137,8 @@ pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type; `AFTER_CANCELLATION` is null or a function of this type.
+    // SAFETY: libc's function has this type; `AFTER_CANCELLATION` is null or a function of this
+    // type.
     unsafe {
         let real: unsafe extern "C" fn(usize) -> c_int =
             core::mem::transmute(libc_function(&REAL, c"pthread_cancel"));

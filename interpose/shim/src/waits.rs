@@ -9,8 +9,8 @@
 //! On Linux 6.18 a few processes that only yield keep a new process from running for ten seconds
 //! and more (measured with two cores, five such processes and `sched_autogroup_enabled`). A relay
 //! or a process of the launcher is such a new process. A wait within one MPI call therefore sleeps
-//! briefly every [`SLEEP_PERIOD_NS`] if the kernel has run another thread on its processor since the
-//! last sleep. A wait longer than [`LONG`] sleeps after every [`POLLS_PER_CLOCK_READ`] polls.
+//! briefly every [`SLEEP_PERIOD_NS`] if the kernel has run another thread on its processor since
+//! the last sleep. A wait longer than [`LONG`] sleeps after every [`POLLS_PER_CLOCK_READ`] polls.
 //!
 //! More sleep would cost too much, because a message is only seen after several polls. An agreement
 //! of five processes on two cores takes 5 ms when they yield, and 100 to 460 ms when a sleep

@@ -68,8 +68,8 @@ fn note_first(procedure: &Procedure, comm: &str) -> String {
     let op =
         find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
     format!(
-        "        if rc == 0 {{\n            crate::objects::comm::first_collectives::record(rt, {comm}, \
-         Proc::{name}, {has_some}, {op});\n        }}\n"
+        "        if rc == 0 {{\n            crate::objects::comm::first_collectives::record(rt, \
+         {comm}, Proc::{name}, {has_some}, {op});\n        }}\n"
     )
 }
 

@@ -205,8 +205,8 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
         };
         let _ = write!(
             out,
-            "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::error_handling::finish(rt, Proc::{name}, rc, {communicator})\n    }}\n\n"
+            "{safety}        let rc = unsafe {{ {call} }};\n\x20       \
+             crate::error_handling::finish(rt, Proc::{name}, rc, {communicator})\n    }}\n\n"
         );
     } else {
         let _ = write!(out, "{safety}        unsafe {{ {call} }}\n    }}\n\n");

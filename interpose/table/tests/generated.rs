@@ -185,8 +185,8 @@ fn a_generated_handler_translates_handles() {
         "pub unsafe extern \"C\" fn h_MPI_Comm_test_inter(comm: VirtComm, flag: *mut c_int) -> \
          c_int {",
         "let rc = unsafe { real::PMPI_Comm_test_inter(crate::handles::real_comm(rt, comm), flag) };",
-        "crate::raise::finish(rt, Proc::MPI_Type_get_extent, rc, None)",
-        "crate::raise::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))",
+        "crate::error_handling::finish(rt, Proc::MPI_Type_get_extent, rc, None)",
+        "crate::error_handling::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))",
         "pub unsafe extern \"C\" fn h_MPI_Wtick() -> c_double {",
     ] {
         assert!(source.contains(text), "{text}");

@@ -2,9 +2,9 @@
 //!
 //! Each *job* of the node has one pool. Spares register ([`Pools::register`]), send beats
 //! ([`Pools::beat`]), and are *leased* for failed workers ([`Pools::lease`]). A lease is confirmed
-//! when its spare reports that it has taken over ([`Pools::took_over`]), which removes the spare from
-//! the pool. An unconfirmed lease ends with the next round of leases, at its time limit, or when it
-//! is given back.
+//! when its spare reports that it has taken over ([`Pools::took_over`]), which removes the spare
+//! from the pool. An unconfirmed lease ends with the next round of leases, at its time limit, or
+//! when it is given back.
 //!
 //! The rounds of leases of a job have increasing numbers. A repeated request of a round receives
 //! the same answer, and one of an earlier round is refused. Every ticket and lease has a token that

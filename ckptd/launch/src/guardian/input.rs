@@ -3,8 +3,8 @@
 //! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
 //! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
 //! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
-//! the position of the checkpoint ([`understudy_wire::manager::InputRequest`]). A regular file needs
-//! no relay: its offset is restored.
+//! the position of the checkpoint ([`understudy_wire::manager::InputRequest`]). A regular file
+//! needs no relay: its offset is restored.
 #![allow(unsafe_code)]
 
 use super::input_spool::Spool;

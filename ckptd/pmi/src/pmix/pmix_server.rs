@@ -110,8 +110,8 @@ impl PmixServer {
     /// Registers a generation; its ranks may start from now on.
     ///
     /// # Errors
-    /// [`Error::GenerationExists`], [`Error::BadPlacement`] if `here` is another host, [`Error::Pmix`],
-    /// [`Error::System`].
+    /// [`Error::GenerationExists`], [`Error::BadPlacement`] if `here` is another host,
+    /// [`Error::Pmix`], [`Error::System`].
     pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
         if generation.placement.hosts().get(generation.here) != Some(&self.name) {
             return Err(Error::BadPlacement);
@@ -287,8 +287,8 @@ impl PmixServer {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix as
-    /// soon as the rank has put data, with `None` if there are none.
+    /// It answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of
+    /// libpmix as soon as the rank has put data, with `None` if there are none.
     pub fn modex(
         &self,
         generation: &GenerationName,

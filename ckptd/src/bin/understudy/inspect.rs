@@ -66,8 +66,9 @@ impl Arguments {
         if files.is_empty() && torn.is_empty() && event_directories.is_empty() {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
-                "there are neither event files (rank-N.events) nor checkpoints (understudy-….epoch). \
-                 Give the directory of UNDERSTUDY_LOG_DIR or UNDERSTUDY_DISK.",
+                "there are neither event files (rank-N.events) nor checkpoints \
+                 (understudy-….epoch). Give the directory of UNDERSTUDY_LOG_DIR or \
+                 UNDERSTUDY_DISK.",
             ));
         }
         let epochs = epochs::group(files.iter().map(|file| EpochFile::read(file)).collect());

@@ -19,14 +19,14 @@ const MOST_NODES: usize = 100_000_000;
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit status:\n  0  done\n  2  wrong usage\n  3  the figure cannot be \
-    written\n\nAll runs of a seed see the same failures. `global`: all nodes go back to the \
-    checkpoint; `log`: the lost one does, and gets its\nmessages from logs; `dataflow`: its \
-    neighbours compute them again.\n\nThe equations count failures of a whole run, and far from \
-    borders. In a simulated run nothing is lost where a node fails while it\nwaits for another's \
-    recovery, and cones end at the grid's borders, so on large machines simulated values are \
-    lower.\n\nExamples: understudy simulate --grid 32x32 --every 6 --task 10s --node-mtbf 100h\n          \
-    understudy simulate --grid 1000 -o figure.svg\n          understudy simulate --model --nodes \
-    100000 --node-mtbf 50y --every 10 --task 4s"
+        written\n\nAll runs of a seed see the same failures. `global`: all nodes go back to the \
+        checkpoint; `log`: the lost one does, and gets its\nmessages from logs; `dataflow`: its \
+        neighbours compute them again.\n\nThe equations count failures of a whole run, and far \
+        from borders. In a simulated run nothing is lost where a node fails while it\nwaits for \
+        another's recovery, and cones end at the grid's borders, so on large machines simulated \
+        values are lower.\n\nExamples: understudy simulate --grid 32x32 --every 6 --task 10s \
+        --node-mtbf 100h\n          understudy simulate --grid 1000 -o figure.svg\n          \
+        understudy simulate --model --nodes 100000 --node-mtbf 50y --every 10 --task 4s"
 )]
 pub struct Arguments {
     /// Nodes with one partition each: a chain (`1000`) or a grid (`32x32`).

@@ -1,4 +1,5 @@
-//! The MPI lock: the one thread of the program that is in the runtime ([`understudy_abi::mpi_lock`]).
+//! The MPI lock: the one thread of the program that is in the runtime
+//! ([`understudy_abi::mpi_lock`]).
 //!
 //! The runtime itself always runs with the main thread's thread-local data.
 #![allow(unsafe_code)]
@@ -215,8 +216,8 @@ pub(super) fn yielding_caller(
     if !work_flags::is_set(work_flags::MULTIPLE_THREADS) {
         return None;
     }
-    // SAFETY: `understudy_abi::mpi_lock::Turn` defines this word for calls that have acquired the MPI
-    // lock.
+    // SAFETY: `understudy_abi::mpi_lock::Turn` defines this word for calls that have acquired the
+    // MPI lock.
     let is_own = owns_lock(frame)
         && unsafe { ((frame.preserved[RBP_INDEX] as usize - NESTED) as *const u64).read() == 0 };
     is_own

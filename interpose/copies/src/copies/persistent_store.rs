@@ -2,10 +2,10 @@
 //!
 //! Pages and checksums are in files in memory ([`Files`]), of which the process manager has
 //! descriptors, too. All other data that the use of the replicas requires are recorded there
-//! ([`ReplicaRecords`]): before this process reports to the others that its replicas of an epoch are
-//! complete, and again when the epoch is committed. Slots to which a record refers are not reused
-//! ([`PageStore::protect`]). So the last committed epoch is available whenever this process dies,
-//! and the next one as soon as other processes may commit it.
+//! ([`ReplicaRecords`]): before this process reports to the others that its replicas of an epoch
+//! are complete, and again when the epoch is committed. Slots to which a record refers are not
+//! reused ([`PageStore::protect`]). So the last committed epoch is available whenever this process
+//! dies, and the next one as soon as other processes may commit it.
 //!
 //! The process that receives the files adopts them ([`super::adoption`]) without a copy.
 

@@ -30,7 +30,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 pub struct ArenaFiles {
     /// Pages, by slot.
     pub pages: Arc<File>,
-    /// Checksums, by slot, from [`SUMS_OFFSET`] on. The bytes before belong to the owner of the store.
+    /// Checksums, by slot, from [`SUMS_OFFSET`] on. The bytes before belong to the owner of the
+    /// store.
     pub index: Arc<File>,
 }
 
@@ -128,7 +129,8 @@ impl IndexHeader {
 
 impl Drop for IndexHeader {
     fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `map_header` with its length; `self` is not used afterwards.
+        // SAFETY: unmaps the mapping of `map_header` with its length; `self` is not used
+        // afterwards.
         unsafe { libc::munmap(self.base.cast(), SUMS_OFFSET as usize) };
     }
 }

@@ -1,8 +1,8 @@
 //! Allocation of the slots of a store: used, free, or retained.
 //!
 //! Three kinds of slots are not allocated again even if they are released: those that another
-//! replica refers to ([`ShareCounts`]), those that are still being read ([`Pins`]), and those that the
-//! record of a dead process's replicas refers to ([`PageStore::protect`]). The memory is in
+//! replica refers to ([`ShareCounts`]), those that are still being read ([`Pins`]), and those that
+//! the record of a dead process's replicas refers to ([`PageStore::protect`]). The memory is in
 //! [`Arena`].
 #![allow(unsafe_code)]
 

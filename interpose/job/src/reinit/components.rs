@@ -2,8 +2,8 @@
 //!
 //! All components of Open MPI 4 are files, and a few of a distribution's Open MPI 5.
 //!
-//! A child that initialises the library alone ([`super::library_preload`]) opens only the components for a
-//! world of one process without a launcher.
+//! A child that initialises the library alone ([`super::library_preload`]) opens only the
+//! components for a world of one process without a launcher.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;

@@ -170,7 +170,8 @@ pub fn record_received(rt: &Runtime, bytes: usize) {
     }
 }
 
-/// Records that a request has completed, or was found complete; see [`Recorder::record_completion`].
+/// Records that a request has completed, or was found complete; see
+/// [`Recorder::record_completion`].
 #[inline]
 pub fn record_completion(
     rt: &Runtime,

@@ -44,7 +44,8 @@ pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
         .sum()
 }
 
-/// Returns the incomplete messages for which a request that [flushes](Kind::FlushWork) a buffer waits.
+/// Returns the incomplete messages for which a request that [flushes](Kind::FlushWork) a buffer
+/// waits.
 ///
 /// These are among the messages that were in the buffer when the request was started. `None` for
 /// other requests, and for complete ones.

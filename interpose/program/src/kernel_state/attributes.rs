@@ -60,8 +60,8 @@ pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the 
 pub const SHARED_POLICIES: &str = "the policy of shared memory, files and stacks is not restored; \
                                    let the program use mbind(2) for its private memory only";
 /// Reason for a refusal of home nodes.
-pub const HOME_NODES: &str = "the kernel does not report the home node of memory; let the program do \
-                              without set_mempolicy_home_node(2)";
+pub const HOME_NODES: &str = "the kernel does not report the home node of memory; let the program \
+    do without set_mempolicy_home_node(2)";
 
 pub const ATTRIBUTES: &[Row] = &[
     row("working directory", Restored, ""),
@@ -86,7 +86,7 @@ pub const ATTRIBUTES: &[Row] = &[
     row(
         "timers of timer_create",
         Restored,
-        "threads::timers_that_start_or_signal_threads_go_on",
+        "threads::timers_that_start_or_signal_threads_continue",
     ),
     row("alternate signal stack", Restored, PROCESS),
     row("signal handlers and mask", Restored, ""),
@@ -175,7 +175,7 @@ pub const ATTRIBUTES: &[Row] = &[
     row(
         "inode: size and content",
         Restored,
-        "files::files_are_as_if_nobody_had_been_killed",
+        "files::files_are_undisturbed_by_a_failure",
     ),
     row(
         "inode: mode, owner, times and extended attributes",

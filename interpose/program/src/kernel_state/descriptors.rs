@@ -34,7 +34,7 @@ const TERMINAL: &str = "the settings of a terminal are shared with other process
 
 /// Kinds of descriptors; the first matching row applies.
 pub const DESCRIPTORS: &[Row] = &[
-    restored("file", "files::files_are_as_if_nobody_had_been_killed"),
+    restored("file", "files::files_are_undisturbed_by_a_failure"),
     restored("directory", "conformance::directories_and_devices"),
     restored("path", "programs_table::path_descriptors"),
     restored("removed file", "programs_table::scratch"),

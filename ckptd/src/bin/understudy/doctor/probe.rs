@@ -74,8 +74,8 @@ impl Memory {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "Memory of a worker: {} were measured; {} belong to MPI and understudy, about {} to the \
-             program, of which {} change between checkpoints; the rest is replicas",
+            "Memory of a worker: {} were measured; {} belong to MPI and understudy, about {} to \
+             the program, of which {} change between checkpoints; the rest is replicas",
             bytes(self.worker),
             bytes(self.spare),
             bytes(self.program),

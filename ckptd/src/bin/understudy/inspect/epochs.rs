@@ -189,7 +189,8 @@ impl Epochs {
             .as_secs();
         let _ = writeln!(
             out,
-            "Checkpoint {} of {} {} (job begun {ago} s ago, recoveries and restarts: {}): {} of {}, {}{}",
+            "Checkpoint {} of {} {} (job begun {ago} s ago, recoveries and restarts: {}): {} of \
+             {}, {}{}",
             self.epoch,
             content.program,
             content.arguments.join(" "),

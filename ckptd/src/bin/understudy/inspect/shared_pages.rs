@@ -137,8 +137,8 @@ impl Sharing {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "  pages whose content other workers have as well\n    {:<12} {:>10} {:>10} {:>10} {:>7} \
-             {:>14}",
+            "  pages whose content other workers have as well\n    {:<12} {:>10} {:>10} {:>10} \
+             {:>7} {:>14}",
             "", "pages", "zero", "elsewhere", "", "in same place"
         );
         for WorkerShares { worker, shares } in &self.workers {

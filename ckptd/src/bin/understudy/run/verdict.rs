@@ -30,15 +30,16 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
         return match launcher {
             status if is_silent => told(
                 status,
-                "the ranks could not write their event files, so there is no record of the job; its \
-                 messages tell whether it was protected. Make room there, or name another \
+                "the ranks could not write their event files, so there is no record of the job; \
+                 its messages tell whether it was protected. Make room there, or name another \
                  directory with --log-dir"
                     .into(),
             ),
             0 => told(
                 0,
-                "no rank has recorded an event, so the program was not protected: it has not called \
-                 MPI_Init, is linked with another MPI, or its event files are on other nodes"
+                "no rank has recorded an event, so the program was not protected: it has not \
+                 called MPI_Init, is linked with another MPI, or its event files are on other \
+                 nodes"
                     .into(),
             ),
             status => silent(status),

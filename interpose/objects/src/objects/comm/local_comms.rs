@@ -67,8 +67,8 @@ pub(super) struct RecentComm {
     pub(super) rank_and_size: Option<(c_int, c_int)>,
     /// Worker at the first rank that messages may address.
     ///
-    /// `consecutive_ranks` is the number of ranks, starting with that one, whose workers have consecutive
-    /// numbers.
+    /// `consecutive_ranks` is the number of ranks, starting with that one, whose workers have
+    /// consecutive numbers.
     pub(super) first_worker: Worker,
     pub(super) consecutive_ranks: u32,
 }

@@ -129,7 +129,8 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), FileEr
         .collect();
     files.iter().find(is_apart).map_or(Ok(()), |file| {
         let why =
-            "its shared pointer is in memory, and the workers that share it would be on several nodes";
+            "its shared pointer is in memory, and the workers that share it would be on several \
+             nodes";
         Err(FileError::of(file.path())(io::Error::other(why)))
     })
 }

@@ -119,7 +119,8 @@ impl FileLock {
 
 /// Releases the locks of a descriptor that are not in `then`.
 ///
-/// Releases all locks of a kind if one of them is not in `then`. [`receive_all`] restores the others.
+/// Releases all locks of a kind if one of them is not in `then`. [`receive_all`] restores the
+/// others.
 pub fn release(fd: i32, then: &[FileLock]) {
     let now = of(fd);
     for lock in now.iter().filter(|lock| !then.contains(lock)) {

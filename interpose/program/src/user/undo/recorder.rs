@@ -69,8 +69,8 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder that does not record yet.
     ///
-    /// The log will be at `place`, and small backups in `loader_memory`. `label` must be unique in the
-    /// job.
+    /// The log will be at `place`, and small backups in `loader_memory`. `label` must be unique in
+    /// the job.
     pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
             place,

@@ -73,7 +73,7 @@ fn all(count: usize) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
 }
 
 #[test]
-fn a_worker_and_the_holder_of_its_copy_may_die_together() {
+fn a_worker_and_its_buddy_may_fail_together() {
     // Three of four workers fail, so that the buddy is among them; there is one spare.
     let outcome = heat2d().assert_undisturbed(killed(job(), 1, 15, these(&[1, 2, 3])));
     outcome.assert_replaced(&[1, 2, 3]);
@@ -101,7 +101,7 @@ fn a_job_of_one_worker_is_protected() {
 }
 
 #[test]
-fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
+fn a_worker_may_fail_at_any_moment_of_a_checkpoint_together_with_its_buddy() {
     for point in variants(
         ["ship.begin", "commit.begin", "capture.end", "commit.end"],
         2,
@@ -117,7 +117,7 @@ fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
 }
 
 #[test]
-fn an_heir_may_die_before_it_has_its_part() {
+fn a_replacement_may_fail_before_it_has_taken_over() {
     for stage in variants(
         ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
         2,
