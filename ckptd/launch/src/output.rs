@@ -63,11 +63,11 @@ impl Output {
 
 /// Passes on the output of a process.
 ///
-/// `record_output_end` is called when all processes, including relays, have closed the streams; its
+/// `close` is called when all processes, including relays, have closed the streams; its
 /// argument is the number of bytes on standard output.
 ///
 /// # Errors
-/// Errors of starting a thread; `record_output_end` is not called then.
+/// Errors of starting a thread; `close` is not called then.
 pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) -> io::Result<()> {
     let (out, errors) = (child.stdout.take(), child.stderr.take());
     let (both, closed) = mpsc::channel::<u64>();

@@ -36,7 +36,7 @@ impl CallSite {
     }
 }
 
-/// Returns the call sites in `code` of system call `owner_thread`, in ascending order.
+/// Returns the call sites in `code` of system call `number`, in ascending order.
 ///
 /// A site is omitted if an instruction between the two depends on its own address, on rax or on the
 /// stack.

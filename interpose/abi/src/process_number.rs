@@ -26,7 +26,7 @@ impl SeenNumber {
         self.owner.store(own, Ordering::Release);
     }
 
-    /// Returns the number that process `owner_thread` sees.
+    /// Returns the number that process `number` sees.
     pub fn of(&self, number: i32) -> i32 {
         let is_own = self.owner.load(Ordering::Acquire) == number;
         let seen = self.seen.load(Ordering::Relaxed);

@@ -74,7 +74,7 @@ impl CarriedTime {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Returns the value that the owner sees if the kernel's value at `place` is `owner`.
+    /// Returns the value that the owner sees if the kernel's value at `place` is `own`.
     pub fn seen(&self, place: usize, own: i64) -> i64 {
         let added = self.added[place].load(Ordering::Relaxed);
         match is_maximum(place) {

@@ -88,7 +88,7 @@ pub fn mark_waits(byte: &'static AtomicU8) {
     }
 }
 
-/// Delays exits by the MPI library while `poll` returns true, and for a time before.
+/// Delays exits by the MPI library while `is_over` returns true, and for a time before.
 ///
 /// The library may exit because its server has died.
 pub fn delay_exits(is_over: extern "C" fn() -> bool) {

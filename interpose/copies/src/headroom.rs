@@ -20,7 +20,7 @@ use understudy_job::Runtime;
 
 /// Returns the claim of this worker for a checkpoint of at most `most` pages.
 ///
-/// `free_and_count` frees unused memory and counts the pages exactly. It is slow, so it is called
+/// `save` frees unused memory and counts the pages exactly. It is slow, so it is called
 /// only if memory is short.
 pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> MemoryClaim {
     let neighbours = workers_on_node(rt);

@@ -26,7 +26,7 @@ unsafe extern "C" {
 
 /// Registers functions for the exit of the program.
 ///
-/// exit(3) calls `hook` with the status, and _exit(2) calls `report_exit`. If `calls` returns true,
+/// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `calls` returns true,
 /// exit(3) first makes a call of the slot [`libc_procedures::LEAVE`].
 ///
 /// # Safety

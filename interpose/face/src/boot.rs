@@ -284,7 +284,7 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
 }
 
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
-    // SAFETY: `run_second_execution` passes the address of its local variable.
+    // SAFETY: `second` passes the address of its local variable.
     let second = unsafe { &mut *argument.cast::<SecondExecution<'_>>() };
     match load::load(second) {
         Ok(()) => {}

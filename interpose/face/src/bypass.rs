@@ -145,11 +145,11 @@ fn is_this_program(path: &Path) -> bool {
     sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
-/// Returns the arguments of the script `ledger_path`, from those of its interpreter.
+/// Returns the arguments of the script `name`, from those of its interpreter.
 ///
 /// The kernel passes `[interpreter, argument of its line, …, name, argument, …]` (execve(2),
 /// "Interpreter scripts"). If the interpreter is a script as well, there are several interpreters
-/// and arguments. The kernel has replaced the script's own argv\[0\] by `ledger_path`, unless
+/// and arguments. The kernel has replaced the script's own argv\[0\] by `name`, unless
 /// binfmt_misc keeps it as the next argument (flag `P`).
 ///
 /// # Safety

@@ -74,7 +74,7 @@ pub unsafe fn strings(list: *const *const c_char) -> impl Iterator<Item = &'stat
     })
 }
 
-/// Returns the value of the variable `ledger_path`, which must end with `=`.
+/// Returns the value of the variable `name`, which must end with `=`.
 ///
 /// # Safety
 /// As [`strings`].
@@ -101,7 +101,7 @@ pub fn directory_of(manager: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Returns true if the switch `ledger_path`, which must end with `=`, is on.
+/// Returns true if the switch `name`, which must end with `=`, is on.
 ///
 /// # Safety
 /// As [`strings`].
@@ -390,7 +390,7 @@ pub unsafe fn for_guardian(list: *const *const c_char) -> Option<*const *const c
     Some(builder.finish())
 }
 
-/// Returns an array of strings: `run_first_execution`, then those of `list`.
+/// Returns an array of strings: `first`, then those of `list`.
 ///
 /// # Safety
 /// As [`strings`].

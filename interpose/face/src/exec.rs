@@ -78,10 +78,10 @@ fn is_rank() -> bool {
         && process == RANK_PROCESS.load(Ordering::Relaxed)
 }
 
-/// Returns the environment for a program that is executed with the environment `original_entry`.
+/// Returns the environment for a program that is executed with the environment `given`.
 ///
 /// # Safety
-/// `original_entry` must be null or a valid environment; the strings of `executed` must be valid.
+/// `given` must be null or a valid environment; the strings of `executed` must be valid.
 unsafe fn environment(given: Strings, executed: ExecutedFile) -> Strings {
     if !is_rank() {
         // SAFETY: guaranteed by the caller.
@@ -153,7 +153,7 @@ unsafe fn unprotected_environment(given: Strings, saved: Strings) -> Strings {
     }
 }
 
-/// Adds the variables of the launcher, of MPI and of understudy that `original_entry` lacks.
+/// Adds the variables of the launcher, of MPI and of understudy that `given` lacks.
 ///
 /// # Safety
 /// As for [`environ::strings`], both.

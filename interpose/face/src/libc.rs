@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Returns the next definition of `ledger_path`, which is looked up once.
+/// Returns the next definition of `name`, which is looked up once.
 ///
 /// It is neither inlined nor a tail call of dlsym(3), because RTLD_NEXT depends on the caller's
 /// address.

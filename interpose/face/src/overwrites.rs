@@ -233,7 +233,7 @@ unsafe fn place(offset: *const i64) -> i64 {
 /// Reports aio_write(3).
 ///
 /// # Safety
-/// `environment_block` must be null or a control block.
+/// `block` must be null or a control block.
 unsafe fn report_aio(block: *const AioBlock) -> bool {
     // SAFETY: guaranteed by the caller.
     unsafe { block.as_ref() }

@@ -5,7 +5,7 @@ use crate::messages::Line;
 use crate::sys::{nr, sys};
 use core::fmt::Write;
 
-/// Returns true if a variable in a process's environment begins with `ledger_path`.
+/// Returns true if a variable in a process's environment begins with `name`.
 ///
 /// The launcher has then started the process or an ancestor of it.
 pub fn is_launched(process: isize, name: &[u8]) -> bool {
@@ -41,7 +41,7 @@ pub fn parent_of(process: isize) -> isize {
     parent
 }
 
-/// Reads a file of /proc/PROCESS until `begin_call` returns false.
+/// Reads a file of /proc/PROCESS until `take` returns false.
 fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
     let mut path = Line::new();
     let _ = write!(path, "/proc/{process}/{file}\0");

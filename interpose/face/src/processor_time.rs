@@ -143,7 +143,7 @@ unsafe extern "C" fn getrusage(who: c_int, resources: *mut Resources) -> c_int {
     }
 }
 
-/// Adds the carried values to a structure; `run_first_execution` is the index of the first one.
+/// Adds the carried values to a structure; `first` is the index of the first one.
 fn add_usage(first: usize, resources: &mut Resources) {
     const SECOND: i64 = 1_000_000;
     let (times, rest) = resources.split_at_mut(4);

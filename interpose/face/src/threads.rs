@@ -187,7 +187,7 @@ fn creating(create: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Creates a thread that starts in [`begin`] and continues with `report_start`.
+/// Creates a thread that starts in [`begin`] and continues with `start`.
 fn create_counted_thread(
     start: *const c_void,
     argument: *mut c_void,

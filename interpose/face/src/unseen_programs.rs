@@ -16,7 +16,7 @@ type Strings = *const *const c_char;
 /// Reports a program without this library that is about to be executed.
 ///
 /// # Safety
-/// `own` must be the environment of this process, `original_entry` must be null or a valid
+/// `own` must be the environment of this process, `given` must be null or a valid
 /// environment, and the strings of `executed` must be valid.
 pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedFile) {
     if !child_effects::has_rank() {
@@ -36,7 +36,7 @@ pub unsafe fn report_execution(own: Strings, given: Strings, executed: ExecutedF
 /// Returns true if LD_PRELOAD names this library.
 ///
 /// # Safety
-/// `original_entry` must be null or a valid environment.
+/// `given` must be null or a valid environment.
 unsafe fn has_library(given: Strings) -> bool {
     // SAFETY: guaranteed by the caller.
     !given.is_null()

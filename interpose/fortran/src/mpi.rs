@@ -173,7 +173,7 @@ fn query_true() -> c_int {
 /// Returns the handles of `count` datatypes; none for a buffer in place.
 ///
 /// # Safety
-/// `c_list` must contain at least this number of datatypes.
+/// `list` must contain at least this number of datatypes.
 pub unsafe fn types(
     list: *const c_int,
     buffer: *mut c_void,

@@ -74,7 +74,7 @@ pub struct XorPlan {
     sources: Vec<*const u8>,
 }
 
-// SAFETY: only this value uses the targets, and the sources are not written until `execute`
+// SAFETY: only this value uses the targets, and the sources are not written until `run`
 // returns.
 unsafe impl Send for XorPlan {}
 

@@ -260,7 +260,7 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
 /// Minimum number of pages (4 MiB) that are made present before the copy.
 const MIN_PREFAULT_PAGES: u64 = 1 << 10;
 
-/// Starts to make `absent_pages` pages of private anonymous memory present before the copy.
+/// Starts to make `absent` pages of private anonymous memory present before the copy.
 ///
 /// One fault per page costs three times as much as the copy. The pages are base pages, which
 /// another process has just freed. Huge pages cost less if they are available. But the kernel may

@@ -84,7 +84,7 @@ impl Tracker {
         Self::select_with_failure(choice, None)
     }
 
-    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `add_absent`.
+    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `lack`.
     ///
     /// # Errors
     /// As [`Tracker::select`].

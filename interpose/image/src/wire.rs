@@ -152,7 +152,7 @@ impl Header {
 }
 
 impl Delta {
-    /// Encodes the delta without the pages `kept_by_receiver` (sorted), which the receiver has
+    /// Encodes the delta without the pages `yours` (sorted), which the receiver has
     /// itself.
     pub fn outgoing(
         &self,

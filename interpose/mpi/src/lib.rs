@@ -25,7 +25,7 @@ use std::ffi::c_void;
 /// Connects to the opened library.
 ///
 /// # Safety
-/// `library_edge` must be a handle of dlmopen(3) for an MPI library whose calling conventions and
+/// `library` must be a handle of dlmopen(3) for an MPI library whose calling conventions and
 /// types are those of the call table or of another supported ABI. `shim` must be a handle for the
 /// shim in the library's namespace. Both must stay open.
 #[allow(unsafe_code)]

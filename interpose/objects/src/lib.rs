@@ -1,6 +1,6 @@
 //! The program's view of MPI.
 //!
-//! - [`handle_kind`], [`abi`]: virtual handles, and handles of programs with another ABI than Open
+//! - [`handles`], [`abi`]: virtual handles, and handles of programs with another ABI than Open
 //!   MPI's;
 //! - [`objects`]: communicators, groups, datatypes, operators, windows, files, and how to rebuild
 //!   them;

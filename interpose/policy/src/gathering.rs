@@ -36,7 +36,7 @@ impl EntryVotes {
 
     /// Records a thread at the entry of a collective and returns the first vote.
     ///
-    /// `needs_library_only` is true if the process has no other thread.
+    /// `is_alone` is true if the process has no other thread.
     pub fn arrive(&mut self, uid: u64, is_alone: bool) -> bool {
         self.vote(uid, false, is_alone)
     }

@@ -217,7 +217,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
 
 /// Creates a joining process with all layers of a worker.
 ///
-/// They are also of a later epoch unless `complete` is 0.
+/// They are also of a later epoch unless `whole` is 0.
 fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
     let mut heir = holding(process, own, 1, epoch);
     if let Some(held) = &mut heir.kept {

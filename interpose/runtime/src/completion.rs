@@ -462,7 +462,7 @@ fn report_to_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
 
 /// Runs a blocking operation as its non-blocking variant.
 ///
-/// `start_both_halves` makes the real request. It is tested until it completes, so the checkpoint
+/// `start` makes the real request. It is tested until it completes, so the checkpoint
 /// under way advances meanwhile.
 pub fn run_nonblocking(
     rt: &Runtime,

@@ -89,7 +89,7 @@ pub struct SpawnedChildren {
 impl SpawnedChildren {
     /// Starts a process.
     ///
-    /// `manager` is its connection to the MPI library's server, if the library has one; `preload`
+    /// `line` is its connection to the MPI library's server, if the library has one; `preload`
     /// is the value of `LD_PRELOAD`. The poller of the registry is woken when the process ends.
     pub fn start(
         &mut self,

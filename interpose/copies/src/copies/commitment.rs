@@ -70,7 +70,7 @@ fn record_context(rt: &Runtime, welcome: Vec<u8>) -> RecordContext {
 
 /// Advances the pending checkpoint; returns the result of the vote once it is complete.
 ///
-/// `job_state` returns the state of the job that a replacement needs.
+/// `welcome` returns the state of the job that a replacement needs.
 ///
 /// # Errors
 /// Error codes of the MPI library.

@@ -207,7 +207,7 @@ impl PendingCheckpoint {
 
     /// Advances as far as possible; returns the result of the vote once everything is done.
     ///
-    /// `record_context` returns the facts that are recorded beside the replicas.
+    /// `context` returns the facts that are recorded beside the replicas.
     pub fn advance(
         &mut self,
         rt: &Runtime,

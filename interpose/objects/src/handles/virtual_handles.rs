@@ -31,7 +31,7 @@ pub fn created_index(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     (index < 1 << (KIND_SHIFT - INDEX_SHIFT)).then_some(index as u32)
 }
 
-/// Returns the handle of the created object number `index_of_created` of a kind.
+/// Returns the handle of the created object number `index` of a kind.
 #[inline]
 pub fn virtual_handle(kind: HandleKind, index: u32) -> *mut c_void {
     (BASE + ((kind as usize) << KIND_SHIFT) + ((index as usize) << INDEX_SHIFT)) as *mut c_void

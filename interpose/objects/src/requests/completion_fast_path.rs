@@ -23,7 +23,7 @@ pub fn completable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealReques
     request.needs_library_only().then_some((index, *real))
 }
 
-/// Returns the real requests of `handle_kind`, if the library alone completes each of them.
+/// Returns the real requests of `handles`, if the library alone completes each of them.
 ///
 /// Null handles and inactive requests are allowed.
 #[inline(always)]

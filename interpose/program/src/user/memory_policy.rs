@@ -215,7 +215,7 @@ pub(super) fn check() -> Result<(), UserError> {
     }
 }
 
-/// True if a mapping that is not private memory has a policy within `imported_procedures`.
+/// True if a mapping that is not private memory has a policy within `named`.
 ///
 /// Such mappings are those of files and of shared memory, and the stack.
 fn has_policy_of_object(vma: &Vma, named: AddrRange) -> bool {

@@ -107,7 +107,7 @@ pub(super) fn capture(start: &[AttributeValue]) -> ChangedAttributes {
 /// Sets the values of the checkpoint.
 ///
 /// An attribute that the program had not changed gets its value from the start of this process.
-/// `is_restored_by_main` is true if the main thread made the cut and is the calling thread.
+/// `is_mains` is true if the main thread made the cut and is the calling thread.
 pub(super) fn restore(start: &[AttributeValue], saved: &ChangedAttributes, is_mains: bool) {
     for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start) {
         let wanted = saved.as_ref().unwrap_or(start);

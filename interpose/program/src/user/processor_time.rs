@@ -22,7 +22,7 @@ pub(super) fn capture() -> ProcessorTime {
 
 /// Ensures that the program sees no smaller values than at the cut.
 ///
-/// `is_restoring` is true if this process was saved, or has been a replacement since: its values
+/// `is_own` is true if this process was saved, or has been a replacement since: its values
 /// continue.
 pub(super) fn restore(saved: &ProcessorTime, is_own: bool) {
     let now = own(Rounding::Down);

@@ -74,7 +74,7 @@ impl RecoveryReport {
 
     /// Records a successful attempt: dead processes and replacements.
     ///
-    /// `processes` are the processes of the workers before the attempt.
+    /// `players` are the processes of the workers before the attempt.
     pub fn record_success(
         &mut self,
         rt: &Runtime,
@@ -106,7 +106,7 @@ impl RecoveryReport {
 
     /// Records that these processes have died.
     ///
-    /// `processes` are the processes of the workers before the attempt.
+    /// `players` are the processes of the workers before the attempt.
     pub fn record_deaths(
         &mut self,
         rt: &Runtime,

@@ -24,7 +24,7 @@ pub fn clear(rt: &Runtime) {
 
 /// Saves the replay base if a phase began with this committed epoch.
 ///
-/// `plan` returns the replay plan of the phase before.
+/// `script` returns the replay plan of the phase before.
 pub fn save<'rt>(
     rt: &'rt Runtime,
     epoch: Epoch,

@@ -66,7 +66,7 @@ impl ReplayChild {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
         });
-        // SAFETY: pipe2(2) and fork(2); the child never returns from `template_work`.
+        // SAFETY: pipe2(2) and fork(2); the child never returns from `work`.
         unsafe {
             check(libc::pipe2(
                 ends.as_mut_ptr(),

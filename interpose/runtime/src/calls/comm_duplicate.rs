@@ -69,7 +69,7 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
 ///
 /// The number of the new communicator must be equal in all members, so a broadcast sends it in
 /// parallel. The members of an intercommunicator have the number already, or the duplicate is made
-/// `report_exit`. The attributes' copy functions run first (7.7.2): if one fails, no operation is
+/// `at_once`. The attributes' copy functions run first (7.7.2): if one fails, no operation is
 /// under way.
 ///
 /// # Safety

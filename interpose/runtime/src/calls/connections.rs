@@ -33,7 +33,7 @@ use understudy_numbers::Worker;
 const EXCHANGE_FAILED: &str = "processes that connect cannot exchange messages";
 /// Tag of the leaders' messages; see [`comm::bridge`].
 const TAG: c_int = 19;
-/// Number of polls without a pause; later polls are separated by `PAUSE_FACTOR`.
+/// Number of polls without a pause; later polls are separated by `PAUSE`.
 const QUICK_POLLS: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time after which a wait for the other end of a socket is reported.

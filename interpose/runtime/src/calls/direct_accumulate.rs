@@ -243,10 +243,10 @@ fn reach(
     Some((elements, target.at(at)))
 }
 
-/// Implements [`start_both_halves`] for an accumulate; a completed one gets a completed request.
+/// Implements [`start`] for an accumulate; a completed one gets a completed request.
 ///
 /// # Safety
-/// As for [`start_both_halves`].
+/// As for [`start`].
 pub(super) unsafe fn start_or_ended(
     rt: &Runtime,
     procedure: Proc,

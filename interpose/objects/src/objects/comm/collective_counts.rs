@@ -32,9 +32,9 @@ pub fn uncount_collective(rt: &Runtime, comm: VirtComm) {
     }
 }
 
-/// Adds up over all communicators what `ring_share` returns for each.
+/// Adds up over all communicators what `share` returns for each.
 ///
-/// `ring_share` gets the `uid`, this worker and the one after it. Each share is multiplied by the
+/// `share` gets the `uid`, this worker and the one after it. Each share is multiplied by the
 /// number of blocking collectives that this process has entered.
 pub fn sum_of_collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
     let (me, objects) = (rt.objects.comm.state.borrow().me, objects(rt));

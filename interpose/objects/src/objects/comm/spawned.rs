@@ -95,7 +95,7 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     Ok(found.into_iter().map(number).collect())
 }
 
-/// Enters the members of `group` that are not found yet and are members of `freed_within`.
+/// Enters the members of `group` that are not found yet and are members of `within`.
 fn enter_known_members(
     group: RealGroup,
     within: RealGroup,

@@ -212,7 +212,7 @@ fn construct_large(
 
 /// Sorts datatypes so that each one follows the datatypes that it is derived from.
 ///
-/// Each entry of `freed_indices` contains a datatype and the datatypes that it is derived from.
+/// Each entry of `all` contains a datatype and the datatypes that it is derived from.
 pub(super) fn sort_by_dependency(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
     let bases: BTreeMap<u32, &[u32]> = all
         .iter()

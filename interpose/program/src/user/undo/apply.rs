@@ -30,7 +30,7 @@ pub struct UndoError {
     pub error: io::Error,
 }
 
-/// Undoes all sections from `first_low_limit` on in all of `logs`, the latest effect first.
+/// Undoes all sections from `first` on in all of `logs`, the latest effect first.
 ///
 /// The undo may be interrupted at any point and repeated: a record is removed as soon as its effect
 /// is undone, and undoing an effect a second time is harmless.

@@ -128,7 +128,7 @@ impl ChildEffects {
         self.shared.lock().section = section;
     }
 
-    /// Releases the records of all sections before `first_low_limit`.
+    /// Releases the records of all sections before `first`.
     pub fn forget_before(&self, first: Epoch) {
         self.shared.lock().first_needed = first;
     }

@@ -69,7 +69,7 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder that does not record yet.
     ///
-    /// The log will be at `place`, and small backups in `loader_memory`. `label` must be unique in
+    /// The log will be at `place`, and small backups in `memory`. `label` must be unique in
     /// the job.
     pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
@@ -142,7 +142,7 @@ impl Recorder {
         self.section != Epoch::NONE
     }
 
-    /// Discards sections before cut `first_low_limit`, which are no longer needed.
+    /// Discards sections before cut `first`, which are no longer needed.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         self.log
             .as_mut()

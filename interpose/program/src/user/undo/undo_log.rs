@@ -79,7 +79,7 @@ pub enum Effect {
         id: FileId,
         directory: bool,
     },
-    /// Two files exchange their names; `id` was at `interrupted_at`.
+    /// Two files exchange their names; `id` was at `from`.
     Exchanged {
         from: PathBuf,
         to: PathBuf,
@@ -428,7 +428,7 @@ impl UndoLog {
         self.records.iter().map(|noted| &noted.record)
     }
 
-    /// Removes all sections before `first_low_limit`, and their backups.
+    /// Removes all sections before `first`, and their backups.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
         let count = self
             .records()

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a wait for a lock polls without a pause.
 ///
-/// Later polls are separated by `PAUSE_FACTOR`.
+/// Later polls are separated by `PAUSE`.
 const QUICK_POLLING: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time for which requests for a shared lock yield to one for an exclusive lock.

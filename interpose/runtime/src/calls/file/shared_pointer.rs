@@ -44,7 +44,7 @@ pub(super) fn reset(file: &OpenFile) -> FileResult<()> {
     Ok(shared_pointer::reset(file)?)
 }
 
-/// Returns the new position of a pointer that is at `access_blocking`.
+/// Returns the new position of a pointer that is at `now`.
 pub(super) fn new_position(
     rt: &Runtime,
     fh: VirtFile,
