@@ -199,7 +199,7 @@ demo: build examples ## kill a worker of a running program and watch it being re
 
 # The picture in the README. Check it before you commit it: a busy machine draws another one.
 picture: build examples ## draw docs/recovery.svg from a run in which a worker is killed
-	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --log-dir build/picture --progress none \
+	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --events build/picture --progress none \
 	    --fault 'kill rank=2 at=commit.end epoch=6 delay=30ms' -- build/examples/heat2d 400 400 20000
 	$(CARGO) run --quiet --release -p ckptd --example picture -- build/picture docs/recovery.svg
 

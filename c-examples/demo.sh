@@ -78,7 +78,7 @@ say "2. the same on $workers workers and $spares spare, with understudy; worker 
 # shellcheck disable=SC2046
 timeout "$limit_s" mpirun "${mpirun_flags[@]}" -n "$((workers + spares))" \
     -x LD_PRELOAD="$layer" -x UNDERSTUDY_SPARES="$spares" -x UNDERSTUDY_INTERVAL=0.5s \
-    -x UNDERSTUDY_LOG_DIR="$PWD/$out/events" \
+    -x UNDERSTUDY_EVENTS="$PWD/$out/events" \
     "$heat2d" $(arguments recovered) </dev/null >"$out/recovered.stdout" 2>"$out/recovered.stderr" &
 mpirun_pid=$!
 

@@ -46,7 +46,7 @@ def command(options, layer, fault, work):
     }
     place.pop("LD_PRELOAD", None)
     if layer:
-        place |= {"UNDERSTUDY_INTERVAL": options.interval, "UNDERSTUDY_LOG_DIR": f"{work}/events"}
+        place |= {"UNDERSTUDY_INTERVAL": options.interval, "UNDERSTUDY_EVENTS": f"{work}/events"}
     if fault:
         place["UNDERSTUDY_FAULT"] = fault
     release = ROOT / "target/release"

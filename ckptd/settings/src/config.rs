@@ -6,9 +6,9 @@
 use super::domains;
 use super::fault::{self, Fault};
 use super::values::{
-    InitEndRule, Interval, LogLimit, Require, Scheme, SharedPages, StaticData, Threads,
-    TrialReplay, init_end, interval, log_limit, new_phase, number, require, scheme, shared_pages,
-    switch, threads, tracking, trial_replay,
+    InitEndRule, Interval, JournalLimit, Require, Scheme, SharedPages, StaticData, Threads,
+    TrialReplay, init_end, interval, journal_limit, new_phase, number, require, scheme,
+    shared_pages, switch, threads, tracking, trial_replay,
 };
 use crate::setting::{SECRET, Setting};
 use crate::settings_table::SETTINGS;
@@ -52,7 +52,7 @@ pub struct Config {
     /// Method of restoring static data.
     pub static_data: StaticData,
     /// Limit of a journal's length.
-    pub log_limit: LogLimit,
+    pub journal_limit: JournalLimit,
     /// Level of `MPI_Pcontrol` that begins another set-up phase.
     pub new_phase: Option<i32>,
     /// Rule for the end of the set-up phase.
@@ -76,7 +76,7 @@ pub struct Config {
     /// File with the token for the daemon over TCP.
     pub daemon_token: Option<PathBuf>,
     /// Directory for event files.
-    pub log_dir: Option<PathBuf>,
+    pub event_directory: Option<PathBuf>,
     /// Faults that are injected for tests.
     pub faults: Vec<Fault>,
 }
@@ -149,8 +149,8 @@ const VALUES: &[(&str, Parse)] = &[
         config.new_phase = new_phase(text)?;
         Ok(())
     }),
-    ("UNDERSTUDY_LOG_LIMIT", |config, text| {
-        config.log_limit = log_limit(text)?;
+    ("UNDERSTUDY_JOURNAL_LIMIT", |config, text| {
+        config.journal_limit = journal_limit(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_REHEARSE", |config, text| {
@@ -193,11 +193,11 @@ const VALUES: &[(&str, Parse)] = &[
         config.replenish = switch(text)?;
         Ok(())
     }),
-    ("UNDERSTUDY_CKPTD", |config, text| {
+    ("UNDERSTUDY_DAEMON", |config, text| {
         config.daemon = Some(DaemonAddress::parse(text)?);
         Ok(())
     }),
-    ("UNDERSTUDY_CKPTD_TOKEN", |config, text| {
+    ("UNDERSTUDY_DAEMON_TOKEN", |config, text| {
         config.daemon_token = Some(PathBuf::from(text));
         Ok(())
     }),
@@ -214,8 +214,8 @@ const VALUES: &[(&str, Parse)] = &[
     // The preload library reads this variable.
     (SECRET, |_, _| Ok(())),
     ("UNDERSTUDY_LOG", |_, _| Ok(())),
-    ("UNDERSTUDY_LOG_DIR", |config, text| {
-        config.log_dir = Some(PathBuf::from(text));
+    ("UNDERSTUDY_EVENTS", |config, text| {
+        config.event_directory = Some(PathBuf::from(text));
         Ok(())
     }),
     ("UNDERSTUDY_FAULT", |config, text| {
@@ -242,7 +242,7 @@ impl Config {
             tracking: Tracking::Auto,
             trial_replay: TrialReplay::Off,
             static_data: StaticData::Image,
-            log_limit: LogLimit::Part(0.25),
+            journal_limit: JournalLimit::Part(0.25),
             new_phase: Some(2),
             init_end: InitEndRule::Auto,
             require: Require::Never,
@@ -254,11 +254,12 @@ impl Config {
             threads: Threads::AsRequested,
             daemon: None,
             daemon_token: None,
-            log_dir: None,
+            event_directory: None,
             faults: Vec::new(),
         };
         for (name, parse) in VALUES {
-            if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
+            let setting = SETTINGS.iter().find(|setting| setting.variable == *name);
+            if let Some(text) = setting.and_then(|setting| setting.value(&lookup)) {
                 parse(&mut config, &text)
                     .map_err(|why| message::bad_setting(name, why).to_string())?;
             }
@@ -321,7 +322,7 @@ impl Config {
         match &self.daemon_token {
             Some(file) => understudy_wire::auth::read_tokens(file)
                 .map(drop)
-                .map_err(|why| format!("UNDERSTUDY_CKPTD_TOKEN: {why}")),
+                .map_err(|why| format!("UNDERSTUDY_DAEMON_TOKEN: {why}")),
             None => Ok(()),
         }
     }
@@ -341,7 +342,9 @@ impl Config {
     /// Returns the settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let value = |setting: &Setting| {
-            lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned())
+            setting
+                .value(&lookup)
+                .unwrap_or_else(|| setting.default.to_owned())
         };
         SETTINGS
             .iter()

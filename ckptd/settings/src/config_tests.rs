@@ -184,19 +184,38 @@ fn static_data_on_disk_need_a_directory() {
 
 #[test]
 fn journals_have_a_limit() {
-    let limit = |text| read("UNDERSTUDY_LOG_LIMIT", text).map(|config| config.log_limit.of(1000));
+    let limit =
+        |text| read("UNDERSTUDY_JOURNAL_LIMIT", text).map(|config| config.journal_limit.of(1000));
     assert_eq!(limit("25%"), Ok(4 << 20), "a small program");
     assert_eq!(
-        read("UNDERSTUDY_LOG_LIMIT", "25%").map(|config| config.log_limit.of(1 << 30)),
+        read("UNDERSTUDY_JOURNAL_LIMIT", "25%").map(|config| config.journal_limit.of(1 << 30)),
         Ok(1 << 28)
     );
     assert_eq!(limit("2K"), Ok(2048));
     assert_eq!(limit("77"), Ok(77));
     for wrong in ["0", "-1%", "5X", "M", "%"] {
         assert!(
-            limit(wrong).unwrap_err().contains("UNDERSTUDY_LOG_LIMIT"),
+            limit(wrong)
+                .unwrap_err()
+                .contains("UNDERSTUDY_JOURNAL_LIMIT"),
             "{wrong}"
         );
+    }
+}
+
+#[test]
+fn former_names_are_accepted_and_present_ones_win() {
+    let events = |names: &[&str]| {
+        let lookup = |name: &str| names.contains(&name).then(|| name.to_owned());
+        Config::read(lookup).map(|config| config.event_directory)
+    };
+    let (present, former) = ("UNDERSTUDY_EVENTS", "UNDERSTUDY_LOG_DIR");
+    for (names, expected) in [
+        (&[former][..], former),
+        (&[present], present),
+        (&[former, present], present),
+    ] {
+        assert_eq!(events(names), Ok(Some(expected.into())));
     }
 }
 
@@ -208,7 +227,7 @@ fn every_setting_can_be_read() {
 
 #[test]
 fn a_daemon_is_a_socket_here_or_an_address_in_numbers() {
-    let daemon = |text| read("UNDERSTUDY_CKPTD", text).map(|config| config.daemon);
+    let daemon = |text| read("UNDERSTUDY_DAEMON", text).map(|config| config.daemon);
     assert_eq!(
         daemon("/run/ckptd"),
         Ok(Some(DaemonAddress::Local("/run/ckptd".into())))
@@ -217,7 +236,7 @@ fn a_daemon_is_a_socket_here_or_an_address_in_numbers() {
     assert_eq!(daemon("tcp:10.0.0.7:4711"), Ok(Some(address)));
     for wrong in ["ckptd.socket", "tcp:node7:4711", "tcp:10.0.0.7", "tcp:"] {
         assert!(
-            daemon(wrong).unwrap_err().contains("UNDERSTUDY_CKPTD"),
+            daemon(wrong).unwrap_err().contains("UNDERSTUDY_DAEMON"),
             "{wrong}"
         );
     }

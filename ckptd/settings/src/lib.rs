@@ -13,9 +13,10 @@ mod unknown;
 mod values;
 
 pub use config::Config;
-pub use setting::{Form, PREFIX, SECRET, Setting};
+pub use setting::{Form, PREFIX, SECRET, Setting, present_name};
 pub use settings_table::SETTINGS;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    InitEndRule, Interval, LogLimit, Require, Scheme, SharedPages, StaticData, Threads, TrialReplay,
+    InitEndRule, Interval, JournalLimit, Require, Scheme, SharedPages, StaticData, Threads,
+    TrialReplay,
 };

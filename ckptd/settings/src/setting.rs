@@ -27,15 +27,53 @@ pub struct Setting {
 /// The setting whose value other users must not see.
 pub const SECRET: &str = "UNDERSTUDY_SECRET";
 
+/// Former names of variables, which are accepted until the next release, and the present names.
+const FORMER_NAMES: [(&str, &str); 4] = [
+    ("UNDERSTUDY_CKPTD", "UNDERSTUDY_DAEMON"),
+    ("UNDERSTUDY_CKPTD_TOKEN", "UNDERSTUDY_DAEMON_TOKEN"),
+    ("UNDERSTUDY_LOG_DIR", "UNDERSTUDY_EVENTS"),
+    ("UNDERSTUDY_LOG_LIMIT", "UNDERSTUDY_JOURNAL_LIMIT"),
+];
+
+/// Returns the present name of a variable with a former name.
+pub fn present_name(former: &str) -> Option<&'static str> {
+    let names = FORMER_NAMES.iter().find(|(name, _)| *name == former);
+    names.map(|(_, present)| *present)
+}
+
 /// Prefix of all names.
 pub const PREFIX: &str = "UNDERSTUDY_";
 
 impl Setting {
     /// Returns the option without the leading hyphens.
     pub fn option(&self) -> String {
-        self.variable
-            .trim_start_matches(PREFIX)
-            .to_lowercase()
-            .replace('_', "-")
+        option_of(self.variable)
     }
+
+    /// Returns the former name of the variable.
+    pub fn former_variable(&self) -> Option<&'static str> {
+        let names = FORMER_NAMES
+            .iter()
+            .find(|(_, present)| *present == self.variable);
+        names.map(|(former, _)| *former)
+    }
+
+    /// Returns the former name of the option without the leading hyphens.
+    pub fn former_option(&self) -> Option<String> {
+        self.former_variable().map(option_of)
+    }
+
+    /// Returns the value of the variable, by its present or else by its former name.
+    pub fn value(&self, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let is_set = |text: &String| !text.is_empty();
+        let former = || lookup(self.former_variable()?).filter(is_set);
+        lookup(self.variable).filter(is_set).or_else(former)
+    }
+}
+
+fn option_of(variable: &str) -> String {
+    variable
+        .trim_start_matches(PREFIX)
+        .to_lowercase()
+        .replace('_', "-")
 }

@@ -99,7 +99,7 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("CALL"),
     },
     Setting {
-        variable: "UNDERSTUDY_LOG_LIMIT",
+        variable: "UNDERSTUDY_JOURNAL_LIMIT",
         default: "25%",
         meaning: "Limit of the set-up log: a part of the program's memory (`25%`, but at least 4M) \
             or a size (`64M`). Beyond it, replicas hold everything",
@@ -166,7 +166,7 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
-        variable: "UNDERSTUDY_CKPTD",
+        variable: "UNDERSTUDY_DAEMON",
         default: "none",
         meaning: "Daemon that may choose the spare for a failed worker: path of its socket, or \
             `tcp:ADDRESS:PORT`. Without its answer, a spare of the failed worker's node is taken, \
@@ -174,7 +174,7 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("WHERE"),
     },
     Setting {
-        variable: "UNDERSTUDY_CKPTD_TOKEN",
+        variable: "UNDERSTUDY_DAEMON_TOKEN",
         default: "none",
         meaning: "File (mode 0600, on every node) with the token that the daemon demands over TCP",
         form: Form::Value("FILE"),
@@ -227,7 +227,7 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("FILTER"),
     },
     Setting {
-        variable: "UNDERSTUDY_LOG_DIR",
+        variable: "UNDERSTUDY_EVENTS",
         default: "none",
         meaning: "Directory for one event file per rank; `understudy events DIR` reads them",
         form: Form::Value("DIR"),

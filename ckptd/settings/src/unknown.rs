@@ -1,6 +1,6 @@
 //! Variables that resemble settings but are none, mostly misspelt names.
 
-use crate::setting::PREFIX;
+use crate::setting::{PREFIX, present_name};
 use crate::settings_table::SETTINGS;
 use std::fmt;
 use understudy_catalogue::message;
@@ -50,6 +50,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_known = |name: &str| {
         is_passed_on(name)
             || INTERNAL_VARIABLES.contains(&name)
+            || present_name(name).is_some()
             || SETTINGS.iter().any(|setting| setting.variable == name)
     };
     let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
@@ -95,7 +96,7 @@ mod tests {
             ("UNDERSTUDY_SPARE", "UNDERSTUDY_SPARES"),
             ("UNDERSTUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
             ("UNDERSTUDY_DISC", "UNDERSTUDY_DISK"),
-            ("UNDERSTUDY_LOGDIR", "UNDERSTUDY_LOG_DIR"),
+            ("UNDERSTUDY_EVENT", "UNDERSTUDY_EVENTS"),
             ("UNDERSTUDY_COPY", "UNDERSTUDY_COPIES"),
             ("understudy_spares", "UNDERSTUDY_SPARES"),
             ("UNDERSTUDYSPARES", "UNDERSTUDY_SPARES"),
@@ -120,6 +121,7 @@ mod tests {
         for name in [
             "UNDERSTUDY_SPARES",
             "UNDERSTUDY_LIBRARY",
+            "UNDERSTUDY_LOG_DIR",
             "UNDERSTUDY",
             "OMPI_UNDERSTUDY_X",
             "UNDERSTUDYING",

@@ -140,33 +140,33 @@ pub(super) fn trial_replay(text: &str) -> Result<TrialReplay, String> {
 
 /// Limit of a journal's length.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LogLimit {
+pub enum JournalLimit {
     /// This fraction of the image that the journal can rebuild.
     Part(f64),
     /// This number of bytes.
     Bytes(usize),
 }
 
-impl LogLimit {
+impl JournalLimit {
     /// Returns the limit in bytes for an image of this size.
     ///
     /// A fraction yields at least 4 MiB: so little memory is no reason to give up a journal.
     pub fn of(self, image: usize) -> usize {
         const LEAST: usize = 4 << 20;
         match self {
-            LogLimit::Part(part) => ((image as f64 * part) as usize).max(LEAST),
-            LogLimit::Bytes(bytes) => bytes,
+            JournalLimit::Part(part) => ((image as f64 * part) as usize).max(LEAST),
+            JournalLimit::Bytes(bytes) => bytes,
         }
     }
 }
 
-pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
+pub(super) fn journal_limit(text: &str) -> Result<JournalLimit, String> {
     let wrong =
         || format!("`{text}` is neither a part of the program's memory (`25%`) nor a size (`64M`)");
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f64 = percent.parse().map_err(|_| wrong())?;
         return if percent > 0.0 && percent <= 1000.0 {
-            Ok(LogLimit::Part(percent / 100.0))
+            Ok(JournalLimit::Part(percent / 100.0))
         } else {
             Err(wrong())
         };
@@ -186,7 +186,7 @@ pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
     amount
         .checked_shl(shift)
         .filter(|&bytes| bytes > 0)
-        .map(LogLimit::Bytes)
+        .map(JournalLimit::Bytes)
         .ok_or_else(wrong)
 }
 

@@ -46,7 +46,7 @@ enum Command {
     },
     /// Manage the pools of spares of this node's jobs, until SIGTERM.
     ///
-    /// Jobs find the daemon by UNDERSTUDY_CKPTD, the path of its socket or tcp:ADDRESS:PORT, and
+    /// Jobs find the daemon by UNDERSTUDY_DAEMON, the path of its socket or tcp:ADDRESS:PORT, and
     /// run without it if it is not running. Prints a line for each address when it is ready. Logs
     /// its events on standard error (UNDERSTUDY_LOG, default info).
     #[command(after_help = SERVE_STATUSES)]

@@ -86,7 +86,7 @@ impl Job {
             set("LD_PRELOAD", &list.join(OsStr::new(":")));
         }
         if self.layer {
-            set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
+            set("UNDERSTUDY_EVENTS", &root.join("events").into());
         }
         if self.layer
             && !self
@@ -134,7 +134,7 @@ impl Job {
         command
             .env("LD_PRELOAD", self.layer_path())
             .env("UNDERSTUDY_SPARES", self.spares.to_string())
-            .env("UNDERSTUDY_LOG_DIR", root.join("events"))
+            .env("UNDERSTUDY_EVENTS", root.join("events"))
             .env(
                 "OMPI_MCA_btl",
                 if hosts.is_some() {
@@ -171,7 +171,7 @@ impl Job {
             command.arg("-env").args(layer);
             command
                 .env("UNDERSTUDY_SPARES", self.spares.to_string())
-                .env("UNDERSTUDY_LOG_DIR", root.join("events"));
+                .env("UNDERSTUDY_EVENTS", root.join("events"));
         }
         if hosts.is_some() {
             command.envs(PLACELESS_OF_MPICH.iter().copied());
@@ -220,7 +220,7 @@ impl Job {
                 if has_tcp { "self,sm,tcp" } else { TRANSPORTS },
             )
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
-        command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
+        command.env("UNDERSTUDY_EVENTS", root.join("events"));
         command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));
         if self.disk {
             command.env("UNDERSTUDY_DISK", root.join(paths::DISK));

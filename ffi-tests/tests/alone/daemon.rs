@@ -21,7 +21,7 @@ const FAULT: &str = "kill rank=1 at=commit.end epoch=4; pretend no-memfd";
 
 fn job(case: &TestProgram, socket: &Path) -> Job {
     let job = case.job().spares(SPARES).interval("60calls");
-    job.env("UNDERSTUDY_CKPTD", &socket.to_string_lossy())
+    job.env("UNDERSTUDY_DAEMON", &socket.to_string_lossy())
 }
 
 /// Fails unless the job has recovered, whatever the daemon did.

@@ -114,7 +114,7 @@ fn journals_add_up() {
 #[ignore = "a variant: make test-all"]
 fn a_journal_that_is_given_up_tells_of_its_calls() {
     let case = programs::sem();
-    let limited = recorded(&case).env("UNDERSTUDY_LOG_LIMIT", "1000");
+    let limited = recorded(&case).env("UNDERSTUDY_JOURNAL_LIMIT", "1000");
     let outcome = limited.run();
     outcome.assert_success();
     let tables = journals(&outcome);

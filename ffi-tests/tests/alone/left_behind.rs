@@ -32,7 +32,7 @@ fn lost_job() -> tempfile::TempDir {
         "0.1s",
         "--disk",
         "disk",
-        "--log-dir",
+        "--events",
         "events",
     ];
     let program = ["--", &heat(), "300", "300", "100000"];

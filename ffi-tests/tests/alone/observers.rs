@@ -25,7 +25,7 @@ fn an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
 #[ignore = "a variant: make test-all"]
 fn beside_a_daemon_an_idle_spare_uses_less_than_a_thousandth_of_a_core() {
     let daemon = Daemon::start();
-    measure_spare(idle().env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy()));
+    measure_spare(idle().env("UNDERSTUDY_DAEMON", &daemon.socket().to_string_lossy()));
 }
 
 fn measure_spare(job: Job) {

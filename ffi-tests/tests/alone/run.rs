@@ -128,7 +128,7 @@ fn a_daemon_stands_beside_the_job_and_ends_with_it() {
         let work = work();
         let ran = run_heat(
             work.path(),
-            &[&["--fault", KILL, "--log-dir", "events"], options].concat(),
+            &[&["--fault", KILL, "--events", "events"], options].concat(),
         );
         ran.assert(0, &["2 failures", "worker 1 failed"]);
         assert_undisturbed(&ran, work.path());
@@ -172,7 +172,7 @@ fn event_files_are_kept_where_they_are_wanted() {
     let work = work();
     for options in [
         &["--log-dir", "events", "--progress", "none"][..],
-        &["--log-dir", "events", "--spares", "1"],
+        &["--events", "events", "--spares", "1"],
     ] {
         let ran = run_heat(work.path(), options);
         ran.assert(0, &[]);
@@ -530,7 +530,7 @@ fn a_program_that_cannot_be_run_is_reported_in_one_line() {
         ),
         (
             125,
-            &["--log-dir", "/proc/events"],
+            &["--events", "/proc/events"],
             &program,
             "can be written to",
         ),

@@ -29,7 +29,7 @@ fn a_job_is_seen_as_it_gets_on() {
         "2",
         "--interval",
         "0.1s",
-        "--log-dir",
+        "--events",
         "events",
     ];
     let rest = [

@@ -20,7 +20,7 @@ fn a_checkpoint_is_taken_on_request() {
         "0",
         "--interval",
         "1h",
-        "--log-dir",
+        "--events",
         "events",
     ];
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &["--", &until, "end"]].concat())

@@ -365,7 +365,7 @@ fn one_command_runs_a_job_on_all_hosts() {
         "2",
         "--interval",
         "0.1s",
-        "--log-dir",
+        "--events",
         "events",
         "--fault",
         "kill rank=1 at=commit.end epoch=2; kill rank=3 at=commit.end epoch=3",

@@ -318,7 +318,7 @@ fn a_journal_ends_when_it_is_too_long() {
         Job::new(paths::test_program("phase"), &["2000", "clock"])
     });
     let outcome = job(&case)
-        .env("UNDERSTUDY_LOG_LIMIT", &LIMIT.to_string())
+        .env("UNDERSTUDY_JOURNAL_LIMIT", &LIMIT.to_string())
         .env("UNDERSTUDY_LOG", "warn")
         .run();
     assert_like_undisturbed(&outcome, &case);
@@ -328,7 +328,7 @@ fn a_journal_ends_when_it_is_too_long() {
     let lines = outcome.own_lines();
     let told = lines
         .iter()
-        .filter(|line| line.contains("UNDERSTUDY_LOG_LIMIT"))
+        .filter(|line| line.contains("UNDERSTUDY_JOURNAL_LIMIT"))
         .count();
     outcome.check(told == 1, &format!("{told} lines say so"));
 }

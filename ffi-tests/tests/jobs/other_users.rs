@@ -195,7 +195,7 @@ fn files_of_a_job_are_private() {
         umask 000
         chmod 755 .; mkdir -m 755 open; chown $alice_id open; touch out errors; chown $alice_id out errors
         for disk in open made; do
-            $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --log-dir events \
+            $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 20calls --disk $disk --events events \
                 -- "$programs/aborting" 40 10 > out 2> errors
             echo $disk $? $(find $disk -name '*.epoch' | grep -q . && echo has checkpoints)
         done

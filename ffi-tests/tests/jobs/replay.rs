@@ -187,7 +187,7 @@ fn reader_of_much() -> TestProgram {
         let numbers: String = (0..20000).map(|number| format!("{number:.6} ")).collect();
         Job::new(paths::test_program("phase"), &["60000", "large"])
             .input("large", &numbers)
-            .env("UNDERSTUDY_LOG_LIMIT", "20000")
+            .env("UNDERSTUDY_JOURNAL_LIMIT", "20000")
     })
 }
 

@@ -108,7 +108,7 @@ fn a_daemon_grants_new_spares() {
             .map(|rank| daemon.unrelated_spare("another job", rank))
             .collect();
         let outcome = job(&case)
-            .env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy())
+            .env("UNDERSTUDY_DAEMON", &daemon.socket().to_string_lossy())
             .fault("kill rank=1 at=cut.end epoch=3")
             .run();
         assert_undisturbed(&outcome, &case);

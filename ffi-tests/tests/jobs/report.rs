@@ -22,7 +22,7 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
         &spares,
         "--interval",
         "200calls",
-        "--log-dir",
+        "--events",
         "events",
     ];
     let fault = if deaths.is_empty() {
@@ -234,7 +234,7 @@ fn a_lost_job_tells_what_was_lost() {
         "2",
         "--interval",
         "0.05s",
-        "--log-dir",
+        "--events",
         "events",
         "--fault",
         fault,
@@ -268,7 +268,7 @@ fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let fault = "kill rank=1 at=call:1000";
-    let start = "run -n 2 --spares 1 --interval 200calls --log-dir events --fault";
+    let start = "run -n 2 --spares 1 --interval 200calls --events events --fault";
     let start: Vec<&str> = start.split(' ').chain([fault, "--"]).collect();
     let program = [heat.as_str(), "300", "300", "6000"];
     let ran = UnderstudyCommand::new(work.path(), &[&start[..], &program].concat()).run();

@@ -177,7 +177,7 @@ fn auto_takes_the_way_that_works() {
         ),
         (
             &heat2d,
-            later(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")),
+            later(auto(&heat2d).env("UNDERSTUDY_JOURNAL_LIMIT", "10")),
             "image",
         ),
     ];

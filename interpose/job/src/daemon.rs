@@ -1,4 +1,4 @@
-//! This process as a client of the node's daemon (`UNDERSTUDY_CKPTD`), which can select spares.
+//! This process as a client of the node's daemon (`UNDERSTUDY_DAEMON`), which can select spares.
 //!
 //! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
 //! (`recovery::plan`), and without an answer the built-in rule selects a spare. A recovery waits

@@ -207,7 +207,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     });
     entry::begin_outside();
     calls::language::begin();
-    if let Some(directory) = &config.log_dir {
+    if let Some(directory) = &config.event_directory {
         events::open(directory, process());
     }
     arch::mpi_lock::connect(info().mpi_lock, process_info::user_symbol);

@@ -1,6 +1,6 @@
 //! Spares: processes that wait in MPI_Init, before the MPI library is initialised.
 //!
-//! They sleep until they get a message of their process manager. With UNDERSTUDY_CKPTD they report
+//! They sleep until they get a message of their process manager. With UNDERSTUDY_DAEMON they report
 //! to the daemon periodically. A spare that is needed becomes a rank of the next generation, and
 //! gets the state of the job there (`recovery::newcomers`).
 

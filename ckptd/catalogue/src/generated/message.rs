@@ -1454,8 +1454,8 @@ pub fn set_up_log_limit(size: impl Display, limit: impl Display) -> impl Display
         write!(
             out,
             "the set-up log has {size} bytes, more than its limit of {limit} bytes \
-             (UNDERSTUDY_LOG_LIMIT): static data stay in the replicas; end the set-up \
-             phase earlier (UNDERSTUDY_INIT_END) [set-up-log-limit]"
+             (UNDERSTUDY_JOURNAL_LIMIT): static data stay in the replicas; end the \
+             set-up phase earlier (UNDERSTUDY_INIT_END) [set-up-log-limit]"
         )
     })
 }

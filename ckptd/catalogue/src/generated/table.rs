@@ -757,7 +757,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "event-file-not-written",
         text: "cannot write the event file {path}: {error}. The program continues without it; \
          {remedy}.",
-        cause: "the directory in `UNDERSTUDY_LOG_DIR` is missing, full or not writable",
+        cause: "the directory in `UNDERSTUDY_EVENTS` is missing, full or not writable",
         remedy: "make room there, or name a directory that this user can write to",
     },
     Message {
@@ -1267,8 +1267,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "set-up-log-limit",
         text: "the set-up log has {size} bytes, more than its limit of {limit} bytes \
-         (UNDERSTUDY_LOG_LIMIT): static data stay in the replicas; end the set-up phase \
-         earlier (UNDERSTUDY_INIT_END)",
+         (UNDERSTUDY_JOURNAL_LIMIT): static data stay in the replicas; end the set-up \
+         phase earlier (UNDERSTUDY_INIT_END)",
         cause: "the record of the set-up phase is too long; replicas hold all data",
         remedy: "end the set-up phase earlier (`UNDERSTUDY_INIT_END`), or raise the limit",
     },
@@ -1297,7 +1297,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "static-file-changed",
         text: "{path} has changed, so replicas hold static data again",
         cause: "`UNDERSTUDY_STATIC=replay`: the program has read this file in its set-up phase, \
-         and the file is too long to be recorded (UNDERSTUDY_LOG_LIMIT)",
+         and the file is too long to be recorded (UNDERSTUDY_JOURNAL_LIMIT)",
         remedy: "none; replicas hold all data from now on",
     },
     Message {

@@ -19,7 +19,7 @@ use understudy_report::{Costs, Job, MarkSavings, Report};
     counted.\n\nExample: understudy advise events --node-mtbf 5y --nodes 100 --time 48h"
 )]
 pub struct Arguments {
-    /// Event files of a run of the job (UNDERSTUDY_LOG_DIR), from which costs are taken.
+    /// Event files of a run of the job (UNDERSTUDY_EVENTS), from which costs are taken.
     #[arg(required_unless_present = "cost")]
     dir: Option<PathBuf>,
     /// Mean time between failures of the whole job.

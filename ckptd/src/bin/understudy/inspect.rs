@@ -67,7 +67,7 @@ impl Arguments {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
                 "there are neither event files (rank-N.events) nor checkpoints \
-                 (understudy-….epoch). Give the directory of UNDERSTUDY_LOG_DIR or \
+                 (understudy-….epoch). Give the directory of UNDERSTUDY_EVENTS or \
                  UNDERSTUDY_DISK.",
             ));
         }

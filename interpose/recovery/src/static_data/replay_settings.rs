@@ -2,7 +2,7 @@
 
 use crate::{headroom, process_info};
 use understudy_numbers::Worker;
-use understudy_settings::{LogLimit, StaticData, TrialReplay};
+use understudy_settings::{JournalLimit, StaticData, TrialReplay};
 
 /// Minimum limit of a journal, in bytes.
 ///
@@ -58,8 +58,8 @@ pub fn omits_own_static_data() -> bool {
 
 /// Returns the longest journal that may be recorded, in bytes.
 pub fn journal_limit_bytes() -> usize {
-    match process_info::config().log_limit {
-        LogLimit::Bytes(bytes) => bytes,
+    match process_info::config().journal_limit {
+        JournalLimit::Bytes(bytes) => bytes,
         part => {
             let [anonymous, _] = headroom::resident_memory();
             part.of(anonymous as usize).max(MIN_JOURNAL_LIMIT)

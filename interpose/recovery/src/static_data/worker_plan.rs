@@ -144,7 +144,7 @@ fn replay_of(rt: &Runtime, mut phase: RecordedPhase) -> Option<ReplayedPhase> {
         .map(|run| run.pages().pages)
         .sum();
     let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
-    let limit = process_info::config().log_limit.of(image);
+    let limit = process_info::config().journal_limit.of(image);
     if size > limit {
         journal::report_too_long(rt, size, limit);
         phase.recorder.report_sizes(rt, None);

@@ -218,7 +218,7 @@ fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
     }
     command
         .args(["-n", &arguments.workers.to_string()])
-        .arg("--log-dir")
+        .arg("--events")
         .arg(events);
     for hosts in &arguments.host {
         command.args(["--host", hosts]);

@@ -99,7 +99,7 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
     }
     command
         .args(["run", "-n", "1", "--spares", "0", "--progress", "none"])
-        .arg("--log-dir")
+        .arg("--events")
         .arg(events);
     // The program opens its MPI library late, so the preload library for it must be named.
     let layer =

@@ -49,13 +49,13 @@ pub fn event_directory(
     spans_hosts: bool,
     dry_run: bool,
 ) -> Result<Events, Failure> {
-    if let Some(path) = settings.get("UNDERSTUDY_LOG_DIR") {
+    if let Some(path) = settings.get("UNDERSTUDY_EVENTS") {
         let path =
-            std::path::absolute(path).map_err(|error| cannot(format!("--log-dir: {error}")))?;
+            std::path::absolute(path).map_err(|error| cannot(format!("--events: {error}")))?;
         if !dry_run {
             remove_event_files(&path).map_err(|error| {
                 cannot(format!(
-                    "--log-dir: {}: {error}. Choose a directory that can be written to.",
+                    "--events: {}: {error}. Choose a directory that can be written to.",
                     path.display()
                 ))
             })?;
@@ -76,7 +76,7 @@ pub fn event_directory(
         .tempdir_in(&parent);
     directory.map(Events::Temporary).map_err(|error| {
         cannot(format!(
-            "no directory for event files can be made in {}: {error}. Name one with --log-dir.",
+            "no directory for event files can be made in {}: {error}. Name one with --events.",
             parent.display()
         ))
     })

@@ -62,14 +62,14 @@ pub struct Wish<'a> {
 impl Daemon {
     /// Finds or starts it. The error says why the job does without.
     pub fn for_job(wish: &Wish<'_>) -> Result<Daemon, String> {
-        if wish.settings.get("UNDERSTUDY_CKPTD").is_some() {
+        if wish.settings.get("UNDERSTUDY_DAEMON").is_some() {
             return Ok(Daemon::default());
         }
         if wish.hosts.is_empty() {
             let socket = default_socket();
             if Client::connect(&DaemonAddress::Local(socket.clone()), None, LIMIT, 0).is_ok() {
                 return Ok(Daemon {
-                    variables: vec![("UNDERSTUDY_CKPTD", socket.into())],
+                    variables: vec![("UNDERSTUDY_DAEMON", socket.into())],
                     _own: None,
                 });
             }
@@ -124,11 +124,11 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     };
     let remote = addresses(&mut own.child, own.token.is_some()).map_err(text)?;
     let mut variables = vec![(
-        "UNDERSTUDY_CKPTD",
+        "UNDERSTUDY_DAEMON",
         remote.map_or_else(|| socket.into(), OsString::from),
     )];
     if let Some(token) = &own.token {
-        variables.push(("UNDERSTUDY_CKPTD_TOKEN", token.into()));
+        variables.push(("UNDERSTUDY_DAEMON_TOKEN", token.into()));
     }
     Ok(Daemon {
         variables,

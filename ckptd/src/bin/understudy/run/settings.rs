@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use understudy_report::count;
-use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
+use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, present_name, unknown};
 
 /// Values by variable: what was given as an option, later also what the environment has.
 pub struct Settings {
@@ -28,6 +28,7 @@ impl clap::Args for Settings {
                 .long(name)
                 .help(help)
                 .help_heading("Settings")
+                .aliases(setting.former_option())
                 .overrides_with(setting.variable);
             command = match setting.form {
                 Form::Value(value) => command.arg(
@@ -76,10 +77,15 @@ impl Settings {
     /// Adds the variables of the environment that no option stands for.
     pub fn with_environment(&self) -> Self {
         let mut all = self.all.clone();
-        for (name, value) in std::env::vars_os() {
-            if let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) {
-                all.entry(name.to_owned()).or_insert(value);
-            }
+        let ours = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            name.starts_with(PREFIX).then_some((name, value))
+        });
+        let (former, present): (Vec<_>, Vec<_>) =
+            ours.partition(|(name, _)| present_name(name).is_some());
+        for (name, value) in present.into_iter().chain(former) {
+            let name = present_name(&name).map_or(name.clone(), str::to_owned);
+            all.entry(name).or_insert(value);
         }
         Self {
             all,
@@ -181,7 +187,7 @@ impl Settings {
         }
         // Everybody may read the launcher's command line.
         all.remove(SECRET);
-        all.insert("UNDERSTUDY_LOG_DIR".into(), events.into());
+        all.insert("UNDERSTUDY_EVENTS".into(), events.into());
         let mut preload = OsString::from(library);
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(":");

@@ -32,7 +32,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
                 status,
                 "the ranks could not write their event files, so there is no record of the job; \
                  its messages tell whether it was protected. Make room there, or name another \
-                 directory with --log-dir"
+                 directory with --events"
                     .into(),
             ),
             0 => told(

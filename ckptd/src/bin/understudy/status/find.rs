@@ -95,7 +95,7 @@ impl JobStatus {
     pub fn headline(&self) -> String {
         let Some(standing) = &self.standing else {
             return format!(
-                "{}: {} here, no event files (--log-dir)",
+                "{}: {} here, no event files (--events)",
                 self.job,
                 count(self.ranks.len(), "rank", "ranks")
             );
@@ -158,13 +158,17 @@ impl RankStatus {
 
 /// Reads the setting from the launcher's command line or environment.
 fn event_directory(launcher: u32) -> Option<PathBuf> {
-    const VARIABLE: &str = "UNDERSTUDY_LOG_DIR=";
+    // The second is the former name.
+    const VARIABLES: [&str; 2] = ["UNDERSTUDY_EVENTS=", "UNDERSTUDY_LOG_DIR="];
     let process = Path::new("/proc").join(launcher.to_string());
     let find = |file: &str| {
         let text = std::fs::read(process.join(file)).ok()?;
         let words = text.split(|&byte| byte == 0).map(String::from_utf8_lossy);
         words
-            .filter_map(|word| word.strip_prefix(VARIABLE).map(PathBuf::from))
+            .filter_map(|word| {
+                let value = VARIABLES.iter().find_map(|name| word.strip_prefix(name));
+                value.map(PathBuf::from)
+            })
             .next_back()
     };
     let named = find("cmdline").or_else(|| find("environ"))?;
