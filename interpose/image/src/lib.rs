@@ -44,7 +44,9 @@ pub mod wire;
 
 mod fill;
 mod observe;
+mod page_comparison;
 mod prot;
+mod scratch;
 mod stable_pages;
 
 #[cfg(test)]
