@@ -30,6 +30,7 @@ mod in_place;
 mod inode;
 mod keeper;
 mod log_location;
+mod name_changes;
 mod object;
 mod outcome;
 mod overwrite;
