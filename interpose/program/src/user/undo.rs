@@ -24,6 +24,7 @@ mod awaited;
 mod backup;
 mod caller;
 mod child_effects;
+mod effect;
 mod file_call;
 mod file_id;
 mod in_place;
