@@ -2,6 +2,9 @@
 //!
 //! The plan assigns replacements to dead workers and determines the transfers of replicas.
 
+#[cfg(test)]
+mod recovery_plan_tests;
+
 use crate::plan_input::PlanInput;
 pub use crate::plan_input::RequestedSpare;
 pub use crate::process_report::{DamagedReplica, KeptReplicas, ProcessReport};
@@ -422,7 +425,3 @@ fn assign(
     });
     takeovers.collect()
 }
-
-#[cfg(test)]
-#[path = "recovery_plan_tests.rs"]
-mod tests;
