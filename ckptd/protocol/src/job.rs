@@ -4,10 +4,12 @@ mod deaths;
 mod domains;
 mod end;
 mod manager_takeover;
+mod phase;
 mod ranks;
 mod store_adoption;
 
 use self::domains::Domains;
+use self::phase::Phase;
 use crate::member::Member;
 use crate::{Action, BegunGeneration, Event, Node, ProcessHistory};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,23 +24,6 @@ pub const EXIT_NOT_RECOVERED: i32 = 75;
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Limit of successive generations in which no process resumes the program.
 const MAX_FRUITLESS_GENERATIONS: u32 = 30;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    Gathering,
-    /// Processes leave the MPI library of the last generation.
-    Joining,
-    /// A generation has begun.
-    Running,
-    /// All processes are killed and will be started from the beginning.
-    Restarting,
-    /// The job ends; processes that still run at the deadline are killed.
-    Ending {
-        deadline: Option<Duration>,
-    },
-    /// Guardians were sent [`ToGuardian::Leave`](understudy_messages::ToGuardian::Leave).
-    Over,
-}
 
 /// Request for placement hints, sent once in each generation.
 #[derive(Debug, Default)]

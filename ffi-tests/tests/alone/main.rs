@@ -15,6 +15,7 @@ mod observers;
 mod output;
 mod owners;
 mod packaging;
+mod refused_programs;
 mod run;
 mod slurm;
 mod soak;

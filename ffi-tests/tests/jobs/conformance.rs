@@ -2,7 +2,7 @@
 //!
 //! The runs are: without understudy, with understudy, and with a failed worker.
 
-use crate::disk;
+use crate::restarted_job;
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, paths};
 use std::time::Duration;
@@ -172,9 +172,9 @@ fn persistent_collectives_and_partitioned_messages_continue_after_a_restart() {
                 .disk()
                 .interval("7calls")
         };
-        let mut first = disk::killed(make(), 3);
+        let mut first = restarted_job::killed(make(), 3);
         let second = make().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
-        disk::assert_like(&native(make()), &[], &first.stdout, second);
+        restarted_job::assert_like(&native(make()), &[], &first.stdout, second);
     }
 }
 

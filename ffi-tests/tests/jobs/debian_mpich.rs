@@ -2,7 +2,7 @@
 //!
 //! The library has another name than that of MPICH: `libmpich.so.12`.
 
-use crate::disk;
+use crate::{disk, restarted_job};
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, KillScope, Trigger, Verdicts, paths, variants};
@@ -174,7 +174,7 @@ fn a_job_resumes_from_disk() {
         first.killed.iter().all(|killed| killed.hit),
         "it came to its end before",
     );
-    fs::remove_file(disk::newest(&first, 2, 0)).expect("the file is there");
+    fs::remove_file(restarted_job::newest(&first, 2, 0)).expect("the file is there");
     let again = job()
         .env("UNDERSTUDY_RESTART", "1")
         .fault("kill rank=1 at=cut.end epoch=30");
@@ -182,5 +182,5 @@ fn a_job_resumes_from_disk() {
     let refused = disk::count_lines_with(&second, "[checkpoint-missing]");
     second.check(refused >= 1, "the last checkpoint was used");
     second.assert_taken_over(&[1]);
-    disk::assert_like(&alone, FILES, &first.stdout, second);
+    restarted_job::assert_like(&alone, FILES, &first.stdout, second);
 }

@@ -1,5 +1,9 @@
 //! The disk level: restarts of whole jobs, damaged files, and the loss of all replicas.
 
+use crate::restarted_job::{
+    WORKERS, assert_as_undisturbed, assert_killed, assert_like, file, job, joined, killed, newest,
+    on_disk, restart, restarted,
+};
 use ffi_tests::kill::checkpoints_on_disk;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{HEAT2D, TestProgram, cg, heat2d};
@@ -10,95 +14,6 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const WORKERS: u32 = 4;
-
-/// Makes a job that has checkpoints on disk long before its end, on any machine.
-pub fn job(case: &TestProgram) -> Job {
-    let interval = if case.name == "cg" {
-        "8calls"
-    } else {
-        "60calls"
-    };
-    case.job().disk().interval(interval)
-}
-
-pub fn restarted(case: &TestProgram) -> Job {
-    job(case).env("UNDERSTUDY_RESTART", "1")
-}
-
-const fn on_disk(epoch: u64) -> Trigger {
-    let workers = WORKERS;
-    Trigger::OnDisk { workers, epoch }
-}
-
-/// Kills all ranks at once when some checkpoints are on disk.
-pub fn killed(job: Job, epoch: u64) -> Outcome {
-    let outcome = job.killed_as_a_whole(on_disk(epoch), KillScope::Job).run();
-    assert_killed(&outcome);
-    outcome
-}
-
-#[track_caller]
-fn assert_killed(outcome: &Outcome) {
-    let hit = outcome.killed.iter().filter(|killed| killed.hit).count();
-    outcome.check(
-        hit == WORKERS as usize + 1,
-        "the job came to its end before it was killed",
-    );
-}
-
-/// Checkpoint of the line about a restart, and lines and bytes of output to keep.
-fn restart(outcome: &Outcome) -> Option<(u64, usize, usize)> {
-    let number = |text: &str| text.split(' ').next()?.parse().ok();
-    let line = outcome
-        .own_lines()
-        .into_iter()
-        .find(|line| line.contains("[restarted]"))?;
-    let (_, epoch) = line.split_once("from checkpoint ")?;
-    let (_, place) = line.split_once("after the first ")?;
-    let bytes = place
-        .split_once(" line(s) and ")
-        .map_or(Some(0), |(_, bytes)| number(bytes));
-    Some((number(epoch)?, number(place)? as usize, bytes? as usize))
-}
-
-/// Joins the output before a restart with that of the next run.
-///
-/// Output after the place where the next run continues is dropped.
-#[track_caller]
-fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
-    let place = restart(next);
-    next.check(place.is_some(), "no line tells of a restart");
-    let (_, lines, bytes) = place.unwrap_or_default();
-    let whole: usize = before
-        .split_inclusive(|&byte| byte == b'\n')
-        .take(lines)
-        .map(<[u8]>::len)
-        .sum();
-    next.check(
-        before.len() >= whole + bytes,
-        "more was printed before the checkpoint than the job has printed",
-    );
-    [&before[..whole + bytes], &next.stdout].concat()
-}
-
-/// Fails unless the restarted job has completed with the output of an undisturbed run.
-#[track_caller]
-pub fn assert_as_undisturbed(case: &TestProgram, before: &[u8], last: Outcome) {
-    assert_like(&native(case.job()), case.files, before, last);
-}
-
-/// Compares a restarted job with a given undisturbed run; see [`assert_as_undisturbed`].
-#[track_caller]
-pub fn assert_like(undisturbed: &Outcome, files: &[&str], before: &[u8], mut last: Outcome) {
-    last.assert_success();
-    last.stdout = joined(before, &last);
-    last.assert_like(undisturbed, files);
-    last.assert_nothing_left();
-    let left = fs::read_dir(last.disk()).map_or(0, Iterator::count);
-    last.check(left == 0, "checkpoints are left on disk");
-}
 
 #[track_caller]
 fn assert_refused(outcome: &Outcome, words: &[&str]) {
@@ -166,25 +81,6 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
         .run_after(&mut first);
     second.assert_taken_over(&[1]);
     assert_as_undisturbed(&case, &first.stdout, second);
-}
-
-/// Path of a worker's file of the last complete checkpoint.
-pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
-    let last = checkpoints_on_disk(&outcome.disk(), workers)
-        .pop()
-        .expect("there are checkpoints on disk");
-    file(&outcome.disk(), last, worker)
-}
-
-fn file(directory: &Path, epoch: u64, worker: u32) -> PathBuf {
-    let end = format!("-{epoch:08}-w{worker:05}.epoch");
-    let entries = fs::read_dir(directory)
-        .expect("the directory is there")
-        .flatten();
-    let mut paths = entries.map(|entry| entry.path());
-    paths
-        .find(|path| path.to_string_lossy().ends_with(&end))
-        .expect("the file is there")
 }
 
 fn flip(path: &Path, at: u64) {

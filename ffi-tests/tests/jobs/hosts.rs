@@ -2,7 +2,7 @@
 //!
 //! The output is byte-identical undisturbed and with failures, and nothing is left on any host.
 
-use crate::disk;
+use crate::restarted_job;
 use ffi_tests::daemon_process::{self, spares_chosen};
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;
@@ -430,12 +430,12 @@ fn workers_with_a_window_may_part() {
         files: &[],
         ..programs::heat2d()
     };
-    let mut first = disk::killed(disk::job(&case).interval("7calls"), 3);
-    let last = disk::restarted(&case)
+    let mut first = restarted_job::killed(restarted_job::job(&case).interval("7calls"), 3);
+    let last = restarted_job::restarted(&case)
         .interval("7calls")
         .hosts(&[2, 3])
         .run_after(&mut first);
-    disk::assert_as_undisturbed(&case, &first.stdout, last);
+    restarted_job::assert_as_undisturbed(&case, &first.stdout, last);
 }
 
 /// The process manager is informed that a restarted job has a checkpoint to restore.
@@ -451,14 +451,14 @@ fn a_restarted_job_may_lose_a_worker() {
     let mut verdicts = Verdicts::default();
     for worker in [0, 3] {
         let fault = format!("kill rank={worker} at=call:100");
-        let mut first = disk::killed(disk::job(&case), 3);
-        let last = disk::restarted(&case)
+        let mut first = restarted_job::killed(restarted_job::job(&case), 3);
+        let last = restarted_job::restarted(&case)
             .hosts(&[2, 3])
             .fault(&fault)
             .run_after(&mut first);
         verdicts.judge(&fault, || {
             last.assert_taken_over(&[worker]);
-            disk::assert_as_undisturbed(&case, &first.stdout, last);
+            restarted_job::assert_as_undisturbed(&case, &first.stdout, last);
         });
     }
     verdicts.assert_all_good();

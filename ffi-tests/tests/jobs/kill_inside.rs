@@ -1,6 +1,6 @@
 //! A worker fails at a fault point: in a checkpoint, before one, at the end.
 
-use crate::disk;
+use crate::restarted_job;
 use ffi_tests::native_runs::native;
 use ffi_tests::programs::{self, TestProgram};
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, fault_at_commit, paths, variants};
@@ -266,14 +266,14 @@ fn a_worker_may_fail_while_another_one_restarts() {
             .interval("53calls")
             .limit(Duration::from_secs(40))
     };
-    let mut first = disk::killed(make(), 3);
+    let mut first = restarted_job::killed(make(), 3);
     let fault = "wait rank=0 at=repost.begin delay=200ms; kill rank=1 at=restart.end";
     let second = make()
         .env("UNDERSTUDY_RESTART", "1")
         .fault(fault)
         .run_after(&mut first);
     second.assert_taken_over(&[1]);
-    disk::assert_like(&native(make()), &[], &first.stdout, second);
+    restarted_job::assert_like(&native(make()), &[], &first.stdout, second);
 }
 
 /// Receives before a cut do not match messages that a broadcast sends after the cut.

@@ -54,6 +54,7 @@ mod removed;
 mod replay;
 mod replenish;
 mod report;
+mod restarted_job;
 mod reversible;
 mod sessions;
 mod shared_pages;

@@ -20,7 +20,8 @@
 //! - [`fatal_signals`] handles signals that terminate the program; [`at_exit`] and
 //!   [`immediate_exit`] handle its exit;
 //! - [`exit_refused`] contains the code that stops threads of the program;
-//! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI;
+//! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI, [`mpi_lock_entry`] the
+//!   entry of calls that take it;
 //! - [`told`] reports effects to the runtime: [`files`] those of the program on files,
 //!   [`overwrites`] those that overwrite parts of them;
 //! - [`relay`] starts the process that writes standard output exactly once.
@@ -62,6 +63,7 @@ mod load;
 mod lost_environment;
 mod messages;
 mod mpi_lock;
+mod mpi_lock_entry;
 mod mpi_reopening;
 #[cfg(feature = "mpich")]
 mod mpich;

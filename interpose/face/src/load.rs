@@ -12,7 +12,7 @@ use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{StreamCopies, StreamFunctions};
 use crate::zone::{self, Library, PatchError, Patched, ReservedHalf};
 use crate::{
-    at_exit, closing, entry, environ, late_mpi, ldheap, libc_procedures, mpi_lock,
+    at_exit, closing, entry, environ, late_mpi, ldheap, libc_procedures, mpi_lock_entry,
     passive_libraries, program_namespace, shared_mappings, stop, sys, threads,
 };
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -317,7 +317,7 @@ fn start_runtime(
         program_iterate_phdr: program_namespace::iterate,
         attribute_cells: (&raw mut program_namespace::ATTRIBUTE_CELLS).cast(),
         stop: stop::code(),
-        mpi_lock: mpi_lock::code(),
+        mpi_lock: mpi_lock_entry::code(),
         entry: entry::ENTRY[0].as_ptr().cast(),
     };
     let mut points = EntryPoints {

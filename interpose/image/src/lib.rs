@@ -42,9 +42,13 @@ pub mod vmas;
 pub mod window_memory;
 pub mod wire;
 
+mod fault_in;
 mod fill;
 mod observe;
+mod page_comparison;
+mod pagemap_entries;
 mod prot;
+mod scratch;
 mod stable_pages;
 
 #[cfg(test)]

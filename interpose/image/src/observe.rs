@@ -16,18 +16,17 @@
 
 #![allow(unsafe_code)]
 
-use super::PAGE_SIZE;
+use super::fault_in::{fault_in_area, read_in};
 use super::kernel::{Pagemap, Region, ScanFilter, category as cat};
 use super::layout::{Area, Backing, Layout, MappedFile};
-use super::opened::{NeededAccess, OpenedAreas};
+use super::pagemap_entries::read_entries;
 use super::prot::ProtError;
-use super::runs::{self, AddrRange, PageIndex, PageRun};
+use super::runs::{self, AddrRange, PageRun};
 use super::stable_pages::{self, AreaPart};
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 /// Failed scan of the program side's pages.
 #[derive(Debug, thiserror::Error)]
@@ -369,103 +368,6 @@ impl PageScanner {
     }
 }
 
-/// Reads page map entries on kernels without `PAGEMAP_SCAN`; every page counts as written.
-fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
-    const ENTRIES: usize = 8192;
-    let mut buffer = vec![0_u8; ENTRIES * 8];
-    let pages = range.pages();
-    let mut at = pages.start.0;
-    while at < pages.end() {
-        let n = (pages.end() - at).min(ENTRIES as u64) as usize;
-        file.read_exact_at(&mut buffer[..n * 8], at * 8)?;
-        for (entry, page) in buffer[..n * 8].chunks_exact(8).zip(at..) {
-            let entry = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
-            let categories = categories_of_entry(entry);
-            if categories & (cat::PRESENT | cat::SWAPPED) == 0 {
-                continue;
-            }
-            let start = PageIndex(page).addr();
-            let end = start + PAGE_SIZE as u64;
-            match out.last_mut() {
-                Some(r) if r.end == start && r.categories == categories => r.end = end,
-                _ => out.push(Region {
-                    start,
-                    end,
-                    categories,
-                }),
-            }
-        }
-        at += n as u64;
-    }
-    Ok(())
-}
-
-/// Converts the bits of an entry: <https://docs.kernel.org/admin-guide/mm/pagemap.html>.
-fn categories_of_entry(entry: u64) -> u64 {
-    let bits = [
-        (63, cat::PRESENT),
-        (62, cat::SWAPPED),
-        (61, cat::FILE),
-        (58, cat::GUARD),
-    ];
-    let set = bits.iter().filter(|(bit, _)| entry >> bit & 1 == 1);
-    set.fold(cat::WRITTEN, |all, (_, category)| all | category)
-}
-
-/// Calls [`fault_in`] for pages of one area, regardless of its access rights.
-pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
-    let opened = OpenedAreas::open(&Layout::single(area.clone()), list, NeededAccess::Read)?;
-    let unreadable = fault_in(list);
-    opened.close()?;
-    Ok(unreadable)
-}
-
-/// Makes pages present by reading them, and returns those that cannot be read.
-///
-/// `MADV_POPULATE_READ` returns an error where a plain read would cause a SIGBUS, for example
-/// behind the end of a truncated file.
-fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
-    let mut unreadable = Vec::new();
-    for &run in list {
-        if populate_read(run) {
-            continue;
-        }
-        for page in run.start.0..run.end() {
-            let page = PageRun::between(page, page + 1);
-            if !populate_read(page) {
-                runs::push(&mut unreadable, page);
-            }
-        }
-    }
-    unreadable
-}
-
-/// Reads pages through `/proc/self/mem`, which causes no signal; returns the unreadable ones.
-fn read_in(list: &[PageRun]) -> Vec<PageRun> {
-    let Ok(memory) = File::open("/proc/self/mem") else {
-        return list.to_vec();
-    };
-    let mut unreadable = Vec::new();
-    for page in list.iter().flat_map(|run| run.start.0..run.end()) {
-        if memory
-            .read_exact_at(&mut [0], PageIndex(page).addr())
-            .is_err()
-        {
-            runs::push(&mut unreadable, PageRun::between(page, page + 1));
-        }
-    }
-    unreadable
-}
-
-fn populate_read(run: PageRun) -> bool {
-    let range = run.range();
-    let start = range.start as *mut libc::c_void;
-    // SAFETY: reading pages in does not change their content.
-    let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
-    // Kernels before 5.14 do not have the advice; they do not leave markers either.
-    rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
-}
-
 /// Returns the pages of a shared area that exist in its file, mapped or not.
 fn existing_pages(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     match &area.backing {
@@ -513,54 +415,4 @@ fn resident_pages(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
 pub(super) fn c_path(path: &[u8]) -> CString {
     let until = path.iter().position(|&b| b == 0).unwrap_or(path.len());
     CString::new(&path[..until]).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::AsRawFd;
-
-    /// A mapping of four pages, of a file with two: two can be read in.
-    #[test]
-    fn pages_are_read_in_as_far_as_the_file_goes() {
-        let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&name)
-            .unwrap();
-        std::fs::remove_file(&name).unwrap();
-        file.set_len(2 * PAGE_SIZE as u64).unwrap();
-        let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
-        // SAFETY: creates a new mapping.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE,
-                fd,
-                0,
-            )
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        let range = AddrRange::new(at as u64, at as u64 + length as u64);
-        let first = range.pages().start.0;
-        assert_eq!(
-            read_in(&[range.pages()]),
-            [PageRun::between(first + 2, first + 4)]
-        );
-        let mut regions = Vec::new();
-        read_entries(
-            PageScanner::open().unwrap().pagemap().file(),
-            range,
-            &mut regions,
-        )
-        .unwrap();
-        let present = runs::normalise(regions.iter().map(Region::pages).collect());
-        assert_eq!(present, [PageRun::between(first, first + 2)]);
-        // SAFETY: unmaps the mapping of this test.
-        unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
-    }
 }

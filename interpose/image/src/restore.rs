@@ -7,10 +7,11 @@
 
 use super::PAGE_SIZE;
 use super::absent_pages::{self, PageSums};
+use super::fault_in::fault_in_area;
 use super::fill::{PagePredicate, copy_in, verify_and_fill};
 use super::image_delta::{Image, SlotRun};
 use super::layout::{Area, Backing, Layout};
-use super::observe::{ObserveError, fault_in_area, inside_file};
+use super::observe::{ObserveError, inside_file};
 use super::opened::{NeededAccess, OpenedAreas};
 use super::prefault::Prefault;
 use super::prot::ProtError;

@@ -1,18 +1,14 @@
 //! Detection of the pages that have changed since the last capture.
 
-#![allow(unsafe_code)]
-
-use super::PAGE_SIZE;
-use super::absent_pages;
 use super::image_delta::{Delta, Image};
 use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
 use super::observe::{ArmTime, Observation, ObserveError, PageScanner};
-use super::opened::{NeededAccess, OpenedAreas};
+use super::page_comparison::compare;
 use super::runs::{self, AddrRange, PageRun};
+use super::scratch::Scratch;
 use super::stable_pages;
 use super::store::PageStore;
-use super::sums::of_page;
 use std::io;
 use understudy_formats::pages::Tracking;
 
@@ -381,123 +377,5 @@ impl CompareTracker {
         compare(&mut seen, layout, image, store)?;
         seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.forced));
         Ok(seen)
-    }
-}
-
-/// Compares the uncertain pages and adds the changed ones to the written ones.
-fn compare(
-    seen: &mut Observation,
-    layout: &Layout,
-    image: &Image,
-    store: &PageStore,
-) -> Result<(), ObserveError> {
-    let opened = OpenedAreas::open(layout, &seen.uncertain, NeededAccess::Read)?;
-    let mut written = Vec::new();
-    for run in image.slots_of(&seen.uncertain) {
-        let copy = store.ptr(run.slot);
-        for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
-            if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
-                runs::push(&mut written, PageRun::between(page, page + 1));
-            }
-        }
-    }
-    let mut changed = Vec::new();
-    for run in absent_pages::among(image.absent(), &seen.uncertain) {
-        for (page, _) in run
-            .each()
-            .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
-        {
-            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
-        }
-    }
-    let written = runs::union(&written, &changed);
-    let fresh = runs::subtract(&seen.uncertain, &image.pages());
-    let zero = zero_pages(layout, &fresh);
-    opened.close()?;
-    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
-    seen.written = runs::union(&seen.written, &written);
-    seen.content = runs::subtract(&seen.content, &zero);
-    Ok(())
-}
-
-/// Returns the pages of zeros in areas where an absent page means zeros.
-fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
-    let mut zero = Vec::new();
-    for area in layout.tracked() {
-        if matches!(
-            area.backing,
-            Backing::PrivateFile { .. } | Backing::RemovedFile { .. } | Backing::SharedFile { .. }
-        ) {
-            continue;
-        }
-        for run in runs::within(pages, area.pages()) {
-            for page in run.start.0..run.end() {
-                if page_bytes(page) == &[0; PAGE_SIZE] {
-                    runs::push(&mut zero, PageRun::between(page, page + 1));
-                }
-            }
-        }
-    }
-    zero
-}
-
-fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
-    bytes_at(runs::PageIndex(page).addr() as *const u8)
-}
-
-fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
-    // SAFETY: called for whole pages that are mapped, readable and not written meanwhile: pages
-    // with content in opened areas of the program side, and allocated slots. No reference outlives
-    // the comparison for which it is created.
-    unsafe { &*page.cast() }
-}
-
-/// Pages for the self-test.
-struct Scratch(AddrRange);
-
-impl Scratch {
-    fn map(pages: u64) -> io::Result<Self> {
-        let bytes = pages as usize * PAGE_SIZE;
-        let rw = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: creates a new mapping at an address that the kernel chooses.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rw, flags, -1, 0) };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(AddrRange::new(at as u64, at as u64 + bytes as u64)))
-    }
-
-    fn range(&self) -> AddrRange {
-        self.0
-    }
-
-    fn drop_all(&self) -> io::Result<()> {
-        // SAFETY: pages of the mapping created above, whose content is not needed.
-        let rc = unsafe {
-            libc::madvise(
-                self.0.start as *mut libc::c_void,
-                self.0.len() as usize,
-                libc::MADV_DONTNEED,
-            )
-        };
-        if rc == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-
-    fn write(&self, page: usize) {
-        let at = (self.0.start as *mut u8).wrapping_add(page * PAGE_SIZE);
-        // SAFETY: a page of the mapping created above.
-        unsafe { at.write_volatile(1) };
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `map_arena`.
-        unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
     }
 }

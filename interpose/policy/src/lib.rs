@@ -23,6 +23,8 @@ mod dice;
 pub mod gathering;
 pub mod pace;
 pub mod placement;
+mod plan_input;
+mod process_report;
 pub mod query_policy;
 pub mod ranges;
 pub mod recovery_plan;

@@ -2,8 +2,13 @@
 //!
 //! The plan assigns replacements to dead workers and determines the transfers of replicas.
 
+#[cfg(test)]
+mod recovery_plan_tests;
+
+use crate::plan_input::PlanInput;
+pub use crate::plan_input::RequestedSpare;
+pub use crate::process_report::{DamagedReplica, KeptReplicas, ProcessReport};
 use crate::redundancy::Redundancy;
-use bincode::{Decode, Encode};
 use std::ffi::c_int;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -13,76 +18,6 @@ pub struct Verdict {
     pub why: String,
     /// Exit status.
     pub status: c_int,
-}
-
-/// Report of a living process about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct ProcessReport {
-    pub process: ProcessNumber,
-    /// Worker that the process runs; `None` for a joining process.
-    pub worker: Option<Worker>,
-    /// Last epoch that the process has committed.
-    pub committed: Epoch,
-    /// Epoch whose replicas here are complete, but whose commit the process has not seen.
-    pub complete: Option<Epoch>,
-    /// Lost work in nanoseconds if all return to `committed` instead of `complete`.
-    pub lost_ns: u64,
-    /// Duration of sending a whole replica in nanoseconds; 0 if unknown.
-    pub fetch_ns: u64,
-    /// True if its own replicas are reduced.
-    ///
-    /// It may need those that a dead process has left.
-    pub is_reduced: bool,
-    /// True if the process has requested spares from the daemon (`hints`).
-    pub has_requested_spares: bool,
-    /// Replicas in a joining process.
-    pub kept: Option<KeptReplicas>,
-    /// Replicas that the process has found damaged in this recovery.
-    pub damaged: Vec<DamagedReplica>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct DamagedReplica {
-    /// Worker whose replica it is.
-    pub worker: Worker,
-    /// Process that stores the replica.
-    pub at: ProcessNumber,
-}
-
-/// Replicas of an epoch in a joining process, equivalent to those of a worker.
-///
-/// The process has received them in an attempt to take over that was ended by another failure, or a
-/// dead process has left them to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct KeptReplicas {
-    /// Worker whose replacement the process was to be.
-    pub own: Worker,
-    /// True if the process has a complete replica of that worker.
-    pub has_own: bool,
-    /// Layers (1 << layer) in which it has the replica that the worker stored.
-    pub layers: u64,
-    /// Epoch of the replicas, the last committed one.
-    pub epoch: Epoch,
-    /// Later epoch of which it has replicas, too.
-    ///
-    /// Their process died before it saw the commit of that epoch.
-    pub whole: Option<Epoch>,
-    /// Process that has left the replicas, if they were left.
-    pub process: Option<ProcessNumber>,
-}
-
-impl KeptReplicas {
-    /// True if the replicas are of this epoch, or can be.
-    pub fn reaches(&self, epoch: Epoch) -> bool {
-        epoch != Epoch::NONE && (self.epoch == epoch || self.whole == Some(epoch))
-    }
-}
-
-/// Hint that this spare should replace this worker; used if possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestedSpare {
-    pub worker: Worker,
-    pub spare: ProcessNumber,
 }
 
 /// Replacement of a dead worker by a joining process.
@@ -194,80 +129,6 @@ pub enum PlanFailure {
     },
     /// The program itself is the cause.
     Program(Verdict),
-}
-
-/// Reports of the living processes, as the input of a plan.
-struct PlanInput<'a> {
-    living: &'a [ProcessReport],
-    redundancy: &'a Redundancy,
-    workers: u32,
-    hints: &'a [RequestedSpare],
-}
-
-impl PlanInput<'_> {
-    fn process_of(&self, worker: Worker) -> Option<&ProcessReport> {
-        self.living
-            .iter()
-            .find(|identity| identity.worker == Some(worker))
-    }
-
-    fn dead(&self) -> Vec<Worker> {
-        Worker::all(self.workers)
-            .filter(|&worker| self.process_of(worker).is_none())
-            .collect()
-    }
-
-    fn joining(&self) -> Vec<&ProcessReport> {
-        self.living
-            .iter()
-            .filter(|identity| identity.worker.is_none())
-            .collect()
-    }
-
-    /// Iterates over joining processes that have the replicas of a dead worker.
-    fn inherited(&self) -> impl Iterator<Item = &KeptReplicas> {
-        let newcomers = self
-            .living
-            .iter()
-            .filter(|identity| identity.worker.is_none());
-        let held = newcomers.filter_map(|newcomer| newcomer.kept.as_ref());
-        held.filter(|held| self.process_of(held.own).is_none())
-    }
-
-    /// Returns the replicas of this epoch that this dead worker has left.
-    fn inherited_from(&self, worker: Worker, epoch: Epoch) -> Option<&KeptReplicas> {
-        self.inherited()
-            .find(|held| held.own == worker && held.reaches(epoch))
-    }
-
-    /// True if a replica of a dead worker exists.
-    ///
-    /// The caller checks that all living workers have this epoch.
-    fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let lives = |holder: Worker| {
-            self.process_of(holder).is_some() || self.inherited_from(holder, epoch).is_some()
-        };
-        let mut live = self.redundancy.buddies_of(worker).map(lives);
-        let is_held = match self.redundancy.is_parity() {
-            true => live.all(|lives| lives),
-            false => live.any(|lives| lives),
-        };
-        is_held
-            || self
-                .inherited_from(worker, epoch)
-                .is_some_and(|held| held.has_own)
-    }
-
-    /// True if this process stores a replica of the worker that was found damaged.
-    fn is_damaged(&self, worker: Worker, process: ProcessNumber) -> bool {
-        let copy = DamagedReplica {
-            worker,
-            at: process,
-        };
-        self.living
-            .iter()
-            .any(|identity| identity.damaged.contains(&copy))
-    }
 }
 
 /// Computes the plan for `workers` workers; `redundancy` describes the placement of replicas.
@@ -564,7 +425,3 @@ fn assign(
     });
     takeovers.collect()
 }
-
-#[cfg(test)]
-#[path = "recovery_plan_tests.rs"]
-mod tests;

@@ -5,20 +5,23 @@
 #![allow(unsafe_code)]
 
 mod generalized;
+mod joint_completion;
+mod orphans;
 
 use crate::Runtime;
 use crate::arch::{self, Rewound};
 use crate::control_messages::tag;
-use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
+use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::requests::{
     self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, add, done_state, get, index,
-    is_active, null_handle, release_real, remove, set_state, with_real,
+    is_active, null_handle, remove, set_state, with_real,
 };
-use crate::{checkpoint, control_messages, copies, journal, recovery, work_flags, world};
+use crate::{checkpoint, control_messages, journal, recovery, work_flags, world};
+pub use joint_completion::{CompletionCall, MAX_TOGETHER, ManyResult, complete_together};
+pub use orphans::{reap_orphan, reap_orphans};
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 use understudy_mpi::{self as mpi, call};
 
@@ -267,119 +270,6 @@ fn poll_on_record(
     Ok(Some(take(rt, index, handle)))
 }
 
-/// Largest number of requests in one call of the library.
-pub const MAX_TOGETHER: usize = 64;
-
-/// Library call for many requests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum CompletionCall {
-    /// Test if all have completed.
-    Test,
-    /// Wait until all have completed.
-    Wait,
-}
-
-/// Result of a call for many requests.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ManyResult {
-    /// All have completed, and the statuses are written.
-    Ended,
-    /// At least one has not completed; nothing has changed.
-    Pending,
-    /// The requests must be tested one by one.
-    OneByOne,
-}
-
-/// Completes at most [`MAX_TOGETHER`] requests in one call of the library.
-///
-/// All of them must allow the fast path.
-///
-/// # Safety
-/// `statuses` must be null or have room for as many statuses as there are handles.
-pub unsafe fn complete_together(
-    rt: &Runtime,
-    handles: &mut [VirtRequest],
-    statuses: *mut Status,
-    how: CompletionCall,
-) -> Result<ManyResult, Rewound> {
-    if copies::is_pending() {
-        return Ok(ManyResult::OneByOne);
-    }
-    let mut room = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
-    let Some(reals) = requests::all_completable(rt, handles, &mut room) else {
-        return Ok(ManyResult::OneByOne);
-    };
-    let mut own = [const { MaybeUninit::<Status>::uninit() }; MAX_TOGETHER];
-    let place = if statuses.is_null() {
-        own.as_mut_ptr().cast()
-    } else {
-        statuses
-    };
-    let (count, mut flag) = (reals.len() as c_int, 1);
-    // SAFETY: real requests, which do not move, and room for their statuses.
-    let rc = unsafe {
-        match how {
-            CompletionCall::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
-            CompletionCall::Wait => {
-                arch::mark_blocking_wait();
-                real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
-            }
-        }
-    };
-    if rc == SUCCESS && flag == 0 {
-        return Ok(ManyResult::Pending);
-    }
-    if rc != SUCCESS && rc != ERR_IN_STATUS {
-        recovery::check(rt, rc)?;
-        return Ok(ManyResult::OneByOne);
-    }
-    // SAFETY: the library has written as many statuses as there are requests.
-    let statuses = unsafe { std::slice::from_raw_parts(place, reals.len()) };
-    if rc == ERR_IN_STATUS {
-        record_outcomes(rt, handles, reals, statuses)?;
-        return Ok(ManyResult::OneByOne);
-    }
-    if arch::is_recording() {
-        let indices = handles.iter().map(|&handle| index(rt, handle));
-        indices.zip(statuses).for_each(|(index, status)| {
-            index
-                .into_iter()
-                .for_each(|index| report_completion(rt, index, status))
-        });
-    }
-    requests::complete_all(rt, handles, statuses);
-    Ok(ManyResult::Ended)
-}
-
-/// Records the outcome of each request after some have failed.
-///
-/// Other requests may still be active.
-#[cold]
-#[inline(never)]
-fn record_outcomes(
-    rt: &Runtime,
-    handles: &[VirtRequest],
-    reals: &[RealRequest],
-    statuses: &[Status],
-) -> Result<(), Rewound> {
-    for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
-        // The library may store codes of its own here.
-        let rc = if status.error < SUCCESS {
-            ERR_OTHER
-        } else {
-            status.error
-        };
-        if let Some(index) =
-            index(rt, handle).filter(|&index| is_active(rt, index) && rc != ERR_PENDING)
-        {
-            recovery::check(rt, rc)?;
-            requests::set_real(rt, index, real);
-            record_completion(rt, index, status, rc);
-        }
-    }
-    Ok(())
-}
-
 /// Returns true if a request has completed; its record stays.
 pub fn is_complete(rt: &Runtime, handle: VirtRequest) -> Result<bool, Rewound> {
     match index(rt, handle) {
@@ -481,49 +371,6 @@ pub fn run_nonblocking(
     }
     let mut handle = add(rt, comm, kind, RequestState::Active, request);
     wait(rt, &mut handle)
-}
-
-/// Tests all orphans and removes those that have completed.
-pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
-    let mut left = 0;
-    for index in requests::indices(rt) {
-        left += u32::from(!reap(rt, index)?);
-    }
-    requests::until_reaped(rt).set(left.max(MIN_SEARCHED_ORPHANS));
-    Ok(())
-}
-
-/// Number of orphans below which none is searched for.
-const MIN_SEARCHED_ORPHANS: u32 = 16;
-
-/// Removes an orphan, if it is one and has completed.
-///
-/// All orphans are tested when their number has doubled since the last time.
-pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
-    if reap(rt, index)? {
-        return Ok(());
-    }
-    match requests::until_reaped(rt).get().checked_sub(1) {
-        Some(more) => requests::until_reaped(rt).set(more),
-        None => reap_orphans(rt)?,
-    }
-    Ok(())
-}
-
-/// Removes an orphan that has completed; returns false if it has not.
-fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
-    if !get(rt, index).is_some_and(|request| request.is_freed) {
-        return Ok(true);
-    }
-    if is_active(rt, index) && !test(rt, index)? {
-        return Ok(false);
-    }
-    if let Some(general) = requests::general(rt, index) {
-        generalized::free(general, SUCCESS);
-    }
-    release_real(rt, index);
-    remove(rt, index);
-    Ok(true)
 }
 
 /// Tests these requests once; returns those that are still active.

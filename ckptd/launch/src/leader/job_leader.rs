@@ -2,6 +2,9 @@
 //!
 //! Reports of nodes become events, and actions become orders to nodes.
 
+#[cfg(test)]
+mod job_leader_tests;
+
 use super::exchange::Exchange;
 use crate::messages::{Beginning, Order, Report, ServerOrder, SpawnedNamespace};
 use crate::print_message::print_message;
@@ -442,96 +445,4 @@ fn is_for_job(message: &ToManager) -> bool {
             | ToManager::RolledBack { .. }
             | ToManager::ReadBoards { .. }
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_with_spawned_processes_are_informed_of_a_rollback() {
-        let mut leader = JobLeader::new("n0", None);
-        let number = ProcessNumber(7);
-        let mut hear = |node, said| {
-            leader.handle_report(
-                node,
-                Report::Process {
-                    number,
-                    message: said,
-                },
-            )
-        };
-        let (worker, number) = (Worker(1), 2);
-        hear(2, ToManager::Spawns { worker, number });
-        hear(0, ToManager::Spawns { worker, number });
-        let other = Worker(2);
-        hear(
-            3,
-            ToManager::Spawns {
-                worker: other,
-                number,
-            },
-        );
-        hear(0, ToManager::RolledBack { worker, number });
-        assert_eq!(
-            leader.take_orders(),
-            [(
-                2,
-                Order::Servers(ServerOrder::RolledBack { worker, number })
-            )]
-        );
-    }
-
-    /// Returns a leader with a guardian on another node that has started its process.
-    fn with_another_node() -> JobLeader {
-        let mut leader = JobLeader::new("n0", None);
-        leader.join(2, "n2".into());
-        let rank = Guardian(0);
-        let came = Report::GuardianJoined {
-            rank,
-            workers: 1,
-            spares: 0,
-            replenishes: false,
-            had_manager: false,
-        };
-        leader.handle_report(2, came);
-        leader.handle_report(2, Report::AllReported { rank });
-        leader.take_orders();
-        leader
-    }
-
-    /// A script may have started the process, and may continue.
-    #[test]
-    fn the_process_of_a_dead_guardian_is_killed_on_its_node() {
-        let mut leader = with_another_node();
-        leader.handle_report(2, Report::GuardianDied { rank: Guardian(0) });
-        let number = ProcessNumber(0);
-        let kill = Order::Job(JobOrder::Guardian {
-            rank: Guardian(0),
-            message: ToGuardian::Kill { number },
-        });
-        assert_eq!(leader.take_orders().first(), Some(&(2, kill)));
-    }
-
-    #[test]
-    fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
-        let mut leader = with_another_node();
-        let (number, status) = (ProcessNumber(0), 0);
-        leader.handle_report(
-            2,
-            Report::Ended(ProcessEnd::Exited {
-                number,
-                status,
-                pid: 1,
-            }),
-        );
-        leader.handle_report(
-            2,
-            Report::Ended(ProcessEnd::OutputClosed { number, written: 0 }),
-        );
-        leader.tick();
-        assert!(leader.is_over() && leader.status() == 0);
-        leader.handle_report(2, Report::Spawned(3));
-        assert_eq!(leader.status(), 3);
-    }
 }

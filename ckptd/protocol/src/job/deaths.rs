@@ -1,6 +1,7 @@
 //! Failures of processes and the start of replacements.
 
-use super::{Job, Phase};
+use super::Job;
+use super::phase::Phase;
 use crate::member::Member;
 use crate::{Action, EXIT_NOT_RECOVERED, Ending, Node};
 use std::time::Duration;

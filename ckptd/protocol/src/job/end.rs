@@ -1,6 +1,7 @@
 //! The end of the job, successful or not.
 
-use super::{JOIN_TIMEOUT, Job, Phase};
+use super::phase::Phase;
+use super::{JOIN_TIMEOUT, Job};
 use crate::{Action, EXIT_NOT_RECOVERED, Ending};
 use std::time::Duration;
 use understudy_catalogue::message;

@@ -2,7 +2,8 @@
 //!
 //! Guardians report their processes, and the next generation is begun.
 
-use super::{Job, Phase};
+use super::Job;
+use super::phase::Phase;
 use crate::member::Member;
 use crate::{Action, EXIT_NOT_RECOVERED};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Workers of the simulated processes, and processes with replicas of each worker.
 
-use super::{Process, Stage, World};
+use crate::simulated_process::{Process, Stage};
+use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_protocol::{Node, ProcessNumber, Worker};
 

@@ -1,6 +1,7 @@
 //! Death of a manager and takeover by another one.
 
-use super::{Stage, World};
+use crate::simulated_process::Stage;
+use crate::world::World;
 use understudy_protocol::{Event, Generation, Guardian, Job, ProcessHistory, ToManager};
 
 impl World {

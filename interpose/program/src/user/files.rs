@@ -13,6 +13,7 @@ pub(super) mod former_name;
 mod inherited;
 mod kinds;
 mod memory_file;
+mod missing_specials;
 mod nameless;
 mod objections;
 mod open_file;
@@ -227,12 +228,13 @@ pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), Us
 /// Restores pipes, eventfds, sockets and similar objects.
 fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), UserError> {
     let here = Special::among(now.others.keys());
-    let to_make = special::missing(&saved.specials, &here);
-    let made =
-        special::create_missing(&saved.specials, &to_make).map_err(|lost| UserError::File {
+    let to_make = missing_specials::missing(&saved.specials, &here);
+    let made = missing_specials::create_missing(&saved.specials, &to_make).map_err(|lost| {
+        UserError::File {
             path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
             why: lost.why.to_string(),
-        })?;
+        }
+    })?;
     special::restore_content(&saved.specials).map_err(|error| UserError::File {
         path: "a pipe or a POSIX queue".into(),
         why: format!("cannot be given its content: {error}"),

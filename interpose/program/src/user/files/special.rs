@@ -7,19 +7,16 @@
 
 use super::pipes;
 use super::posix_queues::{Queue, is_queue};
-use super::sockets::{self, LocalSockets, LostSocket, Socket};
+use super::sockets::{self, LocalSockets, Socket};
 use crate::user::descriptors::{is_same_description, path_of, stat};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::discriminant;
-use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-
-const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
 
 /// Kernel object of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-enum SpecialKind {
+pub(super) enum SpecialKind {
     /// Counter of eventfd(2).
     Counter {
         count: u64,
@@ -52,11 +49,11 @@ enum SpecialKind {
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Special {
-    kind: SpecialKind,
+    pub(super) kind: SpecialKind,
     /// Flags of open(2).
-    flags: i32,
+    pub(super) flags: i32,
     /// Lower descriptor of this open file description, if any.
-    same_as: Option<i32>,
+    pub(super) same_as: Option<i32>,
 }
 
 /// Returns the value of a line of `fdinfo`.
@@ -168,7 +165,7 @@ impl Special {
     }
 
     /// True if setting its content turns this object into `other`.
-    fn is_like(&self, other: &Special) -> bool {
+    pub(super) fn is_like(&self, other: &Special) -> bool {
         let is_alike = match (&self.kind, &other.kind) {
             (
                 SpecialKind::Counter {
@@ -189,14 +186,14 @@ impl Special {
         is_alike && self.same_as == other.same_as
     }
 
-    fn pipe(&self) -> Option<u64> {
+    pub(super) fn pipe(&self) -> Option<u64> {
         match self.kind {
             SpecialKind::Pipe { number, .. } => Some(number),
             _ => None,
         }
     }
 
-    fn is_orphan(&self) -> bool {
+    pub(super) fn is_orphan(&self) -> bool {
         matches!(
             self.kind,
             SpecialKind::Pipe {
@@ -206,7 +203,7 @@ impl Special {
         )
     }
 
-    fn socket(&self) -> Option<&Socket> {
+    pub(super) fn socket(&self) -> Option<&Socket> {
         match &self.kind {
             SpecialKind::Socket(socket) => Some(socket),
             _ => None,
@@ -218,78 +215,13 @@ impl Special {
         matches!(self.kind, SpecialKind::Queue(_))
     }
 
-    fn is_read(&self) -> bool {
+    pub(super) fn is_read(&self) -> bool {
         self.flags & libc::O_ACCMODE == libc::O_RDONLY
     }
 }
 
-/// Moves a new descriptor to the number `fd`. Returns false on failure.
-fn move_to(made: i32, fd: i32, flags: i32) -> bool {
-    // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that no other thread uses.
-    unsafe {
-        let is_placed =
-            made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
-        if is_placed {
-            libc::fcntl(fd, libc::F_SETFL, flags & libc::O_NONBLOCK);
-        }
-        if made >= 0 && made != fd {
-            libc::close(made);
-        }
-        is_placed
-    }
-}
-
-/// Creates an object of which this process has no descriptor yet.
-fn create(fd: i32, special: &Special) -> bool {
-    // SAFETY: system calls that make descriptors, with valid arguments.
-    unsafe {
-        let made = match &special.kind {
-            SpecialKind::Counter { is_semaphore, .. } => libc::eventfd(
-                0,
-                if *is_semaphore {
-                    libc::EFD_SEMAPHORE
-                } else {
-                    0
-                },
-            ),
-            SpecialKind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
-            SpecialKind::Signals(_) => set_signals(-1, 0),
-            SpecialKind::Set(_) => libc::epoll_create1(0),
-            // Both ends of a pair are created by `make_pair`.
-            SpecialKind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
-            SpecialKind::Queue(queue) => {
-                queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd)
-            }
-            SpecialKind::Pipe { .. } => {
-                let mut ends = [-1; 2];
-                libc::pipe2(ends.as_mut_ptr(), 0);
-                let [read, write] = ends;
-                let (kept, other) = if special.is_read() {
-                    (read, write)
-                } else {
-                    (write, read)
-                };
-                // The other end is opened later through this end.
-                let is_placed = move_to(kept, fd, special.flags);
-                return is_placed & (libc::close(other) == 0);
-            }
-        };
-        move_to(made, fd, special.flags)
-    }
-}
-
-/// Opens a descriptor of the pipe that descriptor `end` belongs to.
-fn open_end(end: i32, fd: i32, flags: i32) -> bool {
-    let Ok(path) = std::ffi::CString::new(format!("/proc/self/fd/{end}")) else {
-        return false;
-    };
-    // SAFETY: open(2) with a valid string.
-    let opened = unsafe { libc::open(path.as_ptr(), flags & (libc::O_ACCMODE | libc::O_NONBLOCK)) };
-    move_to(opened, fd, flags)
-}
-
 /// Sets the mask of a signalfd; creates a new one if `fd` is -1.
-fn set_signals(fd: i32, mask: u64) -> i32 {
+pub(super) fn set_signals(fd: i32, mask: u64) -> i32 {
     // SAFETY: signalfd4(2) with a valid mask.
     unsafe {
         libc::syscall(
@@ -302,131 +234,12 @@ fn set_signals(fd: i32, mask: u64) -> i32 {
     }
 }
 
-/// Returns the saved objects that this process lacks or has changed to other objects.
-pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
-    // Pipes have different numbers in another process.
-    let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut is_its_pipe = |then: u64, now: u64| match pipes.get(&then) {
-        Some(known) => *known == now,
-        None if pipes.values().any(|known| *known == now) => false,
-        None => pipes.insert(then, now).is_none(),
-    };
-    let mut is_there = |(fd, special): &(&i32, &Special)| {
-        let Some(now) = now.get(fd).filter(|now| now.is_like(special)) else {
-            return false;
-        };
-        match (special.pipe(), now.pipe()) {
-            (Some(then), Some(now)) => is_its_pipe(then, now),
-            _ => true,
-        }
-    };
-    let all = saved.iter().filter(|it| !is_there(it));
-    let mut missing: BTreeSet<i32> = all.map(|(fd, _)| *fd).collect();
-    with_other_ends(saved, &mut missing);
-    missing
-}
-
-/// Adds the other ends of missing sockets, and all descriptors of both ends.
-fn with_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) {
-    let sockets = missing.iter().filter_map(|fd| saved[fd].socket());
-    let numbers: BTreeSet<u64> = sockets
-        .flat_map(|socket| [Some(socket.number()), socket.peer()])
-        .flatten()
-        .collect();
-    let is_of_them = |special: &Special| {
-        let socket = special.socket();
-        socket.is_some_and(|socket| numbers.contains(&socket.number()))
-    };
-    let all = saved.iter().filter(|(_, special)| is_of_them(special));
-    missing.extend(all.map(|(fd, _)| *fd));
-}
-
-/// Creates both ends of a pair of sockets, and returns their descriptors.
-fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
-    let is_other = |(_, it): &(&i32, &Special)| {
-        it.same_as.is_none() && it.socket().map(Socket::number) == socket.peer()
-    };
-    let (&other_fd, other) = saved.iter().find(is_other)?;
-    let (made, Some(end)) = socket.make().ok()? else {
-        return None;
-    };
-    let is_placed = move_to(made.into_raw_fd(), fd, saved[&fd].flags)
-        & move_to(end.into_raw_fd(), other_fd, other.flags);
-    is_placed.then_some([fd, other_fd])
-}
-
-/// Creates sockets with an address anew, and returns their descriptors.
-fn make_with_addresses(
-    saved: &BTreeMap<i32, Special>,
-    missing: &BTreeSet<i32>,
-) -> Result<BTreeSet<i32>, LostSocket> {
-    // Sockets that are open at these descriptors may occupy the addresses.
-    let has_address = |fd: &&i32| saved[fd].socket().is_some_and(Socket::has_address);
-    missing
-        .iter()
-        .filter(has_address)
-        .for_each(|&fd| sockets::abandon(fd));
-    let made = sockets::rebuild(&primary_sockets(saved), missing)?;
-    let is_placed = |(fd, made): (i32, OwnedFd)| {
-        move_to(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd)
-    };
-    Ok(made.into_iter().filter_map(is_placed).collect())
-}
-
 /// Returns the sockets, each with its lowest descriptor.
-fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
+pub(super) fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
     let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
     primary
         .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
         .collect()
-}
-
-/// Creates the [`missing`] objects without content.
-///
-/// Returns the descriptors of the objects that could be created.
-///
-/// # Errors
-/// Fails if a socket cannot be given its address.
-pub fn create_missing(
-    saved: &BTreeMap<i32, Special>,
-    missing: &BTreeSet<i32>,
-) -> Result<BTreeSet<i32>, LostSocket> {
-    let mut made = make_with_addresses(saved, missing)?;
-    for fd in missing {
-        let special = &saved[fd];
-        if made.contains(fd) {
-            continue;
-        }
-        let is_there = |other: &i32| {
-            made.contains(other) || saved.contains_key(other) && !missing.contains(other)
-        };
-        let of_pipe = |is_read: bool| {
-            let is_end = move |(_, it): &(&i32, &Special)| {
-                it.pipe() == special.pipe() && it.is_read() == is_read
-            };
-            saved.iter().filter(is_end).map(|(end, _)| *end)
-        };
-        let has_come = if let Some(other) = special.same_as {
-            // SAFETY: dup3(2); the program does not use the previous object of the descriptor.
-            is_there(&other)
-                && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
-        } else if let Some(socket) = special.socket().filter(|socket| socket.peer().is_some()) {
-            made.extend(make_pair(saved, *fd, socket).into_iter().flatten());
-            made.contains(fd)
-        } else if special.pipe().is_none() {
-            create(*fd, special)
-        } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
-            open_end(end, *fd, special.flags)
-        } else {
-            // If the other end is not in this process, another process has it.
-            let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
-            is_whole && create(*fd, special)
-        };
-        if has_come {
-            made.insert(*fd);
-        }
-    }
-    Ok(made)
 }
 
 fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {

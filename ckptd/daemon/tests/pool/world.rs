@@ -1,10 +1,7 @@
-//! Random histories of pools in simulated time.
-//!
-//! A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
+//! Pools in simulated time, with their model.
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use crate::pool_model::{JobModel, ModelSpare, SpareState};
+use crate::step::Step;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_daemon::pool::{JobKey, PoolChange, Pools, Rules};
@@ -13,7 +10,8 @@ use understudy_wire::spares::{
     Lease, LeaseToken, ProcessLocation, Refusal, Spare, SpareLimits, SpareNeed, SpareTicket,
 };
 
-const RULES: Rules = Rules {
+/// Rules of the pools.
+pub const RULES: Rules = Rules {
     silence: Duration::from_millis(1000),
     lease: Duration::from_millis(700),
     replenish: Duration::from_millis(1500),
@@ -21,105 +19,11 @@ const RULES: Rules = Rules {
     needs: 16,
     spares: u32::MAX,
 };
-const HISTORIES: u32 = 3000;
 const DOMAINS: u32 = 3;
-
-/// A step of a client or of time.
-///
-/// Numbers are taken modulo the number of objects.
-#[derive(Debug, Clone)]
-enum Step {
-    Register {
-        job: u8,
-        rank: u8,
-        maximum: u8,
-        minimum: u8,
-    },
-    Beat {
-        ticket: u8,
-    },
-    Lease {
-        job: u8,
-        workers: Vec<u8>,
-        failed: u8,
-        copy: u8,
-    },
-    /// Repetition of an earlier request.
-    Repeat {
-        request: u8,
-    },
-    GiveBack {
-        lease: u8,
-    },
-    Play {
-        ticket: u8,
-    },
-    Leave {
-        ticket: u8,
-    },
-    Lost {
-        ticket: u8,
-    },
-    Close {
-        job: u8,
-    },
-    Pass {
-        millis: u16,
-    },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        6 => (0..5u8, 0..12u8, 1..8u8, 0..5u8).prop_map(|(job, rank, maximum, minimum)| Step::Register { job, rank, maximum, minimum }),
-        6 => any::<u8>().prop_map(|ticket| Step::Beat { ticket }),
-        3 => (0..5u8, vec(0..8u8, 0..4), any::<u8>(), any::<u8>())
-            .prop_map(|(job, workers, failed, copy)| Step::Lease { job, workers, failed, copy }),
-        2 => any::<u8>().prop_map(|request| Step::Repeat { request }),
-        1 => any::<u8>().prop_map(|lease| Step::GiveBack { lease }),
-        1 => any::<u8>().prop_map(|ticket| Step::Play { ticket }),
-        1 => any::<u8>().prop_map(|ticket| Step::Leave { ticket }),
-        1 => any::<u8>().prop_map(|ticket| Step::Lost { ticket }),
-        1 => (0..5u8).prop_map(|job| Step::Close { job }),
-        5 => (0..900u16).prop_map(|millis| Step::Pass { millis }),
-    ]
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum SpareState {
-    Idle,
-    Leased(Worker),
-    Plays,
-}
-
-/// State of a spare in the model.
-#[derive(Debug)]
-struct ModelSpare {
-    does: SpareState,
-    last_beat: Duration,
-    domain: String,
-}
-
-#[derive(Debug, Default)]
-struct JobModel {
-    spares: BTreeMap<ProcessNumber, ModelSpare>,
-    limits: Option<SpareLimits>,
-    expected: u32,
-    last_request: Duration,
-    left: Option<Duration>,
-    round: u64,
-}
-
-impl JobModel {
-    fn in_pool(&self) -> impl Iterator<Item = (&ProcessNumber, &ModelSpare)> {
-        self.spares
-            .iter()
-            .filter(|(_, known)| known.does != SpareState::Plays)
-    }
-}
 
 type Request = (JobKey, u64, Vec<SpareNeed>, Vec<Lease>);
 
-struct World {
+pub struct World {
     pools: Pools,
     now: Duration,
     jobs: BTreeMap<JobKey, JobModel>,
@@ -130,14 +34,14 @@ struct World {
 }
 
 /// Returns one of five keys; two of them have the same name in different realms.
-fn key(job: u8) -> JobKey {
+pub fn key(job: u8) -> JobKey {
     JobKey {
         realm: u32::from(job / 4),
         name: format!("job{}", job % 4),
     }
 }
 
-fn place(number: u32) -> ProcessLocation {
+pub fn place(number: u32) -> ProcessLocation {
     ProcessLocation {
         host: format!("h{}", number % (2 * DOMAINS)),
         domain: format!("d{}", number % DOMAINS),
@@ -149,7 +53,7 @@ fn pick<T: Clone>(of: &[T], at: u8) -> Option<T> {
 }
 
 impl World {
-    fn new() -> Self {
+    pub fn new() -> Self {
         World {
             pools: Pools::new(RULES, 7),
             now: Duration::ZERO,
@@ -427,7 +331,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    pub fn take(&mut self, step: &Step) {
         match step {
             Step::Register {
                 job,
@@ -513,85 +417,4 @@ impl World {
             assert_eq!(pool, expected.collect::<Vec<_>>());
         }
     }
-}
-
-#[test]
-fn no_history_breaks_a_promise() {
-    let seed = std::env::var("POOL_SEED").map_or_else(
-        |_| {
-            std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .expect("after 1970")
-                .as_nanos() as u64
-        },
-        |text| text.parse().expect("POOL_SEED is a number"),
-    );
-    println!("POOL_SEED={seed}");
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config {
-        cases: HISTORIES,
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let outcome = runner.run(&vec(step(), 1..120), |steps| {
-        let mut world = World::new();
-        for step in &steps {
-            world.take(step);
-        }
-        Ok(())
-    });
-    outcome.unwrap_or_else(|failure| panic!("POOL_SEED={seed}: {failure}"));
-}
-
-#[test]
-fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
-    let (mut pools, job) = (Pools::new(RULES, 0), key(0));
-    let spare = Spare {
-        rank: ProcessNumber(4),
-        pid: 1,
-        launcher: 0,
-        host: "h".into(),
-        domain: "d".into(),
-        workers: 0,
-    };
-    let limits = SpareLimits {
-        minimum: 0,
-        maximum: 1,
-    };
-    let (ticket, _) = pools
-        .register(Duration::ZERO, &job, spare, limits)
-        .expect("registered");
-    let needs = [SpareNeed {
-        worker: Worker(2),
-        failed: place(0),
-        copies: Vec::new(),
-    }];
-    let (first, _) = pools
-        .lease(Duration::ZERO, &job, 1, &needs)
-        .expect("leased");
-    pools.beat(RULES.lease, &job, ticket).expect("alive");
-    let (rank, worker) = (ProcessNumber(4), Worker(2));
-    let told = pools.tick(RULES.lease);
-    assert_eq!(
-        told,
-        [(job.clone(), vec![PoolChange::Returned { rank, worker }])]
-    );
-    assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
-    let (second, _) = pools
-        .lease(RULES.lease, &job, 2, &needs)
-        .expect("leased again");
-    assert_ne!(first[0].token, second[0].token);
-    let told = pools
-        .took_over(RULES.lease, &job, ticket, worker)
-        .expect("in force");
-    assert_eq!(told, [PoolChange::TookOver { rank, worker }]);
-    assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
-    assert!(
-        pools
-            .job(&job)
-            .is_some_and(|job| job.active_spares().eq([rank]))
-    );
 }

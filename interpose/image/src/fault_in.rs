@@ -1,0 +1,120 @@
+//! Making pages present, so that the kernel reports their state.
+
+#![allow(unsafe_code)]
+
+use super::layout::{Area, Layout};
+use super::opened::{NeededAccess, OpenedAreas};
+use super::prot::ProtError;
+use super::runs::{self, PageIndex, PageRun};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Calls [`fault_in`] for pages of one area, regardless of its access rights.
+pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
+    let opened = OpenedAreas::open(&Layout::single(area.clone()), list, NeededAccess::Read)?;
+    let unreadable = fault_in(list);
+    opened.close()?;
+    Ok(unreadable)
+}
+
+/// Makes pages present by reading them, and returns those that cannot be read.
+///
+/// `MADV_POPULATE_READ` returns an error where a plain read would cause a SIGBUS, for example
+/// behind the end of a truncated file.
+fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
+    let mut unreadable = Vec::new();
+    for &run in list {
+        if populate_read(run) {
+            continue;
+        }
+        for page in run.start.0..run.end() {
+            let page = PageRun::between(page, page + 1);
+            if !populate_read(page) {
+                runs::push(&mut unreadable, page);
+            }
+        }
+    }
+    unreadable
+}
+
+/// Reads pages through `/proc/self/mem`, which causes no signal; returns the unreadable ones.
+pub(super) fn read_in(list: &[PageRun]) -> Vec<PageRun> {
+    let Ok(memory) = File::open("/proc/self/mem") else {
+        return list.to_vec();
+    };
+    let mut unreadable = Vec::new();
+    for page in list.iter().flat_map(|run| run.start.0..run.end()) {
+        if memory
+            .read_exact_at(&mut [0], PageIndex(page).addr())
+            .is_err()
+        {
+            runs::push(&mut unreadable, PageRun::between(page, page + 1));
+        }
+    }
+    unreadable
+}
+
+fn populate_read(run: PageRun) -> bool {
+    let range = run.range();
+    let start = range.start as *mut libc::c_void;
+    // SAFETY: reading pages in does not change their content.
+    let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
+    // Kernels before 5.14 do not have the advice; they do not leave markers either.
+    rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE_SIZE;
+    use crate::kernel::Region;
+    use crate::observe::PageScanner;
+    use crate::pagemap_entries::read_entries;
+    use crate::runs::AddrRange;
+    use std::os::fd::AsRawFd;
+
+    /// A mapping of four pages, of a file with two: two can be read in.
+    #[test]
+    fn pages_are_read_in_as_far_as_the_file_goes() {
+        let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&name)
+            .unwrap();
+        std::fs::remove_file(&name).unwrap();
+        file.set_len(2 * PAGE_SIZE as u64).unwrap();
+        let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
+        // SAFETY: creates a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                fd,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        let range = AddrRange::new(at as u64, at as u64 + length as u64);
+        let first = range.pages().start.0;
+        assert_eq!(
+            read_in(&[range.pages()]),
+            [PageRun::between(first + 2, first + 4)]
+        );
+        let mut regions = Vec::new();
+        read_entries(
+            PageScanner::open().unwrap().pagemap().file(),
+            range,
+            &mut regions,
+        )
+        .unwrap();
+        let present = runs::normalise(regions.iter().map(Region::pages).collect());
+        assert_eq!(present, [PageRun::between(first, first + 2)]);
+        // SAFETY: unmaps the mapping of this test.
+        unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
+    }
+}

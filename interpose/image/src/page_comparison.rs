@@ -1,0 +1,81 @@
+//! Comparison of pages with their copies, where the kernel does not report changes.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::absent_pages;
+use super::image_delta::Image;
+use super::layout::{Backing, Layout};
+use super::observe::{Observation, ObserveError};
+use super::opened::{NeededAccess, OpenedAreas};
+use super::runs::{self, PageRun};
+use super::store::PageStore;
+use super::sums::of_page;
+
+/// Compares the uncertain pages and adds the changed ones to the written ones.
+pub(super) fn compare(
+    seen: &mut Observation,
+    layout: &Layout,
+    image: &Image,
+    store: &PageStore,
+) -> Result<(), ObserveError> {
+    let opened = OpenedAreas::open(layout, &seen.uncertain, NeededAccess::Read)?;
+    let mut written = Vec::new();
+    for run in image.slots_of(&seen.uncertain) {
+        let copy = store.ptr(run.slot);
+        for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
+            if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
+                runs::push(&mut written, PageRun::between(page, page + 1));
+            }
+        }
+    }
+    let mut changed = Vec::new();
+    for run in absent_pages::among(image.absent(), &seen.uncertain) {
+        for (page, _) in run
+            .each()
+            .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
+        {
+            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+        }
+    }
+    let written = runs::union(&written, &changed);
+    let fresh = runs::subtract(&seen.uncertain, &image.pages());
+    let zero = zero_pages(layout, &fresh);
+    opened.close()?;
+    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
+    seen.written = runs::union(&seen.written, &written);
+    seen.content = runs::subtract(&seen.content, &zero);
+    Ok(())
+}
+
+/// Returns the pages of zeros in areas where an absent page means zeros.
+fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
+    let mut zero = Vec::new();
+    for area in layout.tracked() {
+        if matches!(
+            area.backing,
+            Backing::PrivateFile { .. } | Backing::RemovedFile { .. } | Backing::SharedFile { .. }
+        ) {
+            continue;
+        }
+        for run in runs::within(pages, area.pages()) {
+            for page in run.start.0..run.end() {
+                if page_bytes(page) == &[0; PAGE_SIZE] {
+                    runs::push(&mut zero, PageRun::between(page, page + 1));
+                }
+            }
+        }
+    }
+    zero
+}
+
+fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
+    bytes_at(runs::PageIndex(page).addr() as *const u8)
+}
+
+fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
+    // SAFETY: called for whole pages that are mapped, readable and not written meanwhile: pages
+    // with content in opened areas of the program side, and allocated slots. No reference outlives
+    // the comparison for which it is created.
+    unsafe { &*page.cast() }
+}

@@ -1,0 +1,204 @@
+//! Plans with processes that have the replicas of dead workers.
+
+use super::{fetch, holding, lost_worker, make, newcomer, takeover, whole, worker};
+use crate::recovery_plan::{PlanFailure, ProcessReport, Takeover, make_plan};
+use crate::redundancy::Redundancy;
+use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_settings::Scheme;
+
+/// Creates a joining process with all layers of a worker.
+///
+/// They are also of a later epoch unless `whole` is 0.
+fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
+    let mut heir = holding(process, own, 1, epoch);
+    if let Some(held) = &mut heir.kept {
+        held.whole = (whole != 0).then_some(Epoch(whole));
+        held.process = Some(ProcessNumber(own));
+    }
+    heir
+}
+
+#[test]
+fn heirs_need_nobody_else() {
+    let has_all = |worker, player| Takeover {
+        has_own: true,
+        layers: 1,
+        ..takeover(worker, player)
+    };
+    // A worker with its buddy, then all workers.
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        heir(4, 1, 3, 0),
+        heir(5, 2, 3, 0),
+    ];
+    let plan = make(&living, 4, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
+    assert_eq!((plan.fetches, plan.rebuilds), (vec![], vec![]));
+    let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
+    assert_eq!(plan.epoch, Epoch(3));
+    // A single worker has no buddy.
+    let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
+    assert_eq!(
+        make_plan(&[heir(1, 0, 3, 0)], &alone, 1, &[])
+            .unwrap()
+            .takeovers
+            .len(),
+        1
+    );
+    let lost = make_plan(&[newcomer(1)], &alone, 1, &[]);
+    assert_eq!(lost, Err(PlanFailure::Everyone));
+}
+
+#[test]
+fn heirs_tell_of_the_epoch_that_was_under_way() {
+    let epoch = |living: &[ProcessReport]| make(living, 3, 1).map(|plan| plan.epoch.0);
+    // One process has seen the commit.
+    assert_eq!(
+        epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]),
+        Ok(4)
+    );
+    // The epoch may be committed: all processes have complete replicas.
+    assert_eq!(
+        epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 4),
+            whole(worker(2, 2, 3), 4)
+        ]),
+        Ok(4)
+    );
+    // The epoch was not committed: a living worker has not finished it.
+    assert_eq!(
+        epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(3)
+    );
+    // Neither had worker 1, whose replica of that epoch died with worker 2.
+    assert_eq!(
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 0)
+        ]),
+        Ok(3)
+    );
+    // The first epoch was complete, and no process has died that could have seen the commit.
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]),
+        Ok(1)
+    );
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
+        Err(PlanFailure::Init)
+    );
+    // Worker 1's replica comes from the successor of its buddy.
+    let plan = make(
+        &[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 4),
+        ],
+        3,
+        1,
+    )
+    .unwrap();
+    assert_eq!((plan.epoch, plan.fetches), (Epoch(4), vec![fetch(1, 2)]));
+}
+
+#[test]
+fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_one() {
+    let costs = |identity: ProcessReport, lost_ns, fetch_ns| ProcessReport {
+        lost_ns,
+        fetch_ns,
+        ..identity
+    };
+    let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
+    let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
+    let epoch = |living: &[ProcessReport]| {
+        make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()))
+    };
+    assert_eq!(
+        epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((4, 1))
+    );
+    assert_eq!(
+        epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
+        Ok((4, 1))
+    );
+    // Worker 1 may have entered the vote and seen the commit.
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), newcomer(4), other.clone()]),
+        Ok((4, 1))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
+        Ok((4, 1))
+    );
+    // A dead process never entered the vote.
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
+        Ok((3, 0))
+    );
+    // A living process may need what worker 1 has stored for it.
+    let thin = |lost| ProcessReport {
+        is_reduced: true,
+        ..living(lost, 80)
+    };
+    assert_eq!(
+        epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
+    assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
+    // No earlier epoch exists.
+    let first = |identity| costs(whole(identity, 1), 0, 80);
+    assert_eq!(
+        epoch(&[
+            first(worker(0, 0, 0)),
+            heir(4, 1, 0, 0),
+            first(worker(2, 2, 0))
+        ]),
+        Ok((1, 1))
+    );
+}
+
+#[test]
+fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
+    let thin = |mut heir: ProcessReport| {
+        heir.kept.as_mut().unwrap().has_own = false;
+        heir
+    };
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), worker(2, 2, 3)];
+    let plan = make(&living, 3, 1).unwrap();
+    let has_partners = Takeover {
+        layers: 1,
+        ..takeover(1, 4)
+    };
+    assert_eq!(
+        (plan.takeovers, plan.fetches),
+        (vec![has_partners], vec![fetch(1, 2)])
+    );
+    assert_eq!(plan.rebuilds, []);
+    // No other process has worker 1's replica.
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
+    assert_eq!(lost_worker(&living, 3), Some(1));
+}
