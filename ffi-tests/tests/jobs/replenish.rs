@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The interval is in calls, so that a fast machine takes as many checkpoints as a slow one.
 fn enough_of_heat2d() -> TestProgram {
     TestProgram {
-        name: "heat2d, 60000",
-        make: || heat2d_of("300", "60000", "1000").interval("2000calls"),
+        name: "heat2d, 30000",
+        make: || heat2d_of("300", "30000", "500").interval("1000calls"),
         ..heat2d()
     }
 }
