@@ -1,4 +1,4 @@
-//! From the launcher's start to its end.
+//! Supervision of the launcher, from its start to the exit status of the job.
 
 use super::failures::{NOT_STARTED, cannot};
 use super::progress::{Progress, Teller};
@@ -19,16 +19,16 @@ use understudy_launch::EXIT_OUTPUT_LOST;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
-/// How often the event files are looked at.
+/// Interval between two polls of the event files.
 const PERIOD: Duration = Duration::from_millis(200);
 /// Exit status after an error inside understudy (EX_SOFTWARE of sysexits.h).
 const INTERNAL_ERROR: u8 = 70;
 
-/// Where the ranks write their event files.
+/// Directory in which the ranks write their event files.
 pub enum Events {
-    /// Where the user wants them.
+    /// Directory that the user has named, or that a dry run would use.
     Named(PathBuf),
-    /// Removed at the end.
+    /// Directory that is removed at the end of the run.
     Temporary(tempfile::TempDir),
 }
 
@@ -41,9 +41,11 @@ impl Events {
     }
 }
 
-/// The directory for event files; of an earlier job's files there it keeps none. One that nobody
-/// has named is in the working directory if there are several hosts, since that is most likely to
-/// be the same for all.
+/// Returns the directory for event files, after removal of an earlier job's event files.
+///
+/// Without `--log-dir`, the directory is temporary.
+/// With several hosts, it is created in the working directory, which the hosts most likely share.
+/// A dry run neither creates nor removes files.
 pub fn event_directory(
     settings: &Settings,
     spans_hosts: bool,
@@ -150,7 +152,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     Ok(ExitCode::from(status))
 }
 
-/// Waits for the launcher's end.
+/// Reports progress until the launcher ends, and returns its result.
 fn attend(
     end: &Receiver<Result<u8, String>>,
     live: &mut Live,
@@ -170,17 +172,17 @@ fn attend(
     }
 }
 
-/// End of a job, as the launcher shows it.
+/// End of a job as the launcher reports it.
 struct End {
     /// Exit status of the launcher.
     launcher: u8,
     /// Number of the last signal that may have ended the job, or 0.
     signal: i32,
-    /// Workers that the user has asked for.
+    /// Number of workers that the user has requested.
     workers: u32,
 }
 
-/// Reports the result of the job. Returns the exit status.
+/// Reports the result of the job and returns its exit status.
 fn conclude(
     end: &End,
     live: &mut Live,
@@ -189,10 +191,10 @@ fn conclude(
     disk: Option<&Path>,
 ) -> u8 {
     let standing = live.poll().ok().flatten();
-    // What is not written tells nothing.
+    // Events that could not be written prove nothing about the job.
     let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
     let mut verdict = verdict(standing, end.launcher, is_silent);
-    // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
+    // A signal replaces the verdict unless the job has completed in the meantime.
     let was_ended = end.signal != 0 && (verdict.status != 0 || standing.is_none());
     if was_ended {
         verdict = Verdict {
@@ -222,7 +224,7 @@ fn conclude(
     verdict.status
 }
 
-/// What ended the job, and how it can go on.
+/// Returns a message that names the signal and the way to continue the job.
 fn last_will(signal: i32, disk: Option<&Path>) -> String {
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     let next = match disk {
@@ -239,13 +241,13 @@ fn last_will(signal: i32, disk: Option<&Path>) -> String {
     format!("{name} has ended the job; {next}")
 }
 
-/// Whether a file there can have a few bytes.
+/// Returns true if a file of 4096 bytes can be written in the directory.
 fn has_room(directory: &Path) -> bool {
     let file = tempfile::tempfile_in(directory);
     file.and_then(|mut file| file.write_all(&[0; 4096])).is_ok()
 }
 
-/// Whether an event file there has not even its header.
+/// Returns true if the directory has an event file that is shorter than its header.
 fn has_torn_headers(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_events = |entry: &DirEntry| {
@@ -262,7 +264,7 @@ fn has_torn_headers(directory: &Path) -> bool {
         .any(|length| length < HEADER_LEN as u64)
 }
 
-/// The account of the run that is kept with event files that the user wants.
+/// Record of the run beside event files whose directory the user has named.
 struct Record(Option<(PathBuf, RunRecord)>);
 
 impl Record {
@@ -298,7 +300,7 @@ impl Record {
     }
 
     fn write(&self) {
-        // The job does not depend on it.
+        // The job continues without a record.
         if let Some((directory, run)) = &self.0
             && let Err(error) = run.write(directory)
         {

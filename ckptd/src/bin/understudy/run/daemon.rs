@@ -1,7 +1,7 @@
-//! The daemon of a job: the user's own if one serves this node, else one that ends with the job.
+//! Daemon of a job: the user's daemon on this node, or one for this job.
 //!
-//! The job does not depend on it, and so neither does its start: what goes wrong here is told, and
-//! the job goes on without.
+//! A job can run without a daemon.
+//! Errors here are therefore reported, and the job starts without one.
 
 use super::attend::Events;
 use super::settings::Settings;
@@ -19,18 +19,18 @@ use tempfile::TempDir;
 use understudy_daemon::default_socket;
 use understudy_wire::client::{Client, DaemonAddress};
 
-/// How long a daemon that runs already may take to answer.
+/// Maximum time in which a running daemon must answer.
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// A daemon, as long as the job lasts.
+/// Daemon for the duration of the job.
 #[derive(Default)]
 pub struct Daemon {
-    /// The variables by which the ranks find it.
+    /// Environment variables by which the ranks find the daemon.
     pub variables: Vec<(&'static str, OsString)>,
     _own: Option<Own>,
 }
 
-/// One that was started for this job.
+/// Daemon that was started for this job.
 struct Own {
     child: Child,
     _directory: TempDir,
@@ -39,7 +39,7 @@ struct Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // It ends when nobody holds the other end.
+        // The daemon exits at the end of its standard input (`--until-stdin-ends`).
         drop(self.child.stdin.take());
         let _ = self.child.wait();
         if let Some(token) = &self.token {
@@ -48,19 +48,22 @@ impl Drop for Own {
     }
 }
 
-/// Who wants a daemon.
+/// Request for the daemon of a job.
 pub struct Wish<'a> {
     pub settings: &'a Settings,
     pub library: &'a Path,
     pub events: &'a Events,
-    /// Hosts that ranks may run on, if this is not the only one.
+    /// Hosts that ranks may run on; empty if that is this host alone.
     pub hosts: Vec<String>,
-    /// None may be started.
+    /// True if no daemon may be started (`--dry-run`).
     pub is_dry: bool,
 }
 
 impl Daemon {
-    /// Finds or starts it. The error says why the job does without.
+    /// Finds or starts the daemon of a job.
+    ///
+    /// # Errors
+    /// The message for the user, with the reason for which the job runs without a daemon.
     pub fn for_job(wish: &Wish<'_>) -> Result<Daemon, String> {
         if wish.settings.get("UNDERSTUDY_CKPTD").is_some() {
             return Ok(Daemon::default());
@@ -83,6 +86,7 @@ impl Daemon {
     }
 }
 
+/// Starts a daemon that ends with this program.
 fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     let text = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new()
@@ -136,7 +140,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     })
 }
 
-/// Waits until it is ready; where it listens for other nodes.
+/// Waits until the daemon is ready, and returns its address for other nodes if `is_remote`.
 fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<String>> {
     let ended = || std::io::Error::other("it ended immediately");
     let mut lines = BufReader::new(child.stdout.take().ok_or_else(ended)?).lines();
@@ -151,6 +155,7 @@ fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<Strin
         .transpose()
 }
 
+/// Writes a new random token to a file that only this user can read.
 fn write_token(path: &Path) -> std::io::Result<()> {
     let text = understudy_wire::auth::nonce()?
         .iter()
@@ -167,11 +172,13 @@ fn write_token(path: &Path) -> std::io::Result<()> {
     writeln!(file, "{text}")
 }
 
-/// The address of this host on the way to the first of these; none that only this host knows.
+/// Returns the source address of this host for packets to one of the given hosts.
+///
+/// The first host whose route begins at a specified address other than loopback decides.
 fn own_address(hosts: &[String]) -> Option<IpAddr> {
     let on_the_way = |host: &String| {
         let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        // Nothing is sent.
+        // Connecting a datagram socket selects its source address and sends nothing (udp(7)).
         socket.connect((host.as_str(), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };

@@ -1,22 +1,25 @@
-//! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and
-//! may be after a crash.
+//! Result of a job, from its event files and the launcher's exit status.
+//!
+//! The launcher's exit status alone is not sufficient: it is 0 after a rank was killed, and may be
+//! 0 after a crash.
 
 use understudy_formats::events::{EndReason, Worker};
 use understudy_report::{JobState, Protection};
 
-/// A failure could not be recovered from (`understudy_abi::exit::LOST`).
+/// Exit status if a failure could not be recovered from (`understudy_abi::exit::LOST`).
 const LOST: u8 = 75;
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub status: u8,
-    /// What the user should know, unless the job has said it.
+    /// Message for the user; `None` if the job has already printed one.
     pub remark: Option<String>,
 }
 
-/// From what the ranks have written down, and from the launcher's status. `is_silent`: they could
-/// not write.
+/// Derives the result from the state that the ranks have recorded and the launcher's status.
+///
+/// `is_silent` is true if the ranks could not write their event files.
 pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
     let told = |status, remark: String| Verdict {
         status,
@@ -111,6 +114,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
     )
 }
 
+/// Returns the exit status for an error code of `MPI_Abort`; never 0.
 fn as_status(code: i32) -> u8 {
     match (code & 0xff) as u8 {
         0 => 1,
@@ -124,7 +128,7 @@ mod tests {
     use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role};
     use understudy_report::Live;
 
-    /// A worker that has begun, and nothing more.
+    /// The event file of a worker contains only its start.
     #[test]
     fn a_full_event_directory_does_not_make_a_job_fail() {
         let directory = tempfile::tempdir().expect("there is room");
