@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    fn is_new(&mut self, token: LeaseToken) {
+    fn record_new(&mut self, token: LeaseToken) {
         assert!(
             !self.tokens.contains(&token),
             "{token:?} is given out twice"
@@ -249,9 +249,9 @@ impl World {
         match self.pools.register(self.now, &key, spare, limits) {
             Ok((ticket, happened)) => {
                 assert!(limits.minimum <= limits.maximum);
-                self.is_new(ticket.token);
+                self.record_new(ticket.token);
                 let job = self.jobs.entry(key.clone()).or_default();
-                let (does, heard) = match job.spares.get(&rank) {
+                let (does, last_beat) = match job.spares.get(&rank) {
                     Some(known) => (known.does, self.now),
                     None => (SpareState::Idle, self.now),
                 };
@@ -263,7 +263,7 @@ impl World {
                     rank,
                     ModelSpare {
                         does,
-                        last_beat: heard,
+                        last_beat,
                         domain,
                     },
                 );
@@ -334,7 +334,7 @@ impl World {
         );
         for &lease in &leases {
             assert!(needs.iter().any(|need| need.worker == lease.worker));
-            self.is_new(lease.token);
+            self.record_new(lease.token);
             self.leases.push((key.clone(), lease));
         }
         self.requests.push((key, round, needs, leases));
@@ -574,9 +574,9 @@ fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
         .expect("leased");
     pools.beat(RULES.lease, &job, ticket).expect("alive");
     let (rank, worker) = (ProcessNumber(4), Worker(2));
-    let told = pools.tick(RULES.lease);
+    let changes = pools.tick(RULES.lease);
     assert_eq!(
-        told,
+        changes,
         [(job.clone(), vec![PoolChange::Returned { rank, worker }])]
     );
     assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
@@ -584,10 +584,10 @@ fn an_unconfirmed_lease_ends_and_its_token_is_invalid() {
         .lease(RULES.lease, &job, 2, &needs)
         .expect("leased again");
     assert_ne!(first[0].token, second[0].token);
-    let told = pools
+    let changes = pools
         .took_over(RULES.lease, &job, ticket, worker)
         .expect("in force");
-    assert_eq!(told, [PoolChange::TookOver { rank, worker }]);
+    assert_eq!(changes, [PoolChange::TookOver { rank, worker }]);
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
     assert!(
         pools

@@ -179,10 +179,7 @@ impl World {
                     process.page = generation;
                 }
             }
-            JobOrder::AdoptStore {
-                adopter: heir,
-                from,
-            } => {
+            JobOrder::AdoptStore { adopter, from } => {
                 let (number, worker) = (from, self.processes[&from].history.replicas_of);
                 let from = self
                     .processes
@@ -198,16 +195,17 @@ impl World {
                     std::mem::take(&mut from.keeps),
                     "without replicas, no process takes them over"
                 );
-                let heir = self
+                let adopter = self
                     .processes
-                    .get_mut(&heir)
+                    .get_mut(&adopter)
                     .expect("the receiver of replicas is a process");
-                assert!(!heir.keeps, "the receiver of replicas has no others");
-                assert_eq!(heir.node, node, "files stay on their node");
-                heir.copies.extend(files);
-                (heir.keeps, heir.of_dead) = (true, part);
-                (heir.history.replicas_of, heir.history.adopted_from) = (worker, Some(number));
-                heir.history.was_in_generation = true;
+                assert!(!adopter.keeps, "the receiver of replicas has no others");
+                assert_eq!(adopter.node, node, "files stay on their node");
+                adopter.copies.extend(files);
+                (adopter.keeps, adopter.of_dead) = (true, part);
+                (adopter.history.replicas_of, adopter.history.adopted_from) =
+                    (worker, Some(number));
+                adopter.history.was_in_generation = true;
             }
             JobOrder::Begin(BegunGeneration { start, ranks }) => {
                 let waiting = self.processes.values();
@@ -296,7 +294,7 @@ impl World {
         );
         self.check_copies(&ranks);
         self.give_parts(&ranks);
-        let is_told = |it: &Event| matches!(it, Event::Ended(..));
+        let is_end = |it: &Event| matches!(it, Event::Ended(..));
         for (number, process) in self
             .processes
             .iter_mut()
@@ -305,7 +303,7 @@ impl World {
             let is_news = self
                 .events
                 .get(number)
-                .is_some_and(|events| events.iter().any(is_told));
+                .is_some_and(|events| events.iter().any(is_end));
             process.is_forgotten |= process.ending.is_some() && !is_news;
         }
         for number in &ranks {
@@ -379,10 +377,10 @@ impl World {
             }
             Stage::Ready(of) if of == page && self.queried == Some(number) => {
                 self.queried = None;
-                let wish = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
+                let spare = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
                 self.send(
                     number,
-                    Event::Message(number, ToManager::PlacementHint { spare: wish }),
+                    Event::Message(number, ToManager::PlacementHint { spare }),
                 );
                 ToManager::PlacementHintsEnd { generation: of }
             }

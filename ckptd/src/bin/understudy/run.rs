@@ -17,7 +17,7 @@ use crate::product_files;
 use attend::Events;
 use ckptd::host_options::HostOptions;
 use clap::ValueEnum;
-use daemon::{Daemon, Wish};
+use daemon::{Daemon, DaemonRequest};
 use failures::{cannot, usage};
 use progress::Progress;
 use settings::Settings;
@@ -247,7 +247,7 @@ impl Arguments {
         if self.no_daemon {
             return Daemon::default();
         }
-        let wish = Wish {
+        let request = DaemonRequest {
             settings,
             library,
             events,
@@ -257,7 +257,7 @@ impl Arguments {
             },
             is_dry: self.dry_run,
         };
-        Daemon::for_job(&wish).unwrap_or_else(|why| {
+        Daemon::for_job(&request).unwrap_or_else(|why| {
             print_error(why);
             Daemon::default()
         })

@@ -1,7 +1,7 @@
 //! Supervision of the launcher, from its start to the exit status of the job.
 
 use super::failures::{NOT_STARTED, cannot};
-use super::progress::{Progress, Teller};
+use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
@@ -111,10 +111,10 @@ pub struct Job {
 /// Starts a job, reports its progress, and returns its exit status.
 pub fn run(job: Job, progress: Progress) -> Outcome {
     let mut record = Record::begin(&job.events);
-    let mut teller = Teller::new(progress);
-    let Running { end, signal, pumps } = job.start.run(teller.terminal().as_ref())?;
+    let mut display = ProgressDisplay::new(progress);
+    let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
-    let end = attend(&end, &mut live, &mut teller)?;
+    let end = attend(&end, &mut live, &mut display)?;
     let unwritten = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
@@ -134,7 +134,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     let status = conclude(
         &end,
         &mut live,
-        &mut teller,
+        &mut display,
         &job.events,
         job.disk.as_deref(),
     );
@@ -156,7 +156,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
 fn attend(
     end: &Receiver<Result<u8, String>>,
     live: &mut Live,
-    teller: &mut Teller,
+    display: &mut ProgressDisplay,
 ) -> Result<Result<u8, String>, Failure> {
     let ticks = tick(PERIOD);
     loop {
@@ -165,8 +165,8 @@ fn attend(
                 return end.map_err(|_| cannot("the thread that waits for the launcher has ended"));
             }
             // Without event files the job continues.
-            recv(ticks) -> _ => if let Ok(Some(standing)) = live.poll() {
-                teller.tell(standing);
+            recv(ticks) -> _ => if let Ok(Some(state)) = live.poll() {
+                display.show(state);
             },
         }
     }
@@ -186,36 +186,36 @@ struct End {
 fn conclude(
     end: &End,
     live: &mut Live,
-    teller: &mut Teller,
+    display: &mut ProgressDisplay,
     events: &Events,
     disk: Option<&Path>,
 ) -> u8 {
-    let standing = live.poll().ok().flatten();
+    let state = live.poll().ok().flatten();
     // Events that could not be written prove nothing about the job.
     let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
-    let mut verdict = verdict(standing, end.launcher, is_silent);
+    let mut verdict = verdict(state, end.launcher, is_silent);
     // A signal replaces the verdict unless the job has completed in the meantime.
-    let was_ended = end.signal != 0 && (verdict.status != 0 || standing.is_none());
+    let was_ended = end.signal != 0 && (verdict.status != 0 || state.is_none());
     if was_ended {
         verdict = Verdict {
             status: 128 + end.signal as u8,
             remark: Some(last_will(end.signal, disk)),
         };
     }
-    teller.end(standing, verdict.status);
-    if let Some(standing) = standing
-        && standing.workers != end.workers
+    display.end(state, verdict.status);
+    if let Some(state) = state
+        && state.workers != end.workers
     {
         print_error(format_args!(
             "the program had {} instead of {}",
-            count(standing.workers, "rank", "ranks"),
+            count(state.workers, "rank", "ranks"),
             end.workers
         ));
     }
     if let Some(remark) = &verdict.remark {
         print_error(remark);
     }
-    if let Some(Protection::Refused(why)) = standing.map(|standing| &standing.protection) {
+    if let Some(Protection::Refused(why)) = state.map(|state| &state.protection) {
         log::info!("unprotected: {why}");
     }
     for problem in live.problems() {

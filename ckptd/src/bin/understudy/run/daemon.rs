@@ -27,17 +27,17 @@ const LIMIT: Duration = Duration::from_millis(200);
 pub struct Daemon {
     /// Environment variables by which the ranks find the daemon.
     pub variables: Vec<(&'static str, OsString)>,
-    _own: Option<Own>,
+    _own: Option<OwnDaemon>,
 }
 
 /// Daemon that was started for this job.
-struct Own {
+struct OwnDaemon {
     child: Child,
     _directory: TempDir,
     token: Option<PathBuf>,
 }
 
-impl Drop for Own {
+impl Drop for OwnDaemon {
     fn drop(&mut self) {
         // The daemon exits at the end of its standard input (`--until-stdin-ends`).
         drop(self.child.stdin.take());
@@ -49,7 +49,7 @@ impl Drop for Own {
 }
 
 /// Request for the daemon of a job.
-pub struct Wish<'a> {
+pub struct DaemonRequest<'a> {
     pub settings: &'a Settings,
     pub library: &'a Path,
     pub events: &'a Events,
@@ -64,11 +64,11 @@ impl Daemon {
     ///
     /// # Errors
     /// The message for the user, with the reason for which the job runs without a daemon.
-    pub fn for_job(wish: &Wish<'_>) -> Result<Daemon, String> {
-        if wish.settings.get("UNDERSTUDY_CKPTD").is_some() {
+    pub fn for_job(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
+        if request.settings.get("UNDERSTUDY_CKPTD").is_some() {
             return Ok(Daemon::default());
         }
-        if wish.hosts.is_empty() {
+        if request.hosts.is_empty() {
             let socket = default_socket();
             if Client::connect(&DaemonAddress::Local(socket.clone()), None, LIMIT, 0).is_ok() {
                 return Ok(Daemon {
@@ -77,17 +77,17 @@ impl Daemon {
                 });
             }
         }
-        if wish.is_dry {
+        if request.is_dry {
             return Ok(Daemon::default());
         }
-        start(wish).map_err(|why| {
+        start(request).map_err(|why| {
             format!("no daemon ({why}), so the lowest spare replaces each failed worker")
         })
     }
 }
 
 /// Starts a daemon that ends with this program.
-fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
+fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
     let text = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new()
         .prefix("understudy-")
@@ -95,7 +95,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         .tempdir()
         .map_err(text)?;
     let socket = directory.path().join("ckptd.socket");
-    let mut command = Command::new(product_files::companion(wish.library, "ckptd"));
+    let mut command = Command::new(product_files::companion(request.library, "ckptd"));
     command
         .args(["serve", "--until-stdin-ends", "--socket"])
         .arg(&socket)
@@ -104,12 +104,12 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     if std::env::var_os("UNDERSTUDY_LOG").is_none() {
         command.env("UNDERSTUDY_LOG", "warn");
     }
-    let token = match wish.hosts.as_slice() {
+    let token = match request.hosts.as_slice() {
         [] => None,
         hosts => {
             let address =
                 own_address(hosts).ok_or("this host has no address that others could reach")?;
-            let token = wish.events.path().join("ckptd.token");
+            let token = request.events.path().join("ckptd.token");
             write_token(&token).map_err(|error| format!("{}: {error}", token.display()))?;
             command.args([
                 "--listen",
@@ -121,7 +121,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         }
     };
     let child = command.spawn().map_err(text)?;
-    let mut own = Own {
+    let mut own = OwnDaemon {
         child,
         _directory: directory,
         token,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_only_this_host_knows_is_none() {
+    fn a_loopback_address_is_not_used() {
         assert_eq!(
             own_address(&["localhost".into()]).filter(IpAddr::is_loopback),
             None

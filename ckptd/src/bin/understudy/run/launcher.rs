@@ -55,11 +55,11 @@ pub fn check(launcher: &Path) -> Result<(), Failure> {
 ///
 /// Open MPI serves root only with `--allow-run-as-root` or with both of the variables.
 pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
-    let is_told = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+    let is_permitted = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
         .iter()
         .all(|name| std::env::var_os(name).is_some());
     if rustix::process::geteuid().is_root()
-        && !is_told
+        && !is_permitted
         && !line.iter().any(|word| word == "--allow-run-as-root")
     {
         return Err(cannot(

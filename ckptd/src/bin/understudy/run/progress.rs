@@ -79,21 +79,21 @@ impl Terminal {
 }
 
 /// Display of a job's progress.
-pub enum Teller {
+pub enum ProgressDisplay {
     Line(Terminal),
     Plain(Plain),
-    Nobody,
+    Silent,
 }
 
 /// State of the last plain line.
 #[derive(Default)]
 pub struct Plain {
-    said: Option<(Protection, u32)>,
+    shown: Option<(Protection, u32)>,
     at: Option<Instant>,
     epoch: u64,
 }
 
-impl Teller {
+impl ProgressDisplay {
     pub fn new(how: Progress) -> Self {
         let is_terminal = || {
             io::stderr().is_terminal()
@@ -103,7 +103,7 @@ impl Teller {
             Progress::Auto if is_terminal() => Self::Line(Terminal::default()),
             Progress::Line => Self::Line(Terminal::default()),
             Progress::Auto | Progress::Plain => Self::Plain(Plain::default()),
-            Progress::None => Self::Nobody,
+            Progress::None => Self::Silent,
         }
     }
 
@@ -116,24 +116,24 @@ impl Teller {
     }
 
     /// Shows the state of the job.
-    pub fn tell(&mut self, standing: &JobState) {
+    pub fn show(&mut self, state: &JobState) {
         match self {
             Self::Line(terminal) => terminal.set(cut(
-                &format!("understudy: {}", standing.to_line(realtime_ns())),
+                &format!("understudy: {}", state.to_line(realtime_ns())),
                 width(),
             )),
-            Self::Plain(plain) => plain.tell(standing),
-            Self::Nobody => {}
+            Self::Plain(plain) => plain.show(state),
+            Self::Silent => {}
         }
     }
 
     /// Replaces the line at the bottom by the last line, with the job's exit status.
-    pub fn end(&mut self, standing: Option<&JobState>, status: u8) {
+    pub fn end(&mut self, state: Option<&JobState>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());
         }
-        if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
-            crate::outcome::print_error(standing.to_last_line(status));
+        if let (Self::Line(_) | Self::Plain(_), Some(state)) = (&self, state) {
+            crate::outcome::print_error(state.to_last_line(status));
         }
     }
 }
@@ -142,14 +142,14 @@ impl Plain {
     /// Prints a line if protection or the number of recoveries has changed.
     ///
     /// A new checkpoint alone is reported at most once a [`PLAIN_PERIOD`].
-    fn tell(&mut self, standing: &JobState) {
-        let state = (standing.protection.clone(), standing.recoveries);
-        let epoch = standing.checkpoint.map_or(0, |last| last.epoch.0);
-        let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
+    fn show(&mut self, state: &JobState) {
+        let new = (state.protection.clone(), state.recoveries);
+        let epoch = state.checkpoint.map_or(0, |last| last.epoch.0);
+        let is_news = self.shown.as_ref() != Some(&new) && new.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::print_error(standing.to_line(realtime_ns()));
-            (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
+            crate::outcome::print_error(state.to_line(realtime_ns()));
+            (self.shown, self.at, self.epoch) = (Some(new), Some(Instant::now()), epoch);
         }
     }
 }

@@ -27,12 +27,12 @@ pub struct SlotRequest<'a> {
 /// than this node permits.
 pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
     let ranks = request.ranks;
-    let says_so = |word: &OsString| {
+    let is_permission = |word: &OsString| {
         word.to_string_lossy()
             .to_lowercase()
             .contains("oversubscribe")
     };
-    if line.iter().any(says_so) {
+    if line.iter().any(is_permission) {
         return Ok(false);
     }
     if request.oversubscribe {

@@ -20,45 +20,45 @@ pub struct Verdict {
 /// Derives the result from the state that the ranks have recorded and the launcher's status.
 ///
 /// `is_silent` is true if the ranks could not write their event files.
-pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
-    let told = |status, remark: String| Verdict {
+pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
+    let with_remark = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
     };
-    let silent = |status| Verdict {
+    let without_remark = |status| Verdict {
         status,
         remark: None,
     };
-    let Some(standing) = standing else {
+    let Some(state) = state else {
         return match launcher {
-            status if is_silent => told(
+            status if is_silent => with_remark(
                 status,
                 "the ranks could not write their event files, so there is no record of the job; \
                  its messages tell whether it was protected. Make room there, or name another \
                  directory with --log-dir"
                     .into(),
             ),
-            0 => told(
+            0 => with_remark(
                 0,
                 "no rank has recorded an event, so the program was not protected: it has not \
                  called MPI_Init, is linked with another MPI, or its event files are on other \
                  nodes"
                     .into(),
             ),
-            status => silent(status),
+            status => without_remark(status),
         };
     };
-    let ends: Vec<_> = (0..standing.workers)
+    let ends: Vec<_> = (0..state.workers)
         .map(|worker| {
             (
                 worker,
-                standing
+                state
                     .process_of(Worker(worker))
                     .and_then(|(_, process)| process.end),
             )
         })
         .collect();
-    let aborted = standing
+    let aborted = state
         .processes
         .values()
         .find_map(|process| match process.end {
@@ -66,7 +66,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
             _ => None,
         });
     if let Some(code) = aborted {
-        return silent(if launcher == 0 {
+        return without_remark(if launcher == 0 {
             as_status(code)
         } else {
             launcher
@@ -82,24 +82,24 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
             Some(EndReason::Exited(status)) => Some(*status),
             _ => None,
         });
-        return silent(match (launcher, left) {
+        return without_remark(match (launcher, left) {
             (0, Some(status)) => (status & 0xff) as u8,
             _ => launcher,
         });
     }
     if is_silent {
-        return told(
+        return with_remark(
             launcher,
             "there was no room for event files, so the record of the job, which has ended well, is \
              incomplete"
                 .into(),
         );
     }
-    let why = match &standing.protection {
+    let why = match &state.protection {
         Protection::Refused(_) => "the job was not protected at that time",
         _ => "no process took over",
     };
-    told(
+    with_remark(
         LOST,
         format!(
             "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
@@ -147,8 +147,8 @@ mod tests {
         };
         writer.emit(Epoch(0), start);
         let mut live = Live::new(directory.path());
-        let standing = live.poll().expect("the directory is there");
-        let lost = verdict(standing, 0, false);
+        let state = live.poll().expect("the directory is there");
+        let lost = verdict(state, 0, false);
         let why = lost.remark.unwrap_or_default();
         assert_eq!(lost.status, LOST);
         // ckptd may have been the launcher.
@@ -156,7 +156,7 @@ mod tests {
             why.contains("the launcher exited") && !why.contains("mpirun"),
             "{why}"
         );
-        let full = verdict(standing, 0, true);
+        let full = verdict(state, 0, true);
         assert!(
             full.status == 0
                 && full
