@@ -96,7 +96,7 @@ core::arch::global_asm!(
     ".hidden understudy_turn_returned", ".globl understudy_turn_returned",
     "understudy_turn_returned:",
     "lea rsp, [rbp - 64]",
-    "cmp dword ptr [rip + {turn} + {again}], 0",
+    "cmp dword ptr [rip + {state} + {must_repeat}], 0",
     "jne 4f",
     "mov qword ptr [rbp - 56], rax",
     "movsd qword ptr [rbp - 48], xmm0",
@@ -116,11 +116,11 @@ core::arch::global_asm!(
     "call {question}",
     "jmp 3b",
     "4: mov rdi, rsp",
-    "call {stand_back}",
+    "call {yield_lock}",
     "jmp understudy_turn_again",
     ".cfi_endproc",
-    take = sym begin_call, end = sym end_call, question = sym answer_query, stand_back = sym yield_and_repeat,
-    turn = sym LOCK_STATE, again = const core::mem::offset_of!(MpiLock, must_repeat), enter = sym ENTER,
+    take = sym begin_call, end = sym end_call, question = sym answer_query, yield_lock = sym yield_and_repeat,
+    state = sym LOCK_STATE, must_repeat = const core::mem::offset_of!(MpiLock, must_repeat), enter = sym ENTER,
 );
 
 unsafe extern "C" {
@@ -136,7 +136,7 @@ pub fn code() -> MpiLockCode {
         repeat_call: understudy_turn_again as *const () as usize,
         return_address: understudy_turn_returned as *const () as usize,
         enable,
-        enable_for_main: enable_for_main,
+        enable_for_main,
         run_callback,
         lock: &raw const LOCK_STATE,
     }
@@ -267,13 +267,13 @@ fn begin(own: usize) {
     }
     LOCK_STATE.owner_thread.store(tid, Ordering::Relaxed);
     // SAFETY: null, or the runtime's word.
-    if let Some(told) = unsafe {
+    if let Some(owner_thread) = unsafe {
         LOCK_STATE
             .owner_thread_word
             .load(Ordering::Relaxed)
             .as_ref()
     } {
-        told.store((tid as u32).max(1), Ordering::Relaxed);
+        owner_thread.store((tid as u32).max(1), Ordering::Relaxed);
     }
     LOCK_STATE.owner.store(own, Ordering::Relaxed);
     if own != threads::main() {

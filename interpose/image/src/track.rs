@@ -9,7 +9,7 @@ use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
 use super::observe::{ArmTime, Observation, ObserveError, PageScanner};
 use super::opened::{NeededAccess, OpenedAreas};
-use super::runs::{self, AddrRange, PageRun};
+use super::pages::{self, AddrRange, PageRun};
 use super::stable_pages;
 use super::store::PageStore;
 use super::sums::of_page;
@@ -122,7 +122,7 @@ impl Tracker {
     /// Makes pages (sorted) count as changed.
     pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
-            scan.carried = runs::union(&scan.carried, pages);
+            scan.carried = pages::union(&scan.carried, pages);
             scan.presence.forget_stable();
         }
     }
@@ -140,7 +140,7 @@ impl Tracker {
     /// Other mappings or devices may write them, which the kernel does not report.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
-            scan.exposed = runs::union(&scan.exposed, pages);
+            scan.exposed = pages::union(&scan.exposed, pages);
         }
     }
 
@@ -182,8 +182,8 @@ impl Tracker {
         store: &PageStore,
     ) -> Result<u64, ObserveError> {
         let seen = self.observe(layout, image, store)?;
-        let fresh = runs::subtract(&seen.content, &image.pages());
-        Ok(runs::total(&runs::union(&seen.written, &fresh)))
+        let fresh = pages::subtract(&seen.content, &image.pages());
+        Ok(pages::total(&pages::union(&seen.written, &fresh)))
     }
 
     /// Observes like [`Tracker::observe`] and starts the next period where one walk can do both.
@@ -311,7 +311,7 @@ impl ScanTracker {
         for area in layout.watched() {
             // Refused for example if the program has its own userfaultfd there.
             if self.uffd.register(area.range).is_err() {
-                runs::push(&mut self.unwatched, area.pages());
+                pages::push(&mut self.unwatched, area.pages());
             }
         }
     }
@@ -331,12 +331,12 @@ impl ScanTracker {
         };
         let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
         if !(self.carried.is_empty() && self.unwatched.is_empty()) {
-            let also = runs::union(&self.carried, &self.unwatched);
-            seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
+            let also = pages::union(&self.carried, &self.unwatched);
+            seen.written = pages::union(&seen.written, &pages::intersect(&seen.content, &also));
         }
         if !self.exposed.is_empty() {
-            let also = runs::intersect(&seen.content, &self.exposed);
-            seen.uncertain = runs::union(&seen.uncertain, &runs::subtract(&also, &seen.written));
+            let also = pages::intersect(&seen.content, &self.exposed);
+            seen.uncertain = pages::union(&seen.uncertain, &pages::subtract(&also, &seen.written));
         }
         if !seen.uncertain.is_empty() {
             compare(&mut seen, layout, image, store)?;
@@ -379,7 +379,10 @@ impl CompareTracker {
         seen.written.clear();
         seen.uncertain.clone_from(&seen.content);
         compare(&mut seen, layout, image, store)?;
-        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.forced));
+        seen.written = pages::union(
+            &seen.written,
+            &pages::intersect(&seen.content, &self.forced),
+        );
         Ok(seen)
     }
 }
@@ -397,7 +400,7 @@ fn compare(
         let copy = store.ptr(run.slot);
         for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
             if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
-                runs::push(&mut written, PageRun::between(page, page + 1));
+                pages::push(&mut written, PageRun::between(page, page + 1));
             }
         }
     }
@@ -407,16 +410,16 @@ fn compare(
             .each()
             .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
         {
-            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+            pages::push(&mut changed, PageRun::between(page.0, page.0 + 1));
         }
     }
-    let written = runs::union(&written, &changed);
-    let fresh = runs::subtract(&seen.uncertain, &image.pages());
+    let written = pages::union(&written, &changed);
+    let fresh = pages::subtract(&seen.uncertain, &image.pages());
     let zero = zero_pages(layout, &fresh);
     opened.close()?;
-    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
-    seen.written = runs::union(&seen.written, &written);
-    seen.content = runs::subtract(&seen.content, &zero);
+    let written = pages::union(&written, &pages::subtract(&fresh, &zero));
+    seen.written = pages::union(&seen.written, &written);
+    seen.content = pages::subtract(&seen.content, &zero);
     Ok(())
 }
 
@@ -430,10 +433,10 @@ fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
         ) {
             continue;
         }
-        for run in runs::within(pages, area.pages()) {
+        for run in pages::within(pages, area.pages()) {
             for page in run.start.0..run.end() {
                 if page_bytes(page) == &[0; PAGE_SIZE] {
-                    runs::push(&mut zero, PageRun::between(page, page + 1));
+                    pages::push(&mut zero, PageRun::between(page, page + 1));
                 }
             }
         }
@@ -442,7 +445,7 @@ fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
 }
 
 fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
-    bytes_at(runs::PageIndex(page).addr() as *const u8)
+    bytes_at(pages::PageIndex(page).addr() as *const u8)
 }
 
 fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
