@@ -54,7 +54,7 @@ fn advice_by_a_given_cost_needs_no_events() {
 }
 
 #[test]
-fn every_command_has_a_man_page_that_says_how_it_ends() {
+fn every_command_has_a_man_page_with_exit_statuses() {
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("man");
     assert!(

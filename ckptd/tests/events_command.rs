@@ -180,7 +180,7 @@ fn shorten(path: &Path, by: u64) {
 }
 
 #[test]
-fn text_tells_the_story() {
+fn text_describes_every_event() {
     let dir = tempfile::tempdir().unwrap();
     job(dir.path());
     let (code, out, err) = events(dir.path(), &[]);
@@ -400,7 +400,7 @@ fn damage_and_foreign_files_leave_the_rest() {
 }
 
 #[test]
-fn no_report_says_why_and_what_to_do() {
+fn a_missing_report_names_reason_and_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) = events(&dir.path().join("none"), &[]);
     assert!(

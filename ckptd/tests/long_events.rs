@@ -126,8 +126,8 @@ fn commands_need_little_memory_for_long_files() {
         assert!(peak < MOST_KIB, "{arguments:?}: {peak} KiB");
     }
     let mut live = Live::new(directory.path());
-    let standing = live.poll().unwrap().expect("a job");
-    let last = standing.checkpoint.expect("a checkpoint").epoch;
+    let state = live.poll().unwrap().expect("a job");
+    let last = state.checkpoint.expect("a checkpoint").epoch;
     assert_eq!(last, Epoch(CHECKPOINTS));
     assert!(own_peak() < MOST_KIB, "status: {} KiB", own_peak());
     a_hole_is_not_read(directory.path());

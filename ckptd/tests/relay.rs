@@ -37,14 +37,14 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
     let (real_read, real) = pipe();
     let shown = collect(real_read);
     let (mut high_water, mut from, mut killed) = (Position::START, 0, 0);
-    for turn in 0..=kills {
+    for round in 0..=kills {
         let relay = relay(
-            &dir.path().join(format!("ledger-{turn}")),
+            &dir.path().join(format!("ledger-{round}")),
             real.try_clone().unwrap(),
             None,
         );
         let seed = random.next();
-        let takeover = (turn > 0).then_some(high_water);
+        let takeover = (round > 0).then_some(high_water);
         let part = WriterPlan {
             relay: &relay,
             cut_file: &cuts,
@@ -55,13 +55,13 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             rollbacks,
         };
         let mut child = writer(&part);
-        if turn < kills {
+        if round < kills {
             std::thread::sleep(Duration::from_micros(2000 + random.below(30_000)));
             child.kill().unwrap();
         }
         let status = child.wait().unwrap();
         assert!(
-            status.success() || turn < kills,
+            status.success() || round < kills,
             "the last writer failed: {status}"
         );
         relay.view();
@@ -346,7 +346,7 @@ fn a_relay_removes_the_ledger_if_its_job_has_ended() {
 }
 
 #[test]
-fn attaching_tells_what_is_wrong() {
+fn attaching_reports_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ledger");
     let attach = |fd| LedgerView::attach(&path, [fd, None], Duration::from_millis(5)).map(|_| ());

@@ -84,20 +84,20 @@ impl Trigger {
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
             Trigger::JustReduced { workers } => {
-                let is_thin =
+                let is_reduced =
                     |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
-                (0..workers).all(is_thin)
+                (0..workers).all(is_reduced)
             }
             Trigger::Reduced { workers, times } => {
-                let is_thin = |rank: &u32| is_committed_after(events, *rank, times);
+                let is_reduced = |rank: &u32| is_committed_after(events, *rank, times);
                 // A replacement may run as a worker by now, so all event files are read.
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
-                (0..files).filter(is_thin).count() as u32 >= workers
+                (0..files).filter(is_reduced).count() as u32 >= workers
             }
             Trigger::OwnReduced { workers } => {
-                let is_thin =
+                let is_reduced =
                     |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
-                (0..workers).all(is_thin)
+                (0..workers).all(is_reduced)
             }
             Trigger::Decided { workers } => {
                 let has_decided =

@@ -278,8 +278,8 @@ impl Outcome {
     /// Effects of the program after MPI_Finalize may be missing then.
     pub fn has_died_at_the_end(&self) -> bool {
         let status = self.status.and_then(|status| status.code());
-        let told = |line: &&str| line.contains("killed by signal 9 in or after MPI_Finalize");
-        status == Some(128 + 9) && self.own_lines().iter().any(told)
+        let is_report = |line: &&str| line.contains("killed by signal 9 in or after MPI_Finalize");
+        status == Some(128 + 9) && self.own_lines().iter().any(is_report)
     }
 
     /// Fails unless a worker was killed in or after MPI_Finalize, and a line reports it.

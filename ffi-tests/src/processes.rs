@@ -153,14 +153,14 @@ pub fn with_command(part: &str) -> Vec<u32> {
 
 /// Living processes of this name that have a pidfd of `process` (pidfd_open(2)).
 pub fn attached_to(process: u32, name: &str) -> Vec<u32> {
-    let told = format!("Pid:\t{process}\n");
+    let pid_line = format!("Pid:\t{process}\n");
     let has_it = |pid: u32| {
         let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
             .into_iter()
             .flatten()
             .flatten();
         let mut texts = descriptors.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
-        texts.any(|text| text.contains(&told))
+        texts.any(|text| text.contains(&pid_line))
     };
     let is_named = |pid: u32| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)

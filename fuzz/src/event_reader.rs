@@ -87,8 +87,8 @@ fn report(directory: &Path) {
     report.write(&mut text, true).expect("memory takes it");
     assert!(!report.timeline.has_changed());
     let mut live = Live::new(directory);
-    if let Ok(Some(standing)) = live.poll() {
-        standing.to_line(u64::MAX);
-        standing.to_line(0);
+    if let Ok(Some(state)) = live.poll() {
+        state.to_line(u64::MAX);
+        state.to_line(0);
     }
 }

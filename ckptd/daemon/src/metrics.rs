@@ -31,14 +31,14 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         }
     };
     let mut spares = Vec::new();
-    let mut players = Vec::new();
+    let mut running = Vec::new();
     for (key, job) in pools.jobs() {
         let label = label(&key.name);
         let leased = job.spares().filter(|spare| spare.leased.is_some()).count() as u64;
         let all = job.spares().count() as u64;
         spares.push((format!("{{job=\"{label}\",state=\"idle\"}}"), all - leased));
         spares.push((format!("{{job=\"{label}\",state=\"leased\"}}"), leased));
-        players.push((
+        running.push((
             format!("{{job=\"{label}\"}}"),
             job.active_spares().count() as u64,
         ));
@@ -55,7 +55,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         "players",
         "gauge",
         "Former spares that are workers now.",
-        &players,
+        &running,
     );
     metric(
         "connections",

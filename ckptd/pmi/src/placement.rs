@@ -146,13 +146,13 @@ mod tests {
             ),
         ] {
             let placement = placement(of_rank);
-            let told = (
+            let given = (
                 placement.node_map(),
                 placement.process_map(),
                 placement.process_mapping(),
             );
             assert_eq!(
-                told,
+                given,
                 (nodes.to_owned(), processes.to_owned(), mapping.to_owned())
             );
         }

@@ -139,8 +139,8 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
         []
     );
     let next = Generation(1);
-    let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
-    assert!(told.contains(&Action::announce(next)));
+    let actions = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
+    assert!(actions.contains(&Action::announce(next)));
     do_at(1, ready(0, next));
     do_at(1, ready(2, next));
     assert_eq!(do_at(9, Event::Tick), []);
@@ -154,8 +154,11 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     );
     let (number, at) = (ProcessNumber(0), Guardian(0));
     assert_eq!(do_at(40, Event::Tick), [Action::kill(number, at)]);
-    let told = do_at(40, Event::Ended(number, Ending::Exit(14)));
-    assert!(told.contains(&Action::announce(Generation(2))), "{told:?}");
+    let actions = do_at(40, Event::Ended(number, Ending::Exit(14)));
+    assert!(
+        actions.contains(&Action::announce(Generation(2))),
+        "{actions:?}"
+    );
 }
 
 /// Returns a job of four workers and two spares on two nodes, which has begun.
@@ -233,17 +236,17 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
     job.handle(Duration::ZERO, Event::NodeLost(Node(0), Duration::ZERO));
     let ready = |it| ready(it, Generation(1));
-    let told: Vec<Action> = [1, 2]
+    let actions: Vec<Action> = [1, 2]
         .into_iter()
         .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
         .collect();
     let begins = |action: &Action| matches!(action, Action::Order(JobOrder::Begin(BegunGeneration { ranks, .. })) if *ranks == [4, 1, 2].map(ProcessNumber));
-    assert!(told.iter().any(begins), "{told:?}");
+    assert!(actions.iter().any(begins), "{actions:?}");
     // The other spare is better than none.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
     // Without spares a new process is started outside of the rack.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
-    let told = job.handle(Duration::ZERO, Event::NodeLost(Node(0), Duration::ZERO));
+    let actions = job.handle(Duration::ZERO, Event::NodeLost(Node(0), Duration::ZERO));
     let starts = |action: &Action| {
         matches!(
             action,
@@ -253,7 +256,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
             })
         )
     };
-    assert!(told.iter().any(starts), "{told:?}");
+    assert!(actions.iter().any(starts), "{actions:?}");
 }
 
 #[test]
@@ -263,11 +266,14 @@ fn time_since_a_failure_includes_detection() {
     job.handle(seconds(9), Event::NodeLost(Node(0), seconds(5)));
     let since_failure = |job: &mut Job, now, of, numbers: [u32; 2]| {
         let ready = |it| ready(it, Generation(of));
-        let told = numbers.map(|it| job.handle(seconds(now), ready(it)));
-        told.into_iter().flatten().find_map(|action| match action {
-            Action::Order(JobOrder::Begin(begun)) => Some(begun.start.since_failure),
-            _ => None,
-        })
+        let actions = numbers.map(|it| job.handle(seconds(now), ready(it)));
+        actions
+            .into_iter()
+            .flatten()
+            .find_map(|action| match action {
+                Action::Order(JobOrder::Begin(begun)) => Some(begun.start.since_failure),
+                _ => None,
+            })
     };
     let lost = since_failure(&mut job, 10, 1, [1, 2]);
     assert_eq!(lost, Some(Some(seconds(6))));
@@ -395,11 +401,11 @@ fn a_process_that_waits_for_a_restart_while_others_resume_is_replaced() {
 #[test]
 fn a_launcher_that_ends_a_spare_ends_the_job() {
     let (mut job, now) = (begun(), Duration::ZERO);
-    let told = job.handle(
+    let actions = job.handle(
         now,
         Event::Ended(ProcessNumber(4), Ending::LauncherSignal(15)),
     );
-    assert_eq!(told, [Action::end(false)]);
+    assert_eq!(actions, [Action::end(false)]);
 }
 
 /// The spare does not count as the next program of a script.
@@ -416,8 +422,8 @@ fn a_spare_that_joins_after_the_end_is_released() {
     });
     let number = ProcessNumber(6);
     let admitted = Action::admit(number, Some(generation));
-    let told = job.handle(now, Event::Registered(number));
-    assert_eq!(told, [admitted, Action::end(true)]);
+    let actions = job.handle(now, Event::Registered(number));
+    assert_eq!(actions, [admitted, Action::end(true)]);
 }
 
 /// The guardian may have died before it could send a message.
@@ -435,7 +441,7 @@ fn a_missing_guardian_ends_the_job_and_a_late_one_exits() {
     }
     let leave = |at| Action::leave(at, EXIT_NOT_RECOVERED);
     assert!(
-        matches!(&left[..], [Action::Print(_), end, told] if *end == Action::end(false) && *told == leave(first))
+        matches!(&left[..], [Action::Print(_), end, last] if *end == Action::end(false) && *last == leave(first))
     );
     assert_eq!(
         job.handle(JOIN_TIMEOUT * 2, Event::GuardianJoined(late, Node(0))),
@@ -448,9 +454,9 @@ fn an_early_signal_ends_the_job() {
     let (mut job, now) = (Job::new(2, 0), Duration::ZERO);
     let (at, status) = (Guardian(1), 143);
     job.handle(now, Event::GuardianJoined(at, Node(0)));
-    let told = job.handle(
+    let actions = job.handle(
         now,
         Event::Ended(ProcessNumber(1), Ending::LauncherSignal(15)),
     );
-    assert_eq!(told, [Action::end(false), Action::leave(at, status)]);
+    assert_eq!(actions, [Action::end(false), Action::leave(at, status)]);
 }

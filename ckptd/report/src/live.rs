@@ -111,10 +111,10 @@ impl JobState {
     /// Returns the process that runs a worker, or the last one that has run it.
     pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
         let plays = |process: &Process| process.role == Role::Worker(worker);
-        let mut players = self.processes.iter().filter(|(_, process)| plays(process));
-        let alive = players.clone().find(|(_, process)| !process.has_failed);
+        let mut processes = self.processes.iter().filter(|(_, process)| plays(process));
+        let alive = processes.clone().find(|(_, process)| !process.has_failed);
         alive
-            .or_else(|| players.next())
+            .or_else(|| processes.next())
             .map(|(rank, process)| (*rank, process))
     }
 
@@ -332,7 +332,7 @@ impl Live {
         }
         let problems = fresh.into_sources().filter_map(|source| source.problem);
         self.problems.extend(problems);
-        Ok(Some(&self.state).filter(|standing| !standing.processes.is_empty()))
+        Ok(Some(&self.state).filter(|state| !state.processes.is_empty()))
     }
 
     /// Returns the files that could not be read, with the reasons.

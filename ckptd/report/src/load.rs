@@ -197,7 +197,7 @@ impl Job {
         let Some(size) = size else { return };
         let there: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
         // Damaged files have been reported already.
-        let is_told = |name: &str| {
+        let is_shown = |name: &str| {
             self.problems
                 .iter()
                 .any(|problem| problem.starts_with(&format!("{name}:")))
@@ -205,7 +205,7 @@ impl Job {
         let missing = (0..size).map(ProcessNumber);
         let missing = missing.filter(|rank| !there.contains(rank)).map(file_name);
         let missing: Vec<String> = missing
-            .filter(|name| !is_told(name))
+            .filter(|name| !is_shown(name))
             .take(MISSING_LISTED + 1)
             .collect();
         let more = if missing.len() > MISSING_LISTED {

@@ -80,11 +80,13 @@ impl OutcomeCollector {
             .iter()
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
-        let has_told: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
+        let has_reported: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
         let ends: Vec<EndReason> = ends.into_iter().map(|(_, how)| how).collect();
         let first = |wanted: fn(&EndReason) -> Option<i32>| ends.iter().find_map(wanted);
         let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
-            matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
+            matches!(role, Role::Worker(_))
+                && !failed.contains(rank)
+                && !has_reported.contains(rank)
         };
         let silent: Vec<String> = roles
             .iter()

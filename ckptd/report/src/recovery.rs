@@ -241,12 +241,12 @@ impl Progress {
         ranks: &BTreeMap<ProcessNumber, RankHistory>,
         points: &[CheckpointPoint],
     ) -> Recovery {
-        let told = self
+        let failure = self
             .reported_return(ranks)
             .filter(|_| self.it.detected_ns.is_some());
         let mut it = self.it;
-        it.failed_ns = told.map(|(at, total)| at.saturating_sub(total));
-        it.failure_to_resume_ns = told.map(|(_, total)| total);
+        it.failed_ns = failure.map(|(at, total)| at.saturating_sub(total));
+        it.failure_to_resume_ns = failure.map(|(_, total)| total);
         it.stages = self.stages.into_values().collect();
         it.failed = self
             .failed

@@ -117,7 +117,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_who_knows_a_token_can_answer() {
+    fn only_owners_of_a_token_can_answer() {
         let tokens = [
             b"a token of some length".to_vec(),
             b"another one, as long".to_vec(),

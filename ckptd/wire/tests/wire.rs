@@ -39,7 +39,7 @@ fn spare() -> Spare {
     }
 }
 
-fn asks() -> Vec<Request> {
+fn requests() -> Vec<Request> {
     let needs = |count: u32| {
         let need = |worker| SpareNeed {
             worker: Worker(worker),
@@ -129,7 +129,7 @@ fn decode_one<M: bincode::Decode<()>>(bytes: &[u8]) -> Result<Option<M>, WireErr
 
 #[test]
 fn what_is_sent_arrives_in_pieces_of_any_length() {
-    let frames: Vec<u8> = asks()
+    let frames: Vec<u8> = requests()
         .iter()
         .flat_map(|ask| encode(ask).expect("short enough"))
         .collect();
@@ -141,7 +141,7 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
                 got.push(ask);
             }
         }
-        assert_eq!(got, asks());
+        assert_eq!(got, requests());
         assert_eq!(decoder.incomplete_bytes(), 0);
     }
     for answer in answers() {
@@ -154,7 +154,7 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
 
 #[test]
 fn every_bit_counts() {
-    for ask in asks()
+    for ask in requests()
         .into_iter()
         .filter(|ask| !matches!(ask, Request::Lease { .. }))
     {
@@ -209,7 +209,7 @@ fn absurd_lengths_are_refused_before_anything_is_kept() {
 
 /// Length fields of lists exceed the data, in frames that are valid otherwise.
 #[test]
-fn nobody_allocates_what_a_message_only_claims() {
+fn claimed_lengths_allocate_nothing() {
     // Lease: variant, name, round, then the number of workers.
     for claimed in [251u8, 252, 253] {
         let mut payload = vec![5, 1, b'j', 1, claimed];
@@ -254,8 +254,8 @@ proptest! {
     /// Changes some bytes of valid messages and recomputes the check.
     #[test]
     fn near_misses(which in any::<usize>(), changes in vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
-        let asks = asks();
-        let mut payload = encode(&asks[which % asks.len()]).expect("short enough").split_off(HEAD_BYTES);
+        let requests = requests();
+        let mut payload = encode(&requests[which % requests.len()]).expect("short enough").split_off(HEAD_BYTES);
         for (at, value) in changes {
             let length = payload.len();
             payload[at % length] = value;

@@ -14,7 +14,7 @@ fn job(arguments: &[&str]) -> Job {
 type Row = (&'static [&'static str], u64);
 const COMPUTES: &[&str] = &["4", "100"];
 const THREADS: &[&str] = &["4", "100", "threads"];
-const LOOKS: &[&str] = &["5", "1500", "memory"];
+const POLLS_MEMORY: &[&str] = &["5", "1500", "memory"];
 
 #[track_caller]
 fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
@@ -24,7 +24,7 @@ fn assert_interrupted(rows: impl IntoIterator<Item = Row>) {
             let kill = Kill::at(1, Trigger::Lines(2)).after(Duration::from_millis(delay));
             let outcome = job(arguments).input("endless", "").kill(kill).run();
             outcome.check(
-                outcome.file("endless").is_none() || arguments == LOOKS,
+                outcome.file("endless").is_none() || arguments == POLLS_MEMORY,
                 "no process computes without end",
             );
             outcome.assert_success();
@@ -55,7 +55,7 @@ fn a_worker_that_computes_is_set_back_from_where_it_is() {
 /// Without an interruption, the workers would wait forever, since they do not call MPI.
 #[test]
 fn workers_that_wait_in_shared_memory_are_set_back() {
-    assert_interrupted(variants([10, 25].map(|delay| (LOOKS, delay)), 1));
+    assert_interrupted(variants([10, 25].map(|delay| (POLLS_MEMORY, delay)), 1));
 }
 
 /// Interrupts a worker in malloc(3), in stdio, or in a system call.

@@ -97,14 +97,14 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
     ];
     let case = programs::short_heat2d();
     let (socket, low) = (daemon.socket(), Rc::new(RefCell::new(None)));
-    let (told, daemon) = (Rc::clone(&low), Rc::new(daemon));
+    let (reported, daemon) = (Rc::clone(&low), Rc::new(daemon));
     let watched = Rc::clone(&daemon);
     let outcome = job(&case, &socket)
         .fault(FAULT)
         .watch(move |ranks: &BTreeMap<u32, processes::Process>| {
             let is_there = watched.spares().len() == 4;
             if is_there {
-                *told.borrow_mut() = Some(
+                *reported.borrow_mut() = Some(
                     (WORKERS..WORKERS + SPARES)
                         .map(|rank| low_sockets(ranks[&rank].pid))
                         .sum(),
@@ -262,7 +262,7 @@ fn leases(of: &[(u32, u32)]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_daemon_says_is_checked() {
+fn messages_of_a_daemon_are_checked() {
     // Rank 5 is not the choice of the built-in rule, so a correct answer is seen to be used.
     let (chosen, reason, outcome) = pretended(leases(&[(VICTIM, 5)]));
     outcome.check(chosen == choice(5, true), &format!("{chosen:?}, {reason}"));

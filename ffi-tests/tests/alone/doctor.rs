@@ -88,7 +88,7 @@ fn a_job_that_cannot_be_protected_is_a_failure() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_short_run_tells_the_memory_that_a_job_needs() {
+fn a_short_run_measures_the_memory_of_a_job() {
     // Two fields of 1500 × 1500 doubles, shared by three workers.
     let field = 2 * 1500 * 1500 * 8 / 3;
     let heat = paths::example("heat2d").to_string_lossy().into_owned();

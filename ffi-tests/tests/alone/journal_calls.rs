@@ -54,7 +54,7 @@ fn journals_add_up() {
                 tables.len() == WORKERS as usize,
                 "not every worker has told",
             );
-            let rehearsed: BTreeMap<_, _> = outcome
+            let trials: BTreeMap<_, _> = outcome
                 .event_ranks()
                 .into_iter()
                 .flat_map(|rank| outcome.events(rank))
@@ -84,7 +84,7 @@ fn journals_add_up() {
                 );
                 // The job may end before every worker has had its trial replay.
                 outcome.check(table.kept.is_some(), "it was given up");
-                let kept = rehearsed.get(&table.worker).copied().or(table.kept);
+                let kept = trials.get(&table.worker).copied().or(table.kept);
                 outcome.check(
                     kept == table.kept,
                     &format!("{kept:?} instead of {:?}", table.kept),
@@ -112,7 +112,7 @@ fn journals_add_up() {
 /// The table of calls is needed most for a journal that has become too long.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_journal_that_is_given_up_tells_of_its_calls() {
+fn an_abandoned_journal_reports_its_calls() {
     let case = programs::sem();
     let limited = recorded(&case).env("UNDERSTUDY_JOURNAL_LIMIT", "1000");
     let outcome = limited.run();

@@ -176,8 +176,8 @@ fn leftovers_are_removed_and_files_of_living_jobs_stay() {
                 let is_gone = paths
                     .iter()
                     .all(|path| !path.exists() && text.contains(&*path.to_string_lossy()));
-                let is_spared = std::fs::remove_file(living).is_ok();
-                found.set(Some((is_listed, is_there, is_gone, is_spared)));
+                let is_kept = std::fs::remove_file(living).is_ok();
+                found.set(Some((is_listed, is_there, is_gone, is_kept)));
             }
         })
         .run();

@@ -34,7 +34,7 @@ fn measure_spare(job: Job) {
     const START_TIME: Duration = Duration::from_secs(1);
     const SPAN: Duration = Duration::from_secs(3);
     let measured = Arc::new(Mutex::new(None));
-    let told = Arc::clone(&measured);
+    let result = Arc::clone(&measured);
     let (seen, mut begin): (Instant, Option<(Instant, Duration)>) = (Instant::now(), None);
     let mut first_seen = None;
     let outcome = job
@@ -50,9 +50,9 @@ fn measure_spare(job: Job) {
             let (since, used) = *begin.get_or_insert((now, time));
             let passed = now.duration_since(since);
             if passed >= SPAN
-                && let Ok(mut told) = told.lock()
+                && let Ok(mut result) = result.lock()
             {
-                *told = Some((passed, time - used));
+                *result = Some((passed, time - used));
             }
             passed >= SPAN
         })
@@ -135,7 +135,7 @@ fn a_debugger_sees_the_program_through_a_thunk() {
     }
     const WAITING: u32 = 1;
     let backtrace = Arc::new(Mutex::new(String::new()));
-    let told = Arc::clone(&backtrace);
+    let result = Arc::clone(&backtrace);
     let mut started = None;
     let outcome = Job::new(paths::test_program("waiting"), &["8"])
         .workers(2)
@@ -159,8 +159,8 @@ fn a_debugger_sees_the_program_through_a_thunk() {
             ])
             .env_remove("LD_PRELOAD");
             let output = gdb.stdin(std::process::Stdio::null()).output();
-            if let (Ok(output), Ok(mut told)) = (output, told.lock()) {
-                *told = String::from_utf8_lossy(&output.stdout).into_owned()
+            if let (Ok(output), Ok(mut result)) = (output, result.lock()) {
+                *result = String::from_utf8_lossy(&output.stdout).into_owned()
                     + &String::from_utf8_lossy(&output.stderr);
             }
             true

@@ -62,7 +62,7 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_after_failures() {
     let mut verdicts = Verdicts::default();
     // Each worker fails in one half of the run, then each in the other half.
     let moments =
-        (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
+        (0..2).flat_map(|round| (0..WORKERS).map(move |worker| (worker, (worker + round) % 2)));
     for (worker, part) in variants(moments, 2) {
         let half = LINES * WORKERS as usize * 2 / 5;
         let line = 1 + part as usize * half + random.below(half as u64) as usize;
@@ -164,7 +164,7 @@ fn lines_arrive_while_the_program_runs() {
     // A flushed line is written at once, so the output never pauses for long, with or without
     // checkpoints.
     let longest = std::sync::Arc::new(std::sync::Mutex::new(Duration::ZERO));
-    let told = std::sync::Arc::clone(&longest);
+    let result = std::sync::Arc::clone(&longest);
     let mut watched: Option<Box<dyn FnMut() -> Option<Duration>>> = None;
     let outcome = Job::new(paths::test_program("chatter"), &["600", "2000"])
         .interval("0.5s")
@@ -173,7 +173,7 @@ fn lines_arrive_while_the_program_runs() {
                 return false;
             };
             let growth = watched.get_or_insert_with(|| Box::new(growth(output_of(launcher))));
-            if let (Some(gap), Ok(mut longest)) = (growth(), told.lock()) {
+            if let (Some(gap), Ok(mut longest)) = (growth(), result.lock()) {
                 *longest = gap;
             }
             false

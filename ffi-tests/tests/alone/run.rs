@@ -119,7 +119,7 @@ fn the_line_at_the_bottom_leaves_the_output_as_it_is() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_daemon_stands_beside_the_job_and_ends_with_it() {
+fn a_daemon_serves_the_job_and_ends_with_it() {
     for (options, by_daemon) in [
         (&[][..], &[true, true][..]),
         (&["--no-daemon"][..], &[][..]),

@@ -59,7 +59,7 @@ fn workers_die_on_several_nodes_under_srun() {
 }
 
 #[test]
-fn ranks_on_several_nodes_run_as_ever_and_one_line_says_so() {
+fn ranks_on_several_nodes_are_bypassed_with_one_message() {
     let step = [
         ("SLURM_JOB_ID", "7"),
         ("SLURM_STEP_ID", "0"),

@@ -172,7 +172,7 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     let mut random = Random::announced("soak, one run");
     let (case, workers) = (programs::long_heat2d(), 3);
     // Worker 0 survives. Spares become replacements in order.
-    let mut players: Vec<u32> = (0..workers).collect();
+    let mut processes: Vec<u32> = (0..workers).collect();
     let mut victims = Vec::new();
     let mut job = case
         .job()
@@ -185,9 +185,9 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
             recovery => Trigger::Resume { rank: 0, recovery },
         };
         let delay = Duration::from_millis(200 + random.below(200));
-        job = job.kill(Kill::at(players[worker], at).after(delay));
-        victims.push(players[worker]);
-        players[worker] = workers + recovery;
+        job = job.kill(Kill::at(processes[worker], at).after(delay));
+        victims.push(processes[worker]);
+        processes[worker] = workers + recovery;
     }
     let last_spare = workers + RECOVERIES;
     let seen: Arc<Mutex<BTreeMap<u32, Uses>>> = Arc::default();

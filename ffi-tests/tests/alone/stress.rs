@@ -309,7 +309,7 @@ fn a_guardian_that_dies_under_mpirun_ends_the_job() {
 ///
 /// The receivers read them from the senders' memory (Open MPI's smsc/cma) or copy them in pieces.
 #[test]
-fn no_byte_of_a_large_message_comes_late() {
+fn large_messages_are_complete() {
     let mut random = Random::announced("bulk");
     let bulk = || {
         Job::new(paths::test_program("bulk"), &["5", "0", "32"])

@@ -10,8 +10,8 @@ fn a_checkpoint_is_taken_on_request() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let until = paths::test_program("until").to_string_lossy().into_owned();
     let program = until.clone();
-    let (end, was_told) = (work.path().join("end"), Rc::new(Cell::new(false)));
-    let told = Rc::clone(&was_told);
+    let (end, warned) = (work.path().join("end"), Rc::new(Cell::new(false)));
+    let was_reported = Rc::clone(&warned);
     let start = [
         "run",
         "-n",
@@ -29,20 +29,20 @@ fn a_checkpoint_is_taken_on_request() {
             let Some(line) = text.lines().find(|line| line.contains(&program)) else {
                 return;
             };
-            let (job, standing) = line.split_once(": ").expect("a job and its standing");
-            if standing.contains("checkpoint 1 ") && !told.replace(true) {
+            let (job, state) = line.split_once(": ").expect("a job and its state");
+            if state.contains("checkpoint 1 ") && !was_reported.replace(true) {
                 assert_eq!(
                     understudy(&["warn", "--checkpoint", job]),
                     format!("{job} is told\n")
                 );
-            } else if standing.contains("checkpoint 2 ") {
+            } else if state.contains("checkpoint 2 ") {
                 std::fs::write(&end, "").expect("writable");
             }
         })
         .run();
     // Without the warning, there is one checkpoint only, and the test exceeds its time limit.
     ran.assert(0, &["last checkpoint: 2"]);
-    assert!(was_told.get());
+    assert!(warned.get());
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
 ///
 /// Their timers would run on if the rollback did not stop them.
 #[test]
-fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
+fn timers_of_after_the_checkpoint_send_no_signal() {
     let undisturbed = native(job("process"));
     for worker in 0..WORKERS {
         let fault = format!("kill rank={worker} at=call:60");
@@ -197,7 +197,7 @@ fn an_abort_has_its_status() {
 
 /// The program has made errors of files fatal.
 #[test]
-fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
+fn files_that_cannot_be_opened_end_the_job_only_on_request() {
     let outcome = Job::new(paths::test_program("aborting"), &["2", "1", "file"]).run();
     outcome.assert_failed();
     outcome.assert_line(&["MPI_File_open failed"]);

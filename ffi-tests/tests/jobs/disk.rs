@@ -265,7 +265,7 @@ fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
 }
 
 #[test]
-fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
+fn a_worker_that_dies_with_its_copy_is_restored_from_disk() {
     let case = heat2d();
     let at = on_disk(4);
     // Offset 1: worker 2 stores the replica of worker 1.

@@ -92,7 +92,7 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
 }
 
 /// True if the kernel reports the signal of a process that could not (Linux 6.15).
-fn kernel_tells() -> bool {
+fn kernel_reports_fatal_signals() -> bool {
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()
@@ -105,7 +105,7 @@ fn kernel_tells() -> bool {
 
 #[test]
 fn an_exhausted_stack_is_the_programs() {
-    if kernel_tells() {
+    if kernel_reports_fatal_signals() {
         let outcome = job(&["overflow", "2"]).run();
         assert_blamed(&outcome, &["worker 2 failed: SIGSEGV", "stack overflow"]);
     } else {

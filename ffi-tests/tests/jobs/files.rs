@@ -102,7 +102,7 @@ fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u
 
 /// Each worker reads data that a neighbour on another host has written.
 #[test]
-fn what_is_overwritten_on_several_hosts_comes_back() {
+fn overwritten_data_on_several_hosts_is_restored() {
     if !Hosts::are_possible() {
         return;
     }
@@ -126,7 +126,7 @@ fn a_file_that_was_given_another_name_is_found_by_that() {
 
 /// Redirects output to a file, a pipe and /dev/null, before and after a cut.
 #[test]
-fn output_that_is_led_elsewhere_for_a_while_comes_back() {
+fn redirected_output_is_restored() {
     let job = |interval| {
         move || {
             Job::new(paths::test_program("redirected"), &["40"])

@@ -140,8 +140,8 @@ fn a_relay_that_fails_ends_no_input() {
     let job = job().launched_by(Launcher::Ckptd);
     let outcome = job.fault("kill rank=0 at=call:23").watch(kill_relay).run();
     outcome.assert_status(74);
-    let told = "[input-relay-gone]";
-    outcome.assert_line(&[told]);
+    let code = "[input-relay-gone]";
+    outcome.assert_line(&[code]);
     let right = String::from_utf8_lossy(&undisturbed.stdout);
     let printed = String::from_utf8_lossy(&outcome.stdout);
     let is_right = |line: &str| right.lines().any(|it| it == line);

@@ -26,8 +26,8 @@ fn a_damaged_journal_is_never_replayed() {
     for copy in variants(["half-journal", "journal"], 1) {
         // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, the
         // persistent replica store of the failed worker would be used instead.
-        let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
-        let run = |job: Job, thin: Trigger| job.fault(&fault).kill(Kill::at(1, thin)).run();
+        let fault = format!("corrupt rank=2 at=reduced.end copy={copy}; pretend no-memfd");
+        let run = |job: Job, reduced: Trigger| job.fault(&fault).kill(Kill::at(1, reduced)).run();
         let lost = run(job(&case), ALL_REDUCED);
         verdicts.judge(&fault, || {
             let words = [
@@ -39,7 +39,7 @@ fn a_damaged_journal_is_never_replayed() {
             assert_lost(&lost, &words);
             lost.check(has_refused_a_journal(&lost), "no process met the damage");
         });
-        let both_thin = Trigger::Reduced {
+        let both_reduced = Trigger::Reduced {
             workers: WORKERS,
             times: 2,
         };
@@ -47,12 +47,12 @@ fn a_damaged_journal_is_never_replayed() {
             (
                 "two copies",
                 job(&case).env("UNDERSTUDY_COPIES", "2"),
-                both_thin,
+                both_reduced,
             ),
             ("a disk", job(&case).disk(), ALL_REDUCED),
         ];
-        for (what, job, thin) in others {
-            let outcome = run(job, thin);
+        for (what, job, reduced) in others {
+            let outcome = run(job, reduced);
             verdicts.judge(&format!("{what}: {fault}"), || {
                 assert_like_undisturbed(&outcome, &case);
                 outcome.assert_taken_over(&[1]);
@@ -82,7 +82,7 @@ fn a_journal_that_is_damaged_before_its_trial_replay_is_not_used() {
 }
 
 #[test]
-fn two_newcomers_replay_two_parts_at_once() {
+fn two_replacements_replay_at_once() {
     let mut verdicts = Verdicts::default();
     for case in variants([programs::cg(), programs::heat2d()], 1) {
         let outcome = job(&case)
@@ -326,9 +326,9 @@ fn a_journal_ends_when_it_is_too_long() {
     let is_in_time = (LIMIT..LIMIT + 10_000).contains(&journal.bytes);
     outcome.check(kept.is_none() && is_in_time, &format!("{journal:?}"));
     let lines = outcome.own_lines();
-    let told = lines
+    let count = lines
         .iter()
         .filter(|line| line.contains("UNDERSTUDY_JOURNAL_LIMIT"))
         .count();
-    outcome.check(told == 1, &format!("{told} lines say so"));
+    outcome.check(count == 1, &format!("{count} lines say so"));
 }

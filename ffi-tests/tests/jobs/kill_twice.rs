@@ -83,7 +83,7 @@ fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd
         return ExpectedEnd::Survives;
     }
     let at = position(point);
-    let (dead, holder, made) = match role {
+    let (dead, buddy, made) = match role {
         Role::Buddy => (1, 2, "fetch"),
         Role::Protected => (0, 1, "reprotect"),
         _ => return ExpectedEnd::Survives,
@@ -96,9 +96,9 @@ fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd
         "resume"
     };
     if at < position(made) {
-        ExpectedEnd::Lost(dead, holder)
+        ExpectedEnd::Lost(dead, buddy)
     } else if at < position(certain) {
-        ExpectedEnd::Either(dead, holder)
+        ExpectedEnd::Either(dead, buddy)
     } else {
         ExpectedEnd::Survives
     }
@@ -111,14 +111,14 @@ fn assert_survived(outcome: &Outcome, case: &TestProgram) {
     outcome.check(!outcome.takeovers().is_empty(), "no part was taken over");
 }
 
-fn assert_lost(outcome: &Outcome, worker: u32, holder: u32) {
+fn assert_lost(outcome: &Outcome, worker: u32, buddy: u32) {
     outcome.check(outcome.status.is_some(), "the job hangs");
     outcome.check(
         outcome.status.is_some_and(|status| !status.success()),
         "the job has lost a rank and its copy, and succeeded",
     );
     let named = format!("worker {worker} (rank {worker} on ");
-    let kept = format!("failed together with worker {holder} (rank {holder} on ");
+    let kept = format!("failed together with worker {buddy} (rank {buddy} on ");
     let lines = outcome.own_lines();
     outcome.check(
         lines.len() == 1
@@ -152,11 +152,11 @@ fn die(
     verdicts.judge(&format!("{}: {fault}", case.name), || {
         match fate {
             ExpectedEnd::Survives => assert_survived(&outcome, case),
-            ExpectedEnd::Lost(worker, holder) => assert_lost(&outcome, worker, holder),
-            ExpectedEnd::Either(worker, holder) => {
+            ExpectedEnd::Lost(worker, buddy) => assert_lost(&outcome, worker, buddy),
+            ExpectedEnd::Either(worker, buddy) => {
                 match outcome.status.is_some_and(|status| status.success()) {
                     true => assert_survived(&outcome, case),
-                    false => assert_lost(&outcome, worker, holder),
+                    false => assert_lost(&outcome, worker, buddy),
                 }
             }
         }

@@ -105,6 +105,9 @@ fn an_exception_of_the_cxx_bindings_ends_the_job_with_a_word() {
         outcome.status.is_some_and(|status| !status.success()),
         "the job does not fail",
     );
-    let told = |line: &&str| line.contains("exceptions of the C++ bindings are not supported");
-    outcome.check(outcome.own_lines().iter().any(told), "no line says why");
+    let is_reason = |line: &&str| line.contains("exceptions of the C++ bindings are not supported");
+    outcome.check(
+        outcome.own_lines().iter().any(is_reason),
+        "no line says why",
+    );
 }

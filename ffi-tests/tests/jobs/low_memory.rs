@@ -169,7 +169,7 @@ fn a_survivor_gets_back_what_it_has_just_changed() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn what_was_unmapped_comes_back() {
+fn unmapped_memory_is_restored() {
     let outcome = disturb_by_deaths(protected(&["0,3", "unmap"]), &[1]);
     like_undisturbed(&outcome, &["0,3", "unmap"]);
     for rank in [0, 3] {
@@ -288,7 +288,7 @@ fn the_process_that_replays_may_end() {
 
 /// Pages that a worker has changed at that time are lost, and never wrong.
 #[test]
-fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
+fn death_of_the_replaying_process_loses_the_job_with_a_message() {
     let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
         if stop == Stop::Changed {
             kill_template(ranks, 1);
@@ -318,7 +318,7 @@ fn memory_of(ranks: &Ranks, rank: u32) -> u64 {
 /// Memory of worker 1 after its data have been set up and changed.
 fn memory(mode: &'static str) -> u64 {
     let found = Rc::new(Cell::new(0));
-    let told = found.clone();
+    let result = found.clone();
     let job = protected(&["0,1"]).env("UNDERSTUDY_STATIC", mode);
     let first = if mode == "replay" {
         OWN_REDUCED
@@ -327,7 +327,7 @@ fn memory(mode: &'static str) -> u64 {
     };
     let outcome = disturb_from(first, job, move |stop, ranks, _| {
         if stop == Stop::Half {
-            told.set(memory_of(ranks, 1));
+            result.set(memory_of(ranks, 1));
         }
         true
     });

@@ -31,7 +31,7 @@ fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
 }
 
 #[test]
-fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
+fn a_loop_without_collectives_has_checkpoints_at_marks() {
     let outcome = job("points")
         .interval("50calls")
         .fault("kill rank=2 at=call:550")
@@ -40,13 +40,13 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
     outcome.assert_taken_over(&[2]);
     // The rollback went back by 50 rounds at most, and not to the start.
     outcome.check(outcome.last_epoch(1) >= 15, "there were fewer checkpoints");
-    let told = |word| answered(&outcome, 2, word);
+    let answer = |word| answered(&outcome, 2, word);
     outcome.check(
-        told("substitute") == Some(1),
+        answer("substitute") == Some(1),
         "worker 2 does not know that it is another process",
     );
     outcome.check(
-        told("recoveries") == Some(1) && told("protected") == Some(1),
+        answer("recoveries") == Some(1) && answer("protected") == Some(1),
         "it is told otherwise",
     );
     outcome.check(
@@ -85,7 +85,7 @@ fn a_checkpoint_is_taken_where_it_is_wanted() {
 }
 
 #[test]
-fn no_checkpoint_is_taken_while_one_worker_holds() {
+fn no_checkpoint_is_taken_while_a_worker_inhibits_it() {
     for interval in ["20calls", "1ms"] {
         let outcome = job("held").interval(interval).run();
         assert_undisturbed(&outcome, "held");
@@ -103,9 +103,9 @@ fn no_checkpoint_is_taken_while_one_worker_holds() {
 fn without_the_layer_nothing_happens() {
     let outcome = native(job("points"));
     outcome.assert_success();
-    let told = |word| answered(&outcome, 0, word);
+    let answer = |word| answered(&outcome, 0, word);
     outcome.check(
-        told("protected") == Some(0) && told("checkpoint") == Some(0),
+        answer("protected") == Some(0) && answer("checkpoint") == Some(0),
         "it is told otherwise",
     );
 }

@@ -361,7 +361,7 @@ fn sums_do_not_depend_on_hosts() {
 
 /// Unsupported calls return an MPI error or print a message, and are never silent.
 #[test]
-fn what_is_not_supported_says_so() {
+fn unsupported_features_are_reported() {
     let Some(program) = paths::mpich_program("of_mpich") else {
         return;
     };
@@ -411,7 +411,7 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
         .filter(|line| !line.starts_with('#') && !line.is_empty());
     let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     // A header has no byte counts, and most headers lack MPI_LB and MPI_UB.
-    let is_told = |row: &Vec<&str>| {
+    let is_printed = |row: &Vec<&str>| {
         let is_object = column == 2
             && ["ompi_", "understudy_"]
                 .iter()
@@ -425,7 +425,7 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
             && row[0] != "STATUS_BYTES"
             && !row[0].ends_with("B")
     };
-    let rows: Vec<Vec<&str>> = rows.filter(is_told).collect();
+    let rows: Vec<Vec<&str>> = rows.filter(is_printed).collect();
     let rows: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[column])).collect();
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let (source, program) = (
@@ -444,13 +444,18 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
         compiler.display()
     );
     let output = Command::new(&program).output().expect("it is a program");
-    let told = String::from_utf8(output.stdout).expect("text");
+    let printed = String::from_utf8(output.stdout).expect("text");
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).expect("a number"),
         None => text.parse().expect("a number"),
     };
-    assert_eq!(told.lines().count(), rows.len(), "{}", compiler.display());
-    for (line, (name, value)) in told.lines().zip(&rows) {
+    assert_eq!(
+        printed.lines().count(),
+        rows.len(),
+        "{}",
+        compiler.display()
+    );
+    for (line, (name, value)) in printed.lines().zip(&rows) {
         let (said, theirs) = line.split_once(' ').expect("a name and a value");
         // MPICH's handles are signed integers.
         let theirs = number(theirs);

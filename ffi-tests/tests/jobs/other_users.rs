@@ -318,11 +318,11 @@ fn guards_are_derived_from_a_secret_that_is_on_no_command_line() {
             .first()
             .expect("the launcher has it in its environment");
         assert_eq!(run.secrets.len(), 1);
-        let told = run
+        let found = run
             .command_lines
             .iter()
             .find(|line| line.contains(secret.as_str()));
-        assert_eq!(told, None, "every user may read it");
+        assert_eq!(found, None, "every user may read it");
     }
     assert_eq!(
         guards(&runs[0]),

@@ -133,7 +133,7 @@ fn a_replacement_may_fail_before_it_has_taken_over() {
 }
 
 #[test]
-fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
+fn a_damaged_copy_of_a_dead_process_is_replaced_by_its_buddys() {
     let fault = "corrupt rank=1 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.begin epoch=4";
     let outcome = heat2d().assert_undisturbed(job().fault(fault));
     outcome.check(

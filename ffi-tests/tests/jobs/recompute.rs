@@ -47,7 +47,7 @@ fn copies_are_without_what_is_recomputed() {
 }
 
 #[test]
-fn advice_tells_what_marks_have_saved() {
+fn advice_reports_the_savings_of_marks() {
     let advise = |outcome: &Outcome| {
         let events = outcome.event_directory();
         understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"])

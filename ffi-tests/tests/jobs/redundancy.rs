@@ -152,7 +152,7 @@ fn two_die(case: &TestProgram, [first, second]: [u32; 2], point: &str, verdicts:
 }
 
 #[test]
-fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
+fn with_two_copies_a_rank_and_one_of_its_buddies_may_die_at_once() {
     let mut verdicts = Verdicts::default();
     let points = [
         "ship.begin",
@@ -209,13 +209,13 @@ fn both_replicas_are_rebuilt_after_a_recovery() {
     let case = programs::heat2d();
     // After the first recovery, rank 4 is worker 1, which stores replicas of workers 0 (the first)
     // and 3 (the second). One of them fails together with its other buddy.
-    for (dead, holder) in [(0, 2), (3, 0)] {
+    for (dead, buddy) in [(0, 2), (3, 0)] {
         let fault = format!(
             "kill rank=1 at=cut.end epoch=3; kill rank={dead} at=cut.begin epoch=5 delay=40ms; \
-             kill rank={holder} at=cut.begin epoch=5 delay=40ms"
+             kill rank={buddy} at=cut.begin epoch=5 delay=40ms"
         );
         let outcome = job(&case, "2", &fault).interval("160calls").run();
-        let mut second = [dead, holder];
+        let mut second = [dead, buddy];
         second.sort_unstable();
         verdicts.judge(&fault, || {
             assert_survived(&outcome, &case, &[1, second[0], second[1]])

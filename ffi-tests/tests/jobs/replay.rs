@@ -74,16 +74,16 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     // The replacement, the buddy of the failed worker, and another worker.
-    let [understudy, holder, other] = [WORKERS, 3, 0];
+    let [understudy, buddy, other] = [WORKERS, 3, 0];
     let deaths = [
         (understudy, "fetch"),
-        (holder, "load"),
+        (buddy, "load"),
         (other, "replace"),
         (understudy, "load"),
-        (holder, "replace"),
+        (buddy, "replace"),
         (other, "fetch"),
         (understudy, "replace"),
-        (holder, "fetch"),
+        (buddy, "fetch"),
         (other, "load"),
     ];
     for (rank, stage) in variants(deaths, 2) {
@@ -95,7 +95,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
             .any(|line| line.contains("which stored its only replica"));
         println!("{fault}: {:?}, lost {lost}", outcome.wall);
         verdicts.judge(&fault, || {
-            if rank == holder && lost {
+            if rank == buddy && lost {
                 outcome.assert_status(LOST);
             } else {
                 assert_like_undisturbed(&outcome, &case);
@@ -215,10 +215,10 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
             if !is_changed && ALL_REDUCED.is_reached(&events, &events) {
                 is_changed = fs::write(work.join("large"), "1 2 3").is_ok();
             }
-            let told = fs::read_to_string(root.join("stderr")).unwrap_or_default();
+            let stderr = fs::read_to_string(root.join("stderr")).unwrap_or_default();
             if is_changed
                 && noticed.is_none()
-                && told.matches("has changed").count() >= WORKERS as usize
+                && stderr.matches("has changed").count() >= WORKERS as usize
             {
                 noticed = Some(committed(&events));
             }
@@ -239,8 +239,8 @@ fn long_input_that_has_just_changed_is_noticed() {
     let case = reader_of_much();
     let change = |job: Job| {
         let job = job.interval("1h").env("UNDERSTUDY_INIT_END", "auto");
-        let just_thin = Trigger::JustReduced { workers: WORKERS };
-        changed_when_reduced(job, just_thin, |work| {
+        let just_reduced = Trigger::JustReduced { workers: WORKERS };
+        changed_when_reduced(job, just_reduced, |work| {
             fs::write(work.join("large"), "1 2 3")
         })
     };

@@ -57,7 +57,7 @@ fn with_one_spare_five_failures_are_survived() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn newcomers_take_parts_in_a_program_with_libraries() {
+fn joining_processes_replace_workers_of_a_program_with_libraries() {
     let case = cg();
     let outcome = job(&case)
         .fault("kill rank=3 at=cut.end epoch=3; kill rank=1 at=cut.end epoch=6")
@@ -174,7 +174,7 @@ fn new_spares_use_the_disk_level() {
 
 /// New spares rebuild static data like the first spares.
 #[test]
-fn newcomers_replay_the_initialisation_phase() {
+fn joining_processes_replay_the_set_up_phase() {
     // Replicas are reduced again some time after the first failure.
     let case = enough_of_heat2d();
     let outcome = reduced_replicas::job(&case)

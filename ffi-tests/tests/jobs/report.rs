@@ -221,7 +221,7 @@ fn browse(path: &Path, failures: usize) {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_lost_job_tells_what_was_lost() {
+fn a_lost_job_reports_its_losses() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = paths::example("heat2d").to_string_lossy().into_owned();
     let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 \

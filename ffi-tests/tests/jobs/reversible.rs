@@ -91,11 +91,11 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
             outcome,
         )
     };
-    let ((kept, _), (spared, outcome)) = (memory("kept"), memory("undo"));
+    let ((kept, _), (elided, outcome)) = (memory("kept"), memory("undo"));
     let region = PAGES * 4;
     assert!(
-        spared + region * 9 / 10 < kept,
-        "{spared} KiB instead of {kept}, of which the region is {region}"
+        elided + region * 9 / 10 < kept,
+        "{elided} KiB instead of {kept}, of which the region is {region}"
     );
     let events = outcome.event_directory();
     let advice = understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"]);
@@ -107,7 +107,7 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
 }
 
 #[test]
-fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
+fn rounded_steps_are_not_undone_and_the_buddys_copy_is_fetched() {
     let job = || job_of("reversible-float", "undo");
     let outcome = run_with_fault(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
@@ -123,7 +123,7 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
 ///
 /// Survivors may need that checkpoint.
 #[test]
-fn holders_of_rounded_steps_die_while_a_checkpoint_is_under_way() {
+fn buddies_with_rounded_steps_die_during_a_checkpoint() {
     for place in ["capture.end", "ship.half", "whole.begin", "commit.begin"] {
         let job = || job_of("reversible-float", "undo");
         run_with_fault(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);

@@ -105,7 +105,7 @@ fn nothing_is_left_out_where_all_is_different() {
 /// Proportional memory of all workers in KiB, when the program has printed two lines.
 fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
     let seen = Rc::new(Cell::new(0));
-    let told = Rc::clone(&seen);
+    let result = Rc::clone(&seen);
     let job = replicated(&["20", "40"], shared)
         .spares(0)
         .launched_by(Launcher::Ckptd);
@@ -114,7 +114,7 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
         if printed < 3 || living.len() < 4 {
             return false;
         }
-        told.set(
+        result.set(
             living
                 .values()
                 .filter_map(|&pid| processes::proportional_memory(pid))
@@ -173,7 +173,7 @@ const DEATHS: &[(&str, &[u32])] = &[
 ];
 
 #[test]
-fn workers_and_holders_may_die() {
+fn workers_and_buddies_may_die() {
     let mut verdicts = Verdicts::default();
     // With the persistent replica store of the failed worker, and with replicas of others.
     for &(deaths, workers) in variants(DEATHS, 3) {

@@ -421,8 +421,8 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
         })
         .run();
     outcome.assert_status(137);
-    let told = "a spawned process has ended with status 137";
-    outcome.check(outcome.stderr.contains(told), "no line says so");
+    let message = "a spawned process has ended with status 137";
+    outcome.check(outcome.stderr.contains(message), "no line says so");
     outcome.assert_nothing_left();
 }
 

@@ -192,7 +192,7 @@ fn auto_takes_the_way_that_works() {
         let lines = outcome
             .own_lines()
             .iter()
-            .filter(|told| told.contains(&line))
+            .filter(|text| text.contains(&line))
             .count();
         outcome.check(lines == 1, &format!("{lines} lines say {way}"));
     }

@@ -305,11 +305,11 @@ fn sweep(swept: &Swept) {
             );
         }
         let outcome = swept.job(&fault.text).run();
-        let fate = match run_result(&outcome, &undisturbed, case) {
+        let result = match run_result(&outcome, &undisturbed, case) {
             RunResult::Named if !fault.may_end => RunResult::Wrong,
-            fate => fate,
+            result => result,
         };
-        if fate == RunResult::Wrong {
+        if result == RunResult::Wrong {
             wrong.push(format!("{}\n{}", fault.text, outcome.describe()));
         }
         pages += (0..swept.workers + swept.spares)
@@ -318,7 +318,7 @@ fn sweep(swept: &Swept) {
         *table
             .entry((fault.place.clone(), fault.worker))
             .or_default()
-            .entry(fate)
+            .entry(result)
             .or_default() += 1;
     }
     print_table(swept, &table);
@@ -354,14 +354,14 @@ fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<RunResult
     for place in places {
         let cell = |worker: u32| {
             let row = table.get(&(place.clone(), worker));
-            let count = |fate| row.and_then(|row| row.get(&fate)).copied().unwrap_or(0);
-            let fates = [
+            let count = |result| row.and_then(|row| row.get(&result)).copied().unwrap_or(0);
+            let results = [
                 RunResult::Survived,
                 RunResult::Named,
                 RunResult::NotMet,
                 RunResult::Wrong,
             ];
-            fates.map(|fate| count(fate).to_string()).join("/")
+            results.map(|result| count(result).to_string()).join("/")
         };
         let cells: Vec<String> = (0..swept.workers).map(cell).collect();
         println!("  {place:16} {}", cells.join("   "));

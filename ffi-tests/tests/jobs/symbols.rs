@@ -274,7 +274,7 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
 
 /// A missing name could not be resolved: the program does not find the real library.
 #[test]
-fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
+fn the_preload_libraries_for_mpich_export_all_of_its_mpi() {
     let Some(library) = paths::mpich_program("newer").map(|_| paths::mpich().join("../lib")) else {
         return;
     };

@@ -154,10 +154,13 @@ fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
     for (how, status) in [("exit", "status 3"), ("abort", "4")] {
         let outcome = job("serialized", &["10", "2", how]).run();
         outcome.assert_failed();
-        let told = |line: &&str| {
+        let is_reason = |line: &&str| {
             line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"))
         };
-        outcome.check(outcome.own_lines().iter().any(told), "no line says how");
+        outcome.check(
+            outcome.own_lines().iter().any(is_reason),
+            "no line says how",
+        );
         outcome.assert_nothing_left();
     }
 }
@@ -201,7 +204,7 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
 /// The other threads wait for the mutex. In a replacement, its owner and all others have new
 /// numbers.
 #[test]
-fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
+fn threads_are_restored_from_copies_of_buddies_and_by_comparing_pages() {
     let faults = [
         "pretend no-memfd",
         "pretend no-userfaultfd",
@@ -317,9 +320,9 @@ fn a_thread_that_blocks_all_signals_puts_cuts_off() {
     let outcome = deaf().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(deaf()));
-    let told = |line: &&str| line.contains("[threads-not-stopped]");
+    let is_reason = |line: &&str| line.contains("[threads-not-stopped]");
     outcome.check(
-        outcome.own_lines().iter().any(told) || !is_thorough(),
+        outcome.own_lines().iter().any(is_reason) || !is_thorough(),
         "no line says so",
     );
 }

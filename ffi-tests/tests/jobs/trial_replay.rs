@@ -50,14 +50,14 @@ fn run_trial_replays(case: &TestProgram, interval: &str) -> Vec<TrialReplay> {
         .run();
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-    let rehearsed = trial_replays(&outcome);
-    println!("{}: {rehearsed:?}", case.name);
-    let workers: Vec<u32> = rehearsed.iter().map(|one| one.worker).collect();
+    let trials = trial_replays(&outcome);
+    println!("{}: {trials:?}", case.name);
+    let workers: Vec<u32> = trials.iter().map(|one| one.worker).collect();
     outcome.check(
         workers == (0..WORKERS).collect::<Vec<_>>(),
-        &format!("not every worker was rehearsed once: {workers:?}"),
+        &format!("not every worker was trials once: {workers:?}"),
     );
-    rehearsed
+    trials
 }
 
 /// Fails unless all pages of all trial replays are equal.
@@ -107,15 +107,15 @@ fn a_sample_of_the_workers_may_have_trial_replays() {
         outcome.assert_taken_over(&[1, 0]);
         let records = |rank| outcome.events(rank).into_iter().map(|record| record.kind);
         let all = || outcome.event_ranks().into_iter().flat_map(records);
-        let rehearsed: Vec<u32> = all()
+        let trials: Vec<u32> = all()
             .filter_map(|kind| match kind {
                 Kind::Rehearsal { worker, .. } => Some(worker.0),
                 _ => None,
             })
             .collect();
         // After a failure it may be repeated.
-        let is_sample = !rehearsed.is_empty() && rehearsed.iter().all(|&worker| worker == 0);
-        outcome.check(is_sample, &format!("rehearsed: {rehearsed:?}"));
+        let is_sample = !trials.is_empty() && trials.iter().all(|&worker| worker == 0);
+        outcome.check(is_sample, &format!("trials: {trials:?}"));
         let is_other = |kind: Kind| matches!(kind, Kind::Thinned { worker, .. } if worker.0 != 0);
         outcome.check(
             !all().any(is_other),
@@ -141,14 +141,14 @@ fn the_end_of_the_phase_may_be_named() {
             .run();
         outcome.assert_success();
         outcome.assert_like(&native(case.job()), case.files);
-        let rehearsed = trial_replays(&outcome);
-        println!("{rule}: {rehearsed:?}");
+        let trials = trial_replays(&outcome);
+        println!("{rule}: {trials:?}");
         outcome.check(
-            rehearsed.len() == WORKERS as usize,
+            trials.len() == WORKERS as usize,
             "not every worker had a trial replay",
         );
         let is_equal = |one: &TrialReplay| one.failure.is_none() && one.different == 0;
-        outcome.check(rehearsed.iter().all(is_equal), "pages differ");
+        outcome.check(trials.iter().all(is_equal), "pages differ");
     }
 }
 

@@ -202,13 +202,13 @@ impl Bench {
         let events = self.events(&run.generation);
         let here: Vec<u32> = run.generation.ranks_here().map(|rank| rank.0).collect();
         for what in [RankAction::Connected, RankAction::Finalized] {
-            let mut told: Vec<u32> = events
+            let mut reported: Vec<u32> = events
                 .iter()
                 .filter(|event| event.1 == what)
                 .map(|event| event.0)
                 .collect();
-            told.sort_unstable();
-            assert_eq!(told, here, "{what:?}");
+            reported.sort_unstable();
+            assert_eq!(reported, here, "{what:?}");
         }
         self.end(run);
     }

@@ -261,12 +261,12 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
     bench.server.end(&old.generation.name).unwrap();
     let output = bench.output(&old.generation);
     let mut command = bench.command(&output, &[]);
-    let mut newcomer = bench.command(&output, &[]);
+    let mut joining = bench.command(&output, &[]);
     adopt(
-        &mut newcomer,
+        &mut joining,
         bench.server.identity(&new.name, Rank(1)).unwrap(),
     );
-    let mut newcomer = newcomer.spawn().unwrap();
+    let mut joining = joining.spawn().unwrap();
     for rank in (0..bench.size()).filter(|&rank| rank != 1) {
         adopt(
             &mut command,
@@ -283,7 +283,7 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
         std::fs::rename(path.with_extension("new"), path).unwrap();
     }
     old.wait_for_lines(2 * bench.size() as usize);
-    assert!(newcomer.wait().unwrap().success());
+    assert!(joining.wait().unwrap().success());
     let mut left = bench.size() as usize;
     while left > 0 {
         std::thread::sleep(Duration::from_millis(5));

@@ -59,14 +59,14 @@ impl DescriptorFacts {
     }
 
     /// Discards all facts, at a cut or after a rollback; all threads are stopped.
-    pub fn reset(&self, is_told: bool) {
+    pub fn reset(&self, is_reported: bool) {
         self.facts
             .iter()
             .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
         self.highest.store(0, Ordering::Relaxed);
         self.await_name(false);
         self.reports_overwrites
-            .store(u32::from(is_told), Ordering::Relaxed);
+            .store(u32::from(is_reported), Ordering::Relaxed);
     }
 
     /// Returns true if effects are recorded.

@@ -33,5 +33,5 @@ where
 /// # Errors
 /// The error of the real procedure.
 pub fn all_true(comm: RealComm, own: bool) -> mpi::Result<bool> {
-    Ok(comm.allreduce_extremes(Extreme::Least, &[own.into()])? == [1])
+    Ok(comm.allreduce_min_max(Extreme::Least, &[own.into()])? == [1])
 }

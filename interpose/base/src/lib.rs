@@ -1,7 +1,7 @@
 //! Foundations of the ranks' library, which its other crates use.
 //!
 //! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
-//! - [`told`]: start-up data from the preload library, the settings and the launcher;
+//! - [`process_info`]: start-up data from the preload library, the settings and the launcher;
 //! - [`runtime_state`]: the runtime's state, which only the main thread enters;
 //! - [`system_calls`], [`shim`], [`unwinder`]: messages for the user, and functions of the C
 //!   libraries;

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "u32 is in use")]
-    fn what_is_looked_at_cannot_be_changed() {
+    fn shared_borrows_exclude_mutable_ones() {
         let field = StateCell::new(1_u32);
         let _seen = field.borrow();
         field.set(2);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "u32 is being changed")]
-    fn what_is_changed_cannot_be_looked_at() {
+    fn mutable_borrows_exclude_shared_ones() {
         let field = StateCell::new(1_u32);
         let _changed = field.borrow_mut();
         let _seen = field.borrow();

@@ -176,7 +176,7 @@ mod tests {
 
     /// A third has no exact floating-point representation.
     #[test]
-    fn what_is_not_exact_raises_no_signal() {
+    fn inexact_results_cause_no_signal() {
         std::thread::spawn(|| {
             const ALL: i32 = 0x3d;
             // SAFETY: affects only this thread, which computes nothing else.

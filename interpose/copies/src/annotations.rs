@@ -12,15 +12,15 @@ pub use mark_list::{Annotation, AnnotationList};
 pub(crate) use marked_memory::AnnotationState;
 use marked_memory::{AllAnnotations, replace_region};
 pub use marked_memory::{FunctionRegion, SavedAnnotations, StepProgress, whole_pages};
-pub use understudy_formats::events::AnnotationKind as Way;
-use understudy_image::runs::{AddrRange, PageRun};
+pub use understudy_formats::events::AnnotationKind;
+use understudy_image::pages::{AddrRange, PageRun};
 
 /// Byte value of poisoned memory.
 pub const POISON: u8 = 0xa5;
 
 /// Records memory whose content is not needed after the next point, and not written before.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
-    let way = Way::Discard;
+    let way = AnnotationKind::Discard;
     rt.marks
         .marks
         .borrow_mut()
@@ -30,7 +30,7 @@ pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
 
 /// Records memory whose content is never needed in another process or after a recovery.
 pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
-    let way = Way::Exclude;
+    let way = AnnotationKind::Exclude;
     rt.marks
         .marks
         .borrow_mut()

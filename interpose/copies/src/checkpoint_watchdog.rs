@@ -165,7 +165,7 @@ pub fn end() {
 fn watch() {
     let mut said: Vec<CallPlace> = Vec::new();
     // Begin of the reported phase, and the socket of the reporting process.
-    let mut told: Option<(Instant, Option<UnixDatagram>)> = None;
+    let mut reported: Option<(Instant, Option<UnixDatagram>)> = None;
     loop {
         // No phase exists during a recovery and after the last cut.
         let now = PHASE_BEGUN.wait_while(phase(), |phase| phase.is_none());
@@ -174,13 +174,13 @@ fn watch() {
         };
         std::thread::sleep((phase.interval / 2).clamp(POLL_INTERVALS.0, POLL_INTERVALS.1));
         request_if_due();
-        if told
+        if reported
             .as_ref()
             .is_some_and(|(began, _)| *began == phase.began)
         {
             continue;
         }
-        told = None;
+        reported = None;
         if phase.lasts(1) {
             let place = CallPlace::now();
             let is_away = work_flags::is_set(work_flags::CUT_REQUESTED) && !call::is_inside();
@@ -198,7 +198,7 @@ fn watch() {
                 report(&phase, place, is_away);
                 said.push(place);
             }
-            told = Some((phase.began, word));
+            reported = Some((phase.began, word));
         }
     }
 }

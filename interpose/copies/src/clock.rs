@@ -93,7 +93,7 @@ mod tests {
     use super::{ClockReading, offset_after};
 
     #[test]
-    fn time_goes_on_wherever_the_program_does() {
+    fn time_continues_after_a_restore() {
         let saved = ClockReading {
             wtime: 5.0,
             monotonic: 1000.0,

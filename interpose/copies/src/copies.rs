@@ -31,9 +31,7 @@ mod saved_state;
 mod transfer;
 mod window_tracking;
 
-pub use adoption::{
-    AdoptedReplicas, adopt, job_state_of_predecessor, read_passed_store as look_for_legacy,
-};
+pub use adoption::{AdoptedReplicas, adopt, job_state_of_predecessor, read_passed_store};
 pub use claim::claim;
 pub use commitment::{
     advance, commit, discard_pending, interrupt, invalidate_store, is_pending, is_reduced,

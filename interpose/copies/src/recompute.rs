@@ -18,7 +18,7 @@ use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::layout::Layout;
 use understudy_image::opened::{NeededAccess, OpenedAreas};
-use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Reason why functions that recompute memory cannot be called.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ fn describe(region: &FunctionRegion) -> String {
 pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
     let areas = layout.tracked().filter(|area| area.may_write);
     let pages: Vec<PageRun> = areas.map(|area| area.pages()).collect();
-    runs::subtract(&[memory.pages()], &runs::normalise(pages)).is_empty()
+    pages::subtract(&[memory.pages()], &pages::normalise(pages)).is_empty()
 }
 
 /// Makes regions writable, which the program may have made read-only since.
@@ -101,7 +101,7 @@ fn open(rt: &Runtime, layout: &Layout, regions: &[FunctionRegion]) -> OpenedArea
     let pages = regions.iter().map(|region| region.memory.pages());
     OpenedAreas::open(
         layout,
-        &runs::normalise(pages.collect()),
+        &pages::normalise(pages.collect()),
         NeededAccess::Write,
     )
     .unwrap_or_else(|error| abort::abort_with_error(rt, message::RECOMPUTE_NOT_WRITABLE, &error))

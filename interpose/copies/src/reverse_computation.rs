@@ -31,8 +31,8 @@ use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::layout::Layout;
 use understudy_image::opened::{NeededAccess, OpenedAreas};
+use understudy_image::pages::{self, PageIndex, PageRun};
 use understudy_image::process_memory;
-use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::sums::of_page;
 use understudy_numbers::Epoch;
 
@@ -136,7 +136,7 @@ fn touched(marks: &SavedAnnotations) -> impl Iterator<Item = PageIndex> + use<> 
         .iter()
         .map(|region| region.memory.pages())
         .collect();
-    let pages = runs::normalise(pages).into_iter();
+    let pages = pages::normalise(pages).into_iter();
     pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
 }
 
@@ -195,7 +195,7 @@ fn right_and_wrong(pages: &[PageSums]) -> (Vec<PageRun>, u64) {
         if process_memory::read_own_memory(page.addr(), &mut content)
             && of_page(page, &content) == sum
         {
-            runs::push(&mut right, PageRun::between(page.0, page.0 + 1));
+            pages::push(&mut right, PageRun::between(page.0, page.0 + 1));
         } else {
             wrong += 1;
         }
@@ -315,7 +315,7 @@ pub fn compare(
     };
     let (right, wrong) = right_and_wrong(&absent_pages::among(missing, &then.reversible_pages()));
     events::emit(Kind::Reversed {
-        pages: runs::total(&right),
+        pages: pages::total(&right),
         wrong,
         steps: undone.steps,
         ns: events::nanoseconds(undone.began),

@@ -10,8 +10,6 @@ pub use schedule_borrows::{restore, schedule, state};
 pub(crate) use schedule_state::ScheduleState;
 pub use schedule_state::{CollectiveVote, CutState, Schedule};
 pub use understudy_policy::agreement::{Agreement, CallAction};
-pub use understudy_policy::assembly::{
-    Assemblies, AssemblyMessage as AssemblyWord, OtherSide, Side,
-};
+pub use understudy_policy::assembly::{Assemblies, AssemblyMessage, OtherSide, Side};
 pub use understudy_policy::gathering::EntryVotes;
 pub use understudy_policy::pace::Failures;

@@ -32,15 +32,15 @@ static HAS_REPORTED_WAIT: AtomicBool = AtomicBool::new(false);
 /// No other thread accesses the lock then, and an atomic operation would cost more than the rest of
 /// the code.
 #[inline(always)]
-fn has_one_thread(turn: &MpiLock) -> bool {
-    threads::count() == 0 && turn.has_inherited_threads.load(Ordering::Relaxed) == 0
+fn has_one_thread(mpi_lock: &MpiLock) -> bool {
+    threads::count() == 0 && mpi_lock.has_inherited_threads.load(Ordering::Relaxed) == 0
 }
 
 /// Acquires the lock if it is free; returns true on success.
 #[inline(always)]
-pub fn try_lock(turn: &MpiLock) -> bool {
-    let lock = &turn.lock;
-    if has_one_thread(turn) {
+pub fn try_lock(mpi_lock: &MpiLock) -> bool {
+    let lock = &mpi_lock.lock;
+    if has_one_thread(mpi_lock) {
         let is_free = lock.load(Ordering::Relaxed) == 0;
         if is_free {
             lock.store(1, Ordering::Relaxed);
@@ -54,8 +54,8 @@ pub fn try_lock(turn: &MpiLock) -> bool {
 /// Stores that a thread waits.
 ///
 /// Returns true if a release will wake this thread; otherwise the thread must poll the lock.
-fn announce_wait(turn: &MpiLock) -> bool {
-    turn.has_waiters.store(1, Ordering::SeqCst);
+fn announce_wait(mpi_lock: &MpiLock) -> bool {
+    mpi_lock.has_waiters.store(1, Ordering::SeqCst);
     // SAFETY: membarrier(2), which fails before the process has registered, and on a kernel without
     // it.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
@@ -67,19 +67,19 @@ fn announce_wait(turn: &MpiLock) -> bool {
 ///
 /// Returns true if the lock was acquired.
 #[cold]
-pub fn acquire(turn: &MpiLock, rounds: u32) -> bool {
+pub fn acquire(mpi_lock: &MpiLock, rounds: u32) -> bool {
     const SPINS: u32 = 100;
     let spin = |_| {
         core::hint::spin_loop();
-        try_lock(turn)
+        try_lock(mpi_lock)
     };
-    if try_lock(turn) || (0..SPINS).any(spin) {
+    if try_lock(mpi_lock) || (0..SPINS).any(spin) {
         return true;
     }
     let mut round = 0;
     loop {
-        let is_woken = announce_wait(turn);
-        if try_lock(turn) {
+        let is_woken = announce_wait(mpi_lock);
+        if try_lock(mpi_lock) {
             return true;
         }
         if rounds != 0 && round == rounds {
@@ -96,7 +96,7 @@ pub fn acquire(turn: &MpiLock, rounds: u32) -> bool {
         let result = unsafe {
             sys!(
                 nr::FUTEX,
-                turn.has_waiters.as_ptr(),
+                mpi_lock.has_waiters.as_ptr(),
                 FUTEX_WAIT_PRIVATE,
                 1,
                 limit.as_ptr(),
@@ -114,22 +114,22 @@ pub fn acquire(turn: &MpiLock, rounds: u32) -> bool {
 ///
 /// A woken thread stores again that threads wait, so all of them are woken one after the other.
 #[inline(always)]
-pub fn release(turn: &MpiLock) {
-    turn.lock.store(0, Ordering::Release);
+pub fn release(mpi_lock: &MpiLock) {
+    mpi_lock.lock.store(0, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
-    if turn.has_waiters.load(Ordering::Relaxed) != 0 {
-        wake(turn);
+    if mpi_lock.has_waiters.load(Ordering::Relaxed) != 0 {
+        wake(mpi_lock);
     }
 }
 
 #[cold]
-fn wake(turn: &MpiLock) {
-    turn.has_waiters.store(0, Ordering::SeqCst);
+fn wake(mpi_lock: &MpiLock) {
+    mpi_lock.has_waiters.store(0, Ordering::SeqCst);
     // SAFETY: futex(2) on a word that lives as long as the process.
     unsafe {
         sys!(
             nr::FUTEX,
-            turn.has_waiters.as_ptr(),
+            mpi_lock.has_waiters.as_ptr(),
             FUTEX_WAKE_PRIVATE,
             1,
             0,

@@ -22,7 +22,7 @@
 //! - [`exit_refused`] contains the code that stops threads of the program;
 //! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI, [`mpi_lock_entry`] the
 //!   entry of calls that take it;
-//! - [`told`] reports effects to the runtime: [`files`] those of the program on files,
+//! - [`effect_reports`] reports effects to the runtime: [`files`] those of the program on files,
 //!   [`overwrites`] those that overwrite parts of them;
 //! - [`relay`] starts the process that writes standard output exactly once.
 #![no_std]

@@ -147,13 +147,13 @@ fn begin(own: usize) {
     }
     LOCK_STATE.owner_thread.store(tid, Ordering::Relaxed);
     // SAFETY: null, or the runtime's word.
-    if let Some(told) = unsafe {
+    if let Some(owner_thread) = unsafe {
         LOCK_STATE
             .owner_thread_word
             .load(Ordering::Relaxed)
             .as_ref()
     } {
-        told.store((tid as u32).max(1), Ordering::Relaxed);
+        owner_thread.store((tid as u32).max(1), Ordering::Relaxed);
     }
     LOCK_STATE.owner.store(own, Ordering::Relaxed);
     if own != threads::main() {

@@ -53,15 +53,15 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -
     if identifier < 0 && flags & IPC_EXCL != exclusive {
         identifier = call(flags);
     }
-    let mut is_told = false;
+    let mut is_reported = false;
     if identifier >= 0 {
         // SAFETY: no string is passed.
-        is_told = is_new
+        is_reported = is_new
             && unsafe { report(effect::SYSTEM_V_OBJECT, identifier, core::ptr::null(), kind) };
         let made = if is_private { CREATED } else { 0 };
         identifier = KERNEL_USE.objects.open(kind, identifier, made);
     }
-    if is_held || is_told {
+    if is_held || is_reported {
         stop::unblock();
     }
     identifier

@@ -61,8 +61,8 @@ pub fn count() -> u32 {
 static WORK_FLAGS: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets a work flag when there is more than one thread.
-pub fn set_work_flags(told: *mut AtomicU8) {
-    WORK_FLAGS.store(told, Ordering::Relaxed);
+pub fn set_work_flags(flags: *mut AtomicU8) {
+    WORK_FLAGS.store(flags, Ordering::Relaxed);
     if count() > 0 {
         set_multiple_threads();
     }
@@ -70,8 +70,8 @@ pub fn set_work_flags(told: *mut AtomicU8) {
 
 fn set_multiple_threads() {
     // SAFETY: null, or a byte that lives as long as the process.
-    if let Some(told) = unsafe { WORK_FLAGS.load(Ordering::Relaxed).as_ref() } {
-        told.fetch_or(MULTIPLE_THREADS, Ordering::SeqCst);
+    if let Some(flags) = unsafe { WORK_FLAGS.load(Ordering::Relaxed).as_ref() } {
+        flags.fetch_or(MULTIPLE_THREADS, Ordering::SeqCst);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Other modules determine where the content of such pages comes from.
 
-use super::runs::{self, PageIndex, PageRun};
+use super::pages::{self, PageIndex, PageRun};
 
 /// Checksums ([`super::sums`]) of consecutive pages.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -29,7 +29,7 @@ impl PageSums {
 pub fn pages_of(list: &[PageSums]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
     list.iter()
-        .for_each(|run| runs::push(&mut out, run.pages()));
+        .for_each(|run| pages::push(&mut out, run.pages()));
     out
 }
 
@@ -71,7 +71,7 @@ pub fn among(list: &[PageSums], pages: &[PageRun]) -> Vec<PageSums> {
 
 /// Returns the part of a sorted list outside of these pages (sorted).
 pub fn without(list: &[PageSums], pages: &[PageRun]) -> Vec<PageSums> {
-    among(list, &runs::subtract(&pages_of(list), pages))
+    among(list, &pages::subtract(&pages_of(list), pages))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::image_delta::{Delta, Image, SlotRun, lay_out, merge};
 use super::layout::Layout;
 use super::observe::ObserveError;
 use super::opened::{NeededAccess, OpenedAreas};
+use super::pages::{self, AddrRange, PageRun};
 use super::prot::ProtError;
-use super::runs::{self, AddrRange, PageRun};
 use super::store::{PageStore, StoreError};
 use super::track::Tracker;
 use understudy_numbers::Epoch;
@@ -78,18 +78,18 @@ pub fn capture(
     let known = image.pages();
     let mut without = OmittedPages::default();
     if !left_out.is_empty() {
-        without.content = runs::intersect(&seen.content, left_out);
-        without.written = runs::intersect(&seen.written, left_out);
-        seen.content = runs::subtract(&seen.content, left_out);
-        seen.written = runs::subtract(&seen.written, left_out);
+        without.content = pages::intersect(&seen.content, left_out);
+        without.written = pages::intersect(&seen.written, left_out);
+        seen.content = pages::subtract(&seen.content, left_out);
+        seen.written = pages::subtract(&seen.written, left_out);
     }
-    let extra = runs::normalise(extra.iter().map(|range| range.pages()).collect());
-    let fresh = runs::subtract(&seen.content, &known);
-    let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
-    let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
+    let extra = pages::normalise(extra.iter().map(|range| range.pages()).collect());
+    let fresh = pages::subtract(&seen.content, &known);
+    let changed = pages::union(&pages::union(&seen.written, &fresh), &extra);
+    let dropped = pages::subtract(&pages::subtract(&known, &seen.content), &extra);
     let runs = allocate_extents(&changed, apart, store).map_err(|source| {
-        tracker.mark_changed(&runs::union(&changed, &dropped));
-        let pages = runs::total(&changed);
+        tracker.mark_changed(&pages::union(&changed, &dropped));
+        let pages = pages::total(&changed);
         CaptureError::Allocate { pages, source }
     })?;
     let delta = Delta {
@@ -119,9 +119,12 @@ fn allocate_extents(
     apart: &[PageRun],
     store: &mut PageStore,
 ) -> Result<Vec<SlotRun>, StoreError> {
-    let parts = [runs::subtract(pages, apart), runs::intersect(pages, apart)];
-    let stay = store.alloc(runs::total(&parts[0]))?;
-    match store.alloc(runs::total(&parts[1])) {
+    let parts = [
+        pages::subtract(pages, apart),
+        pages::intersect(pages, apart),
+    ];
+    let stay = store.alloc(pages::total(&parts[0]))?;
+    match store.alloc(pages::total(&parts[1])) {
         Ok(go) => Ok(merge(&lay_out(&parts[0], &stay), &lay_out(&parts[1], &go))),
         Err(error) => {
             store.release(stay);

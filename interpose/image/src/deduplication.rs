@@ -10,7 +10,7 @@
 
 use super::PAGE_SIZE;
 use super::image_delta::{Image, SlotRun, merge, pages_of};
-use super::runs::{self, PageRun};
+use super::pages::{self, PageRun};
 use super::store::{PageStore, Slot};
 use super::sums::identity;
 use super::wire::WireError;
@@ -54,7 +54,7 @@ impl PageQuery {
         let adds_up = wanted.sums.len() == count
             && wanted.identities.len() == 2 * count
             && used == bytes.len();
-        match adds_up && runs::is_list(&wanted.pages) {
+        match adds_up && pages::is_list(&wanted.pages) {
             true => Ok(wanted),
             false => Err(WireError::Inconsistent("a question does not add up")),
         }
@@ -65,7 +65,7 @@ impl PageQuery {
     }
 
     pub fn page_count(&self) -> u64 {
-        runs::total(&self.pages)
+        pages::total(&self.pages)
     }
 
     /// Returns the slots in which an image has these pages with equal content.
@@ -95,7 +95,7 @@ impl PageQuery {
         let found = pages_of(found);
         let mut at = 0;
         for asked in &self.pages {
-            for part in runs::within(&found, *asked) {
+            for part in pages::within(&found, *asked) {
                 let first = at + (part.start.0 - asked.start.0);
                 (first..first + part.pages)
                     .for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
@@ -108,7 +108,7 @@ impl PageQuery {
 
 /// Returns the size in bytes of an answer about these pages.
 pub fn answer_length(asked: &[PageRun]) -> usize {
-    runs::total(asked).div_ceil(8) as usize
+    pages::total(asked).div_ceil(8) as usize
 }
 
 /// Returns the pages that are marked as found in an answer, sorted.
@@ -120,7 +120,7 @@ pub fn decode_answer(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
             .get(bit / 8)
             .is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
         {
-            runs::push(&mut found, PageRun::between(page, page + 1));
+            pages::push(&mut found, PageRun::between(page, page + 1));
         }
     }
     found
@@ -169,9 +169,9 @@ impl Image {
         let pages = pages_of(&own);
         store.share(others.iter().map(|run| run.extent()));
         store.release(own.into_iter().map(SlotRun::extent));
-        let rest = runs::subtract(&pages_of(self.runs()), &pages);
+        let rest = pages::subtract(&pages_of(self.runs()), &pages);
         self.set_runs(merge(&self.slots_of(&rest), &others));
-        runs::total(&pages)
+        pages::total(&pages)
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::layout::{Area, Layout};
 use super::opened::{NeededAccess, OpenedAreas};
+use super::pages::{self, PageIndex, PageRun};
 use super::prot::ProtError;
-use super::runs::{self, PageIndex, PageRun};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
         for page in run.start.0..run.end() {
             let page = PageRun::between(page, page + 1);
             if !populate_read(page) {
-                runs::push(&mut unreadable, page);
+                pages::push(&mut unreadable, page);
             }
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn read_in(list: &[PageRun]) -> Vec<PageRun> {
             .read_exact_at(&mut [0], PageIndex(page).addr())
             .is_err()
         {
-            runs::push(&mut unreadable, PageRun::between(page, page + 1));
+            pages::push(&mut unreadable, PageRun::between(page, page + 1));
         }
     }
     unreadable
@@ -71,7 +71,7 @@ mod tests {
     use crate::kernel::Region;
     use crate::observe::PageScanner;
     use crate::pagemap_entries::read_entries;
-    use crate::runs::AddrRange;
+    use crate::pages::AddrRange;
     use std::os::fd::AsRawFd;
 
     /// A mapping of four pages, of a file with two: two can be read in.
@@ -112,7 +112,7 @@ mod tests {
             &mut regions,
         )
         .unwrap();
-        let present = runs::normalise(regions.iter().map(Region::pages).collect());
+        let present = pages::normalise(regions.iter().map(Region::pages).collect());
         assert_eq!(present, [PageRun::between(first, first + 2)]);
         // SAFETY: unmaps the mapping of this test.
         unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };

@@ -14,7 +14,7 @@
 
 use super::PAGE_SIZE;
 use super::image_delta::SlotRun;
-use super::runs::{PageIndex, PageRun, normalise, push};
+use super::pages::{PageIndex, PageRun, normalise, push};
 use super::store::{PageStore, Slot};
 use super::threads::{processor_time, with_signals_blocked};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

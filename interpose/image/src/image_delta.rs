@@ -2,7 +2,7 @@
 
 use super::PAGE_SIZE;
 use super::absent_pages::{self, PageSums};
-use super::runs::{self, PageIndex, PageRun};
+use super::pages::{self, PageIndex, PageRun};
 use super::store::{Extent, PageStore, Slot, StoreError};
 use bincode::{Decode, Encode};
 use understudy_numbers::Epoch;
@@ -99,7 +99,7 @@ impl Image {
 
     /// Returns all pages, sorted, stored or not.
     pub fn pages(&self) -> Vec<PageRun> {
-        runs::union(&pages_of(&self.runs), &absent_pages::pages_of(&self.absent))
+        pages::union(&pages_of(&self.runs), &absent_pages::pages_of(&self.absent))
     }
 
     /// Returns the number of stored pages.
@@ -149,7 +149,7 @@ impl Image {
     /// Returns the image after a delta; unchanged pages keep their slots.
     pub fn after(&self, delta: &Delta) -> Image {
         let gone = delta.changed_or_dropped();
-        let kept_pages = runs::subtract(&self.pages(), &gone);
+        let kept_pages = pages::subtract(&self.pages(), &gone);
         Image {
             epoch: delta.epoch,
             runs: merge(&self.slots_of(&kept_pages), &delta.runs),
@@ -180,7 +180,7 @@ impl Image {
         }
         let pages = absent_pages::pages_of(&equal);
         store.release(self.slots_of(&pages).into_iter().map(SlotRun::extent));
-        self.runs = self.slots_of(&runs::subtract(&pages_of(&self.runs), &pages));
+        self.runs = self.slots_of(&pages::subtract(&pages_of(&self.runs), &pages));
         self.add_absent(&equal);
     }
 
@@ -193,7 +193,7 @@ impl Image {
         }
         let mut image = Image {
             epoch: self.epoch,
-            runs: self.slots_of(&runs::subtract(&pages_of(&self.runs), pages)),
+            runs: self.slots_of(&pages::subtract(&pages_of(&self.runs), pages)),
             absent: self.absent.clone(),
         };
         image.add_absent(&lacked);
@@ -227,7 +227,7 @@ impl Image {
         sums: &[u64],
         store: &mut PageStore,
     ) -> Result<(), StoreError> {
-        let extents = store.alloc(runs::total(pages))?;
+        let extents = store.alloc(pages::total(pages))?;
         let added = lay_out(pages, &extents);
         let mut rest = content;
         for run in &added {
@@ -277,7 +277,7 @@ impl Delta {
 
     /// Returns all pages that the delta changes or drops, sorted.
     pub(super) fn changed_or_dropped(&self) -> Vec<PageRun> {
-        runs::union(&pages_of(&self.runs), &self.dropped)
+        pages::union(&pages_of(&self.runs), &self.dropped)
     }
 
     /// Returns the number of changed pages.
@@ -327,7 +327,7 @@ pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
 pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
     for run in list {
-        runs::push(&mut out, run.pages);
+        pages::push(&mut out, run.pages);
     }
     out
 }

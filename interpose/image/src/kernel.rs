@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use super::runs::{AddrRange, PageRun};
+use super::pages::{AddrRange, PageRun};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;

@@ -1,8 +1,8 @@
 //! Mappings of the program side as a value, restored before pages are loaded.
 
+use super::pages::{AddrRange, PageRun};
 use super::procmap;
 use super::prot;
-use super::runs::{AddrRange, PageRun};
 use super::vmas::{self, ExcludedRanges, MapsError, Owner, Prot, REMOVED, Vma};
 use super::window_memory::WindowPart;
 use bincode::{Decode, Encode};

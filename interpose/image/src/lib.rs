@@ -54,5 +54,5 @@ mod stable_pages;
 #[cfg(test)]
 mod tests;
 
-pub use understudy_formats::pages as runs;
+pub use understudy_formats::pages;
 pub use understudy_formats::pages::{PAGE_SHIFT, PAGE_SIZE};

@@ -20,8 +20,8 @@ use super::fault_in::{fault_in_area, read_in};
 use super::kernel::{Pagemap, Region, ScanFilter, category as cat};
 use super::layout::{Area, Backing, Layout, MappedFile};
 use super::pagemap_entries::read_entries;
+use super::pages::{self, AddrRange, PageRun};
 use super::prot::ProtError;
-use super::runs::{self, AddrRange, PageRun};
 use super::stable_pages::{self, AreaPart};
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -161,7 +161,7 @@ impl PageScanner {
                     let protect = match arming {
                         ArmTime::Later => false,
                         ArmTime::Now { unwatched } => {
-                            runs::within(unwatched, area.pages()).is_empty()
+                            pages::within(unwatched, area.pages()).is_empty()
                         }
                     };
                     if !protect {
@@ -170,8 +170,8 @@ impl PageScanner {
                         continue;
                     }
                     self.observe_and_protect(area, &settled, &mut seen)?;
-                    for run in runs::within(&seen.content, area.pages()) {
-                        runs::push(&mut settling, run);
+                    for run in pages::within(&seen.content, area.pages()) {
+                        pages::push(&mut settling, run);
                     }
                     seen.armed.push(area.range);
                 }
@@ -221,15 +221,15 @@ impl PageScanner {
         .map_err(|source| ObserveError::Scan { range, source })?;
         let mut now = Observation::default();
         self.add_private(&mut now, &[]);
-        let unchanged = runs::subtract(&[pages], &unprotected);
-        for run in runs::union(&unchanged, &now.content) {
-            runs::push(&mut seen.content, run);
+        let unchanged = pages::subtract(&[pages], &unprotected);
+        for run in pages::union(&unchanged, &now.content) {
+            pages::push(&mut seen.content, run);
         }
         for (list, new) in [
             (&mut seen.written, now.written),
             (&mut seen.guards, now.guards),
         ] {
-            new.into_iter().for_each(|run| runs::push(list, run));
+            new.into_iter().for_each(|run| pages::push(list, run));
         }
         Ok(())
     }
@@ -274,13 +274,13 @@ impl PageScanner {
         let mut unreadable = fault_in_area(area, &[area.pages()])?;
         self.regions_of(area.range, !0)?;
         let present = self.regions.iter().map(Region::pages).collect();
-        let missing = runs::subtract(
+        let missing = pages::subtract(
             &[area.pages()],
-            &runs::union(&runs::normalise(present), &unreadable),
+            &pages::union(&pages::normalise(present), &unreadable),
         );
         if !missing.is_empty() {
             // Kernels before 5.14 do not have the advice that faults pages in.
-            unreadable = runs::union(&unreadable, &read_in(&missing));
+            unreadable = pages::union(&unreadable, &read_in(&missing));
             self.regions_of(area.range, !0)?;
         }
         for region in &mut self.regions {
@@ -295,16 +295,16 @@ impl PageScanner {
         for region in &self.regions {
             let is = |bits| region.categories & bits != 0;
             if is(cat::GUARD) {
-                runs::push(&mut seen.guards, region.pages());
+                pages::push(&mut seen.guards, region.pages());
                 continue;
             }
             if is(cat::PFNZERO) || is(cat::FILE) {
                 continue;
             }
-            for run in runs::subtract(&[region.pages()], unreadable) {
-                runs::push(&mut seen.content, run);
+            for run in pages::subtract(&[region.pages()], unreadable) {
+                pages::push(&mut seen.content, run);
                 if is(cat::WRITTEN) {
-                    runs::push(&mut seen.written, run);
+                    pages::push(&mut seen.written, run);
                 }
             }
         }
@@ -321,14 +321,14 @@ impl PageScanner {
         for region in &self.regions {
             let guard = region.categories & cat::GUARD != 0;
             let list = if guard { &mut seen.guards } else { &mut mapped };
-            runs::push(list, region.pages());
+            pages::push(list, region.pages());
         }
-        let exists = runs::union(&existing_pages(area)?, &runs::within(known, area.pages()));
-        let hidden = runs::subtract(&runs::subtract(&exists, &mapped), &seen.guards);
-        let hidden = runs::subtract(&hidden, &fault_in_area(area, &hidden)?);
-        for run in runs::union(&mapped, &hidden) {
-            runs::push(&mut seen.content, run);
-            runs::push(&mut seen.uncertain, run);
+        let exists = pages::union(&existing_pages(area)?, &pages::within(known, area.pages()));
+        let hidden = pages::subtract(&pages::subtract(&exists, &mapped), &seen.guards);
+        let hidden = pages::subtract(&hidden, &fault_in_area(area, &hidden)?);
+        for run in pages::union(&mapped, &hidden) {
+            pages::push(&mut seen.content, run);
+            pages::push(&mut seen.uncertain, run);
         }
         Ok(())
     }
@@ -405,7 +405,7 @@ fn resident_pages(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
     let mut out = Vec::new();
     for (flag, page) in flags.iter().zip(pages.start.0..) {
         if flag & 1 == 1 {
-            runs::push(&mut out, PageRun::between(page, page + 1));
+            pages::push(&mut out, PageRun::between(page, page + 1));
         }
     }
     Ok(out)

@@ -5,8 +5,8 @@
 //! to `/proc/self/mem`.
 
 use super::layout::Layout;
+use super::pages::{self, AddrRange, PageRun};
 use super::prot::{ProtError, protect};
-use super::runs::{self, AddrRange, PageRun};
 use super::vmas::Prot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl OpenedAreas {
                 NeededAccess::Read => area.prot.read || area.prot.write,
                 NeededAccess::Write => area.prot.write,
             };
-            if has || runs::within(pages, area.pages()).is_empty() {
+            if has || pages::within(pages, area.pages()).is_empty() {
                 continue;
             }
             let wanted = Prot {

@@ -8,7 +8,7 @@ use super::image_delta::Image;
 use super::layout::{Backing, Layout};
 use super::observe::{Observation, ObserveError};
 use super::opened::{NeededAccess, OpenedAreas};
-use super::runs::{self, PageRun};
+use super::pages::{self, PageRun};
 use super::store::PageStore;
 use super::sums::of_page;
 
@@ -25,7 +25,7 @@ pub(super) fn compare(
         let copy = store.ptr(run.slot);
         for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
             if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
-                runs::push(&mut written, PageRun::between(page, page + 1));
+                pages::push(&mut written, PageRun::between(page, page + 1));
             }
         }
     }
@@ -35,16 +35,16 @@ pub(super) fn compare(
             .each()
             .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
         {
-            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+            pages::push(&mut changed, PageRun::between(page.0, page.0 + 1));
         }
     }
-    let written = runs::union(&written, &changed);
-    let fresh = runs::subtract(&seen.uncertain, &image.pages());
+    let written = pages::union(&written, &changed);
+    let fresh = pages::subtract(&seen.uncertain, &image.pages());
     let zero = zero_pages(layout, &fresh);
     opened.close()?;
-    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
-    seen.written = runs::union(&seen.written, &written);
-    seen.content = runs::subtract(&seen.content, &zero);
+    let written = pages::union(&written, &pages::subtract(&fresh, &zero));
+    seen.written = pages::union(&seen.written, &written);
+    seen.content = pages::subtract(&seen.content, &zero);
     Ok(())
 }
 
@@ -58,10 +58,10 @@ fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
         ) {
             continue;
         }
-        for run in runs::within(pages, area.pages()) {
+        for run in pages::within(pages, area.pages()) {
             for page in run.start.0..run.end() {
                 if page_bytes(page) == &[0; PAGE_SIZE] {
-                    runs::push(&mut zero, PageRun::between(page, page + 1));
+                    pages::push(&mut zero, PageRun::between(page, page + 1));
                 }
             }
         }
@@ -70,7 +70,7 @@ fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
 }
 
 fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
-    bytes_at(runs::PageIndex(page).addr() as *const u8)
+    bytes_at(pages::PageIndex(page).addr() as *const u8)
 }
 
 fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {

@@ -2,7 +2,7 @@
 
 use super::PAGE_SIZE;
 use super::kernel::{Region, category as cat};
-use super::runs::{AddrRange, PageIndex};
+use super::pages::{AddrRange, PageIndex};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

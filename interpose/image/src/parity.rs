@@ -8,7 +8,7 @@
 
 use super::PAGE_SIZE;
 use super::image_delta::{Delta, Image, SlotRun, lay_out};
-use super::runs::{self, PageRun};
+use super::pages::{self, PageRun};
 use super::store::{PageStore, Slot, StoreError};
 use understudy_numbers::Epoch;
 
@@ -94,7 +94,7 @@ fn pages(parts: &PageSources) -> Vec<PageRun> {
     let mut last = None;
     for &(page, _) in parts {
         if last != Some(page) {
-            runs::push(&mut out, PageRun::between(page, page + 1));
+            pages::push(&mut out, PageRun::between(page, page + 1));
         }
         last = Some(page);
     }
@@ -254,7 +254,7 @@ pub fn parity_changes(
     combine: &mut XorPlan,
     store: &mut PageStore,
 ) -> Result<Vec<Delta>, StoreError> {
-    let touched = runs::union(&delta.pages(), &delta.dropped);
+    let touched = pages::union(&delta.pages(), &delta.dropped);
     let before = image.slots_of(&touched);
     let mut parts = vec![PageSources::new(); layers];
     for run in delta.runs.iter().chain(&before) {
@@ -318,7 +318,7 @@ pub fn drop_zero_pages(delta: &mut Delta, is_something: &[u64], store: &mut Page
         };
         match kept.last_mut() {
             _ if is_something == 0 => {
-                runs::push(&mut delta.dropped, one.pages);
+                pages::push(&mut delta.dropped, one.pages);
                 store.release([one.extent()]);
             }
             Some(last) if last.pages.end() == page && last.slot.0 + last.pages.pages == slot.0 => {
@@ -339,7 +339,7 @@ pub fn zero_image(
     pages: &[PageRun],
     store: &mut PageStore,
 ) -> Result<Image, StoreError> {
-    let extents = store.alloc(runs::total(pages))?;
+    let extents = store.alloc(pages::total(pages))?;
     for extent in &extents {
         // SAFETY: the slots have just been allocated.
         unsafe {

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::runs::AddrRange;
+use super::pages::AddrRange;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::runs::AddrRange;
+use super::pages::AddrRange;
 use super::vmas::{self, ExcludedRanges, MapsError, Prot, Vma};
 use std::fs::File;
 use std::io;

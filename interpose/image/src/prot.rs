@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::runs::AddrRange;
+use super::pages::AddrRange;
 use super::vmas::Prot;
 use std::io;
 

@@ -5,8 +5,8 @@
 use super::PAGE_SIZE;
 use super::layout::{Area, Backing, FileIdentity, Layout, MappedFile};
 use super::observe::c_path;
+use super::pages::AddrRange;
 use super::prot::{self, ProtError};
-use super::runs::AddrRange;
 use super::vmas::{ExcludedRanges, MapsError};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

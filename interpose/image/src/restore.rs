@@ -13,9 +13,9 @@ use super::image_delta::{Image, SlotRun};
 use super::layout::{Area, Backing, Layout};
 use super::observe::{ObserveError, inside_file};
 use super::opened::{NeededAccess, OpenedAreas};
+use super::pages::{self, PageRun};
 use super::prefault::Prefault;
 use super::prot::ProtError;
-use super::runs::{self, PageRun};
 use super::store::PageStore;
 use super::track::Tracker;
 use std::io;
@@ -86,7 +86,7 @@ pub fn missing(
     let seen = tracker
         .observe(layout, image, store)
         .map_err(RestoreError::Observe)?;
-    let clean = runs::subtract(&seen.content, &seen.written);
+    let clean = pages::subtract(&seen.content, &seen.written);
     Ok(absent_pages::without(image.absent(), &clean))
 }
 
@@ -107,9 +107,9 @@ pub fn restore_pages(
     let seen = tracker
         .observe(layout, image, store)
         .map_err(RestoreError::Observe)?;
-    let clean = runs::union(&runs::subtract(&seen.content, &seen.written), right);
-    let wanted = runs::subtract(&image.pages(), &clean);
-    let mut prefault = prefault(layout, &runs::subtract(&wanted, &seen.content));
+    let clean = pages::union(&pages::subtract(&seen.content, &seen.written), right);
+    let wanted = pages::subtract(&image.pages(), &clean);
+    let mut prefault = prefault(layout, &pages::subtract(&wanted, &seen.content));
     verify(image, &wanted, store)?;
     let fill = |list: &[SlotRun]| {
         prefault.wait();
@@ -135,7 +135,7 @@ pub fn prepare(
     let seen = tracker
         .present(layout, pages)
         .map_err(RestoreError::Observe)?;
-    Ok(prefault(layout, &runs::subtract(pages, &seen.content)))
+    Ok(prefault(layout, &pages::subtract(pages, &seen.content)))
 }
 
 /// Loads a whole image into a process without any of its content.
@@ -177,12 +177,12 @@ fn put_back(
     fill: impl FnOnce(&[SlotRun]) -> Result<Vec<PageRun>, RestoreError>,
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
-    for &run in &runs::intersect(guards, wanted) {
+    for &run in &pages::intersect(guards, wanted) {
         advise(run, MADV_GUARD_REMOVE)
             .map_err(|source| RestoreError::Drop { pages: run, source })?;
     }
-    let excess = runs::subtract(content, &image.pages());
-    let touched = runs::union(wanted, &excess);
+    let excess = pages::subtract(content, &image.pages());
+    let touched = pages::union(wanted, &excess);
     let opened =
         OpenedAreas::open(layout, &touched, NeededAccess::Write).map_err(RestoreError::Access)?;
     let dropped = drop_pages(layout, &excess)?;
@@ -192,7 +192,7 @@ fn put_back(
     tracker.watch(layout);
     tracker.arm(layout, &[]).map_err(RestoreError::Arm)?;
     Ok(RestoreStats {
-        copied: runs::total(wanted),
+        copied: pages::total(wanted),
         dropped,
         selected: found,
     })
@@ -221,8 +221,8 @@ fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), Re
 fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> {
     for area in layout.tracked() {
         if let Backing::SharedFile { file, offset } = &area.backing {
-            let wanted = runs::within(wanted, area.pages());
-            let is_short = !runs::subtract(&wanted, &inside_file(area, file, *offset)).is_empty();
+            let wanted = pages::within(wanted, area.pages());
+            let is_short = !pages::subtract(&wanted, &inside_file(area, file, *offset)).is_empty();
             if is_short
                 || !fault_in_area(area, &wanted)
                     .map_err(RestoreError::Access)?
@@ -240,7 +240,7 @@ fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> 
 fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> {
     let mut dropped = 0;
     for area in layout.tracked() {
-        for run in runs::within(excess, area.pages()) {
+        for run in pages::within(excess, area.pages()) {
             match area.backing {
                 // MADV_DONTNEED only unmaps a shared page, and a file has no earlier content.
                 Backing::SharedMemory { .. } | Backing::Window { .. } => zero(run),
@@ -271,8 +271,8 @@ fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout
         .tracked()
-        .filter(|area| is_plain(area) && runs::total(absent) >= MIN_PREFAULT_PAGES);
-    let ranges = areas.flat_map(|area| runs::within(absent, area.pages()));
+        .filter(|area| is_plain(area) && pages::total(absent) >= MIN_PREFAULT_PAGES);
+    let ranges = areas.flat_map(|area| pages::within(absent, area.pages()));
     Prefault::start(ranges.map(PageRun::range).collect())
 }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::runs::AddrRange;
+use super::pages::AddrRange;
 use std::io;
 
 /// Pages for the self-test.

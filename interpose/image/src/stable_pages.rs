@@ -10,7 +10,7 @@
 //! and protected again.
 
 use super::kernel::{Pagemap, Region, ScanFilter, category as cat};
-use super::runs::{self, AddrRange, PageRun};
+use super::pages::{self, AddrRange, PageRun};
 use std::io;
 
 /// Minimum length of a settled run: a separate walk of fewer pages would cost more.
@@ -35,7 +35,7 @@ pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<AreaPart> {
     let mut list = Vec::new();
     let mut at = area.start.0;
     let long = |run: &PageRun| run.pages >= MIN_STABLE_RUN;
-    for run in runs::within(settled, area).into_iter().filter(long) {
+    for run in pages::within(settled, area).into_iter().filter(long) {
         if run.start.0 > at {
             list.push(AreaPart::Unknown(PageRun::between(at, run.start.0)));
         }
@@ -62,7 +62,7 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     let mut list = Vec::with_capacity(found.len());
     found
         .iter()
-        .for_each(|region| runs::push(&mut list, region.pages()));
+        .for_each(|region| pages::push(&mut list, region.pages()));
     Ok(list)
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_area_is_cut_where_long_settled_runs_begin_and_end() {
+    fn an_area_is_divided_at_long_stable_runs() {
         let run = PageRun::between;
         let settled = [run(0, 1000), run(2000, 2002), run(3000, 4000)];
         let want = [

@@ -10,7 +10,7 @@
 
 use super::PAGE_SIZE;
 use super::image_delta::SlotRun;
-use super::runs::PageIndex;
+use super::pages::PageIndex;
 use super::store::{PageStore, Slot};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 

@@ -5,7 +5,7 @@ use super::kernel::Uffd;
 use super::layout::{Backing, Layout};
 use super::observe::{ArmTime, Observation, ObserveError, PageScanner};
 use super::page_comparison::compare;
-use super::runs::{self, AddrRange, PageRun};
+use super::pages::{self, AddrRange, PageRun};
 use super::scratch::Scratch;
 use super::stable_pages;
 use super::store::PageStore;
@@ -118,7 +118,7 @@ impl Tracker {
     /// Makes pages (sorted) count as changed.
     pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
-            scan.carried = runs::union(&scan.carried, pages);
+            scan.carried = pages::union(&scan.carried, pages);
             scan.presence.forget_stable();
         }
     }
@@ -136,7 +136,7 @@ impl Tracker {
     /// Other mappings or devices may write them, which the kernel does not report.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
-            scan.exposed = runs::union(&scan.exposed, pages);
+            scan.exposed = pages::union(&scan.exposed, pages);
         }
     }
 
@@ -178,8 +178,8 @@ impl Tracker {
         store: &PageStore,
     ) -> Result<u64, ObserveError> {
         let seen = self.observe(layout, image, store)?;
-        let fresh = runs::subtract(&seen.content, &image.pages());
-        Ok(runs::total(&runs::union(&seen.written, &fresh)))
+        let fresh = pages::subtract(&seen.content, &image.pages());
+        Ok(pages::total(&pages::union(&seen.written, &fresh)))
     }
 
     /// Observes like [`Tracker::observe`] and starts the next period where one walk can do both.
@@ -307,7 +307,7 @@ impl ScanTracker {
         for area in layout.watched() {
             // Refused for example if the program has its own userfaultfd there.
             if self.uffd.register(area.range).is_err() {
-                runs::push(&mut self.unwatched, area.pages());
+                pages::push(&mut self.unwatched, area.pages());
             }
         }
     }
@@ -327,12 +327,12 @@ impl ScanTracker {
         };
         let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
         if !(self.carried.is_empty() && self.unwatched.is_empty()) {
-            let also = runs::union(&self.carried, &self.unwatched);
-            seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
+            let also = pages::union(&self.carried, &self.unwatched);
+            seen.written = pages::union(&seen.written, &pages::intersect(&seen.content, &also));
         }
         if !self.exposed.is_empty() {
-            let also = runs::intersect(&seen.content, &self.exposed);
-            seen.uncertain = runs::union(&seen.uncertain, &runs::subtract(&also, &seen.written));
+            let also = pages::intersect(&seen.content, &self.exposed);
+            seen.uncertain = pages::union(&seen.uncertain, &pages::subtract(&also, &seen.written));
         }
         if !seen.uncertain.is_empty() {
             compare(&mut seen, layout, image, store)?;
@@ -375,7 +375,10 @@ impl CompareTracker {
         seen.written.clear();
         seen.uncertain.clone_from(&seen.content);
         compare(&mut seen, layout, image, store)?;
-        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.forced));
+        seen.written = pages::union(
+            &seen.written,
+            &pages::intersect(&seen.content, &self.forced),
+        );
         Ok(seen)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Format: <https://docs.kernel.org/filesystems/proc.html> ("maps").
 
-use super::runs::AddrRange;
+use super::pages::AddrRange;
 use bincode::{Decode, Encode};
 use std::fs::File;
 use std::io::{self, Read};
@@ -260,10 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn own_maps_are_sorted_and_hold_this_function() {
+    fn own_maps_are_sorted_and_contain_this_function() {
         let all = read_self().unwrap();
         assert!(all.is_sorted_by_key(|vma| vma.range.start));
-        let here = own_maps_are_sorted_and_hold_this_function as *const () as u64;
+        let here = own_maps_are_sorted_and_contain_this_function as *const () as u64;
         let vma = all.iter().find(|vma| vma.range.contains(here)).unwrap();
         assert!(vma.prot.exec && vma.inode != 0);
     }

@@ -131,7 +131,7 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn names_tell_window_and_owner() {
+    fn names_identify_window_and_owner() {
         let prefix = PathBuf::from("/somewhere/understudy-launcher-node-1@1-");
         set_worker(|| prefix.clone(), Worker(3));
         let (own, other) = (
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn files_keep_what_they_hold_until_they_are_made_anew() {
+    fn files_keep_their_content_until_they_are_recreated() {
         let path = std::env::temp_dir().join(format!("understudy-part-{}", std::process::id()));
         let length = || std::fs::metadata(&path).expect("a file").len();
         drop(open_with_length(&path, libc::O_CREAT | libc::O_TRUNC, 8192).expect("space"));

@@ -8,7 +8,7 @@
 
 use super::PAGE_SIZE;
 use super::image_delta::{Delta, Image, SlotRun, lay_out, pages_of, parts_of};
-use super::runs::{self, PageRun};
+use super::pages::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
 use understudy_numbers::Epoch;
@@ -121,7 +121,7 @@ impl Header {
 
     /// Returns the number of pages that follow.
     pub fn page_count(&self) -> u64 {
-        runs::total(&self.runs)
+        pages::total(&self.runs)
     }
 
     fn check(&self) -> Result<(), WireError> {
@@ -160,7 +160,7 @@ impl Delta {
         store: &PageStore,
         options: SendOptions,
     ) -> Outgoing {
-        let sent = parts_of(&self.runs, &runs::subtract(&self.pages(), &yours));
+        let sent = parts_of(&self.runs, &pages::subtract(&self.pages(), &yours));
         let header = Header {
             epoch: self.epoch,
             base: Some(self.base),

@@ -141,8 +141,8 @@ pub fn lease(rt: &Runtime, round: u64, dead: &[Worker]) -> Result<Vec<Lease>, St
         copies: world
             .redundancy
             .buddies_of(worker)
-            .filter(|holder| !dead.contains(holder))
-            .map(|holder| place_of(world.process_of[holder.index()]))
+            .filter(|buddy| !dead.contains(buddy))
+            .map(|buddy| place_of(world.process_of[buddy.index()]))
             .collect(),
     };
     let (job, needs) = (process_info::job(), dead.iter().map(need).collect());

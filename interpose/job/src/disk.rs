@@ -129,30 +129,30 @@ pub struct DiskInfo {
 }
 
 pub fn disk_info(rt: &Runtime) -> Option<DiskInfo> {
-    let told = |disk: &DiskLevel| DiskInfo {
+    let info = |disk: &DiskLevel| DiskInfo {
         lineage: disk.lineage,
         start: disk.start,
         base: disk.base,
     };
-    rt.disk.level.borrow().as_ref().map(told)
+    rt.disk.level.borrow().as_ref().map(info)
 }
 
 /// Sets up the disk level of a process that joins the job later.
-pub fn join(rt: &Runtime, told: DiskInfo, workers: u32) {
+pub fn join(rt: &Runtime, info: DiskInfo, workers: u32) {
     let Some(directory) = &process_info::config().disk else {
         return;
     };
     let mut level = rt.disk.level.borrow_mut();
     let disk = level.insert(DiskLevel::new(
         directory,
-        told.lineage,
+        info.lineage,
         identity(rt, workers),
     ));
-    (disk.start, disk.base) = (told.start, told.base);
+    (disk.start, disk.base) = (info.start, info.base);
     if let Err(why) = disk.places.claim() {
         log::warn!("{}: {why}", disk.places.directory.display());
     }
-    user::keep_files_on_disk(rt, &disk.places.directory, told.lineage, told.start);
+    user::keep_files_on_disk(rt, &disk.places.directory, info.lineage, info.start);
 }
 
 /// Finds the newest checkpoint of which all workers have whole files, and loads it.

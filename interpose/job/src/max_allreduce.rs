@@ -130,12 +130,12 @@ impl MaxAllreduce {
     fn send_round(&mut self) -> mpi::Result<()> {
         for distance in distances(self.round, self.workers) {
             let to = self.peer(distance);
-            let told = &mut self.memory.sent[self.round as usize];
-            *told = self.best;
-            let told = told.as_ptr().cast();
+            let sent = &mut self.memory.sent[self.round as usize];
+            *sent = self.best;
+            let sent = sent.as_ptr().cast();
             // SAFETY: the memory stays in place, and numbers sent in a round do not change any
             // more.
-            unsafe { control_messages::send(told, size_of::<Numbers>(), to, &mut self.sends) }?;
+            unsafe { control_messages::send(sent, size_of::<Numbers>(), to, &mut self.sends) }?;
         }
         Ok(())
     }
@@ -170,8 +170,8 @@ impl MaxAllreduce {
             if !control_messages::test(&mut self.receives[first..first + count])? {
                 return Ok(None);
             }
-            for heard in &self.memory.received[first..first + count] {
-                self.best = std::array::from_fn(|index| self.best[index].max(heard[index]));
+            for received in &self.memory.received[first..first + count] {
+                self.best = std::array::from_fn(|index| self.best[index].max(received[index]));
             }
             self.round += 1;
             self.send_round()?;

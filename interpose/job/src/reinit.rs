@@ -166,8 +166,8 @@ fn await_first(rt: &Runtime, spare: &SpareActions) -> InstanceIdentity {
                 return await_instance(rt);
             }
             Some((ToProcess::ManagerReplaced, _)) => report_ready(),
-            heard => {
-                let Some(begin) = identity_from(heard) else {
+            received => {
+                let Some(begin) = identity_from(received) else {
                     continue;
                 };
                 // This MPI instance may have ended, and another one may be required.
@@ -186,8 +186,8 @@ fn report_ready() {
     });
 }
 
-fn identity_from(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<InstanceIdentity> {
-    let (message, mut descriptors) = heard?;
+fn identity_from(received: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<InstanceIdentity> {
+    let (message, mut descriptors) = received?;
     let ToProcess::Begin {
         generation,
         rank,
@@ -197,7 +197,7 @@ fn identity_from(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<InstanceIde
         failed_at,
         variables,
         descriptor,
-        adopts_from: heir_of,
+        adopts_from: adopted_from,
     } = message
     else {
         return None;
@@ -210,29 +210,30 @@ fn identity_from(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<InstanceIde
         failed_at,
         variables,
         descriptor: descriptor.zip(descriptors.pop()),
-        store_from: heir_of,
+        store_from: adopted_from,
     })
 }
 
 /// Waits until this process is a rank of the next MPI instance.
 fn await_instance(rt: &Runtime) -> InstanceIdentity {
-    let mut told = None;
+    let mut reported = None;
     loop {
         let wanted = call::required_instance();
-        if told != Some(wanted) {
+        if reported != Some(wanted) {
             // Stored before the message, which another manager may receive.
             lines()
                 .page
                 .ready
                 .store(wanted.0.wrapping_add(1), Ordering::Release);
             report_ready();
-            told = Some(wanted);
+            reported = Some(wanted);
         }
         match receive_with_descriptors(rt, POLL_INTERVAL) {
             // All workers are at their end, and this process is not needed.
             Some((ToProcess::End, _)) => system_calls::exit_now(0),
-            heard => {
-                if let Some(begin) = identity_from(heard).and_then(|it| await_replica_store(rt, it))
+            received => {
+                if let Some(begin) =
+                    identity_from(received).and_then(|it| await_replica_store(rt, it))
                 {
                     return begin;
                 }
@@ -277,10 +278,10 @@ fn duplicate_for_library(descriptor: &OwnedFd) -> c_int {
 ///
 /// Returns `None` if another failure has occurred meanwhile.
 fn enter(rt: &Runtime, begin: InstanceIdentity) -> Option<c_int> {
-    let lent = begin
+    let library_variables = begin
         .descriptor
         .map(|(name, descriptor)| (name, duplicate_for_library(&descriptor).to_string()));
-    for (name, value) in begin.variables.iter().chain(&lent) {
+    for (name, value) in begin.variables.iter().chain(&library_variables) {
         if let (Ok(name), Ok(value)) = (CString::new(name.as_str()), CString::new(value.as_str())) {
             // SAFETY: the library has no threads before it is initialised.
             unsafe { library::set_variable(&name, Some(&value)) };
@@ -349,11 +350,11 @@ pub fn report_failed(rt: &Runtime) {
 /// The manager then restarts the whole job; if other processes have already run the program, it
 /// restarts this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
-    let mut told = None;
+    let mut reported = None;
     loop {
         // Another manager, which begins another MPI instance, must receive the message as well.
         let generation = call::required_instance();
-        if told.replace(generation) != Some(generation) {
+        if reported.replace(generation) != Some(generation) {
             send(&ToManager::Failed { generation });
         }
         receive(rt, POLL_INTERVAL);

@@ -265,7 +265,7 @@ impl RealComm {
     ///
     /// # Errors
     /// The library's error; [`ResetError::INTERN`] for more than 2³¹ values.
-    pub fn allreduce_extremes(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
+    pub fn allreduce_min_max(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
         const TOP: u64 = 1 << 63;
         let number = RealDatatype(object(c"ompi_mpi_int64_t"));
         let op = RealOp(object(match extreme {

@@ -15,6 +15,6 @@ pub use drained_message::{DrainedMessage, MatchedMessage, first_matching};
 pub(crate) use drained_state::DrainedState;
 pub use drained_table::{add, drop_on, has_any, is_comm_in_use, list, replace};
 pub use matched::{
-    MatchedLocation, claim, discard_matched as forget_matched, enter as enter_matched,
-    exists as matched_exists, matched, matched_index_end, record_received, take as take_matched,
+    MatchedLocation, claim, discard_matched, enter as enter_matched, exists as matched_exists,
+    matched, matched_index_end, record_received, take as take_matched,
 };

@@ -197,14 +197,14 @@ impl Epochs {
     }
 
     fn consume(&mut self, members: &[i32], word: SyncMessage) -> bool {
-        let heard = match word {
+        let received = match word {
             SyncMessage::Exposed => &mut self.exposed,
             SyncMessage::Done => &mut self.done,
         };
-        let all = members.iter().all(|member| heard.contains(member));
+        let all = members.iter().all(|member| received.contains(member));
         if all {
             members.iter().for_each(|member| {
-                heard.remove(member);
+                received.remove(member);
             });
         }
         all

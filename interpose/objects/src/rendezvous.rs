@@ -184,8 +184,8 @@ pub fn board_poll_interval(rt: &Runtime, workers: impl IntoIterator<Item = Worke
 fn is_on_other_node(rt: &Runtime, worker: Worker) -> bool {
     let world = world::get(rt);
     let node_of = |process: ProcessNumber| world.nodes.get(process.index());
-    let player = world.process_of.get(worker.index());
-    player.is_some_and(|&player| node_of(player) != node_of(world.process))
+    let process = world.process_of.get(worker.index());
+    process.is_some_and(|&process| node_of(process) != node_of(world.process))
 }
 
 /// Returns the board of a worker.
@@ -215,9 +215,9 @@ pub fn boards_of(
     let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
     for worker in workers {
         match world.process_of.get(worker.index()) {
-            Some(&player) if is_on_other_node(rt, worker) => {
-                let of_node = apart.entry(world.nodes.get(player.index()));
-                of_node.or_insert((player, Vec::new())).1.push(worker);
+            Some(&process) if is_on_other_node(rt, worker) => {
+                let of_node = apart.entry(world.nodes.get(process.index()));
+                of_node.or_insert((process, Vec::new())).1.push(worker);
             }
             _ => shown.push((worker, read(&read_own(&board_path(worker))?)?)),
         }

@@ -228,17 +228,17 @@ impl Assemblies {
             } => {
                 let asked =
                     self.take_message(None, |word| *word == AssemblyMessage::Reserve { name });
-                asked.map(|(holder, _)| AssemblyStage::Waiting {
-                    reserving_worker: Some(holder),
+                asked.map(|(reserving, _)| AssemblyStage::Waiting {
+                    reserving_worker: Some(reserving),
                 })
             }
             AssemblyStage::Waiting {
-                reserving_worker: Some(holder),
+                reserving_worker: Some(reserving),
             } => {
                 let is_held = gatherings.reserve(name);
                 is_held.then(|| {
                     self.outgoing
-                        .push((*holder, AssemblyMessage::Reserved { name }));
+                        .push((*reserving, AssemblyMessage::Reserved { name }));
                     AssemblyStage::Held
                 })
             }

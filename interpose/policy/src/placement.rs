@@ -36,22 +36,22 @@ impl Buddies {
     /// `domains` contains the domain of each worker.
     pub fn place(domains: &[u32], offset: u32) -> Buddies {
         let workers = domains.len();
-        let mut holder = Buddies::rotation(workers as u32, offset).buddy;
-        let apart = |worker: usize, holder: Worker| domains[worker] != domains[holder.index()];
+        let mut buddy = Buddies::rotation(workers as u32, offset).buddy;
+        let apart = |worker: usize, buddy: Worker| domains[worker] != domains[buddy.index()];
         for worker in 0..workers {
-            if apart(worker, holder[worker]) {
+            if apart(worker, buddy[worker]) {
                 continue;
             }
             // If no domain has more than half of the workers, an exchange always exists: not all
             // workers of other domains have their replicas in this domain.
             let next = (1..workers)
                 .map(|distance| (worker + distance) % workers)
-                .find(|&other| apart(worker, holder[other]) && apart(other, holder[worker]));
+                .find(|&other| apart(worker, buddy[other]) && apart(other, buddy[worker]));
             if let Some(other) = next {
-                holder.swap(worker, other);
+                buddy.swap(worker, other);
             }
         }
-        Buddies::new(holder)
+        Buddies::new(buddy)
     }
 
     /// Places second replicas, never at the buddies of `first`.
@@ -60,10 +60,10 @@ impl Buddies {
     /// first replica. Requires at least three workers.
     pub fn place_second(domains: &[u32], offset: u32, first: &Buddies) -> Buddies {
         let workers = domains.len();
-        // Cost of a second replica of `worker` at `holder`.
-        let cost = |worker: usize, holder: Worker| {
-            let is_taken = holder.index() == worker || holder == first.buddy[worker];
-            let domain = domains[holder.index()];
+        // Cost of a second replica of `worker` at `buddy`.
+        let cost = |worker: usize, buddy: Worker| {
+            let is_taken = buddy.index() == worker || buddy == first.buddy[worker];
+            let domain = domains[buddy.index()];
             let is_at_home = domain == domains[worker];
             let is_with_first = domain == domains[first.buddy[worker].index()];
             1_000_000 * u64::from(is_taken)
@@ -72,13 +72,11 @@ impl Buddies {
         };
         let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
         let rotations = rotations.map(|offset| Buddies::rotation(workers as u32, offset).buddy);
-        let total = |holder: &Vec<Worker>| -> u64 {
-            (0..workers)
-                .map(|worker| cost(worker, holder[worker]))
-                .sum()
+        let total = |buddy: &Vec<Worker>| -> u64 {
+            (0..workers).map(|worker| cost(worker, buddy[worker])).sum()
         };
         let [a, b, c, d] = rotations;
-        let mut holder = [b, c, d].into_iter().fold(a, |best, other| {
+        let mut buddy = [b, c, d].into_iter().fold(a, |best, other| {
             if total(&other) < total(&best) {
                 other
             } else {
@@ -90,32 +88,29 @@ impl Buddies {
         while is_better {
             is_better = false;
             for worker in 0..workers {
-                let own = cost(worker, holder[worker]);
+                let own = cost(worker, buddy[worker]);
                 let gain = |&other: &usize| {
-                    let before = own + cost(other, holder[other]);
-                    before > cost(worker, holder[other]) + cost(other, holder[worker])
+                    let before = own + cost(other, buddy[other]);
+                    before > cost(worker, buddy[other]) + cost(other, buddy[worker])
                 };
                 let next = (1..workers)
                     .map(|distance| (worker + distance) % workers)
                     .find(gain);
                 if let Some(other) = next.filter(|_| own > 0) {
-                    holder.swap(worker, other);
+                    buddy.swap(worker, other);
                     is_better = true;
                 }
             }
         }
-        Buddies::new(holder)
+        Buddies::new(buddy)
     }
 
-    fn new(holder: Vec<Worker>) -> Buddies {
-        let mut partner = vec![Worker::default(); holder.len()];
-        for (worker, &holder) in holder.iter().enumerate() {
-            partner[holder.index()] = Worker::at(worker);
+    fn new(buddy: Vec<Worker>) -> Buddies {
+        let mut owner = vec![Worker::default(); buddy.len()];
+        for (worker, &buddy) in buddy.iter().enumerate() {
+            owner[buddy.index()] = Worker::at(worker);
         }
-        Buddies {
-            buddy: holder,
-            owner: partner,
-        }
+        Buddies { buddy, owner }
     }
 
     /// Returns the worker that stores this worker's replica.
@@ -160,24 +155,24 @@ mod tests {
             let kinds = 1 + random.below(8);
             let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
             let offset = random.below(2 * workers);
-            let holders = Buddies::place(&domains, offset);
+            let buddies = Buddies::place(&domains, offset);
             let mut seen: Vec<Worker> = Worker::all(workers)
-                .map(|worker| holders.buddy_of(worker))
+                .map(|worker| buddies.buddy_of(worker))
                 .collect();
             for worker in Worker::all(workers) {
-                assert_ne!(holders.buddy_of(worker), worker, "{domains:?} {offset}");
-                assert_eq!(holders.owner_at(holders.buddy_of(worker)), worker);
+                assert_ne!(buddies.buddy_of(worker), worker, "{domains:?} {offset}");
+                assert_eq!(buddies.owner_at(buddies.buddy_of(worker)), worker);
             }
             seen.sort_unstable();
             assert_eq!(seen, Worker::all(workers).collect::<Vec<_>>());
             let fewest = (2 * largest_domain(&domains)).saturating_sub(workers as usize);
-            assert_eq!(at_home(&holders, &domains), fewest, "{domains:?} {offset}");
+            assert_eq!(at_home(&buddies, &domains), fewest, "{domains:?} {offset}");
         }
     }
 
-    fn at_home(holders: &Buddies, domains: &[u32]) -> usize {
+    fn at_home(buddies: &Buddies, domains: &[u32]) -> usize {
         let domain = |worker: Worker| domains[worker.index()];
-        let is_at_home = |&worker: &Worker| domain(worker) == domain(holders.buddy_of(worker));
+        let is_at_home = |&worker: &Worker| domain(worker) == domain(buddies.buddy_of(worker));
         Worker::all(domains.len() as u32).filter(is_at_home).count()
     }
 
@@ -192,10 +187,10 @@ mod tests {
             let first = Buddies::place(&domains, offset);
             let second = Buddies::place_second(&domains, offset, &first);
             for worker in Worker::all(workers) {
-                let holder = second.buddy_of(worker);
-                assert_ne!(holder, worker, "{domains:?} {offset}");
-                assert_ne!(holder, first.buddy_of(worker), "{domains:?} {offset}");
-                assert_eq!(second.owner_at(holder), worker);
+                let buddy = second.buddy_of(worker);
+                assert_ne!(buddy, worker, "{domains:?} {offset}");
+                assert_ne!(buddy, first.buddy_of(worker), "{domains:?} {offset}");
+                assert_eq!(second.owner_at(buddy), worker);
             }
         }
         // Three even domains: a replica in each.
@@ -226,19 +221,19 @@ mod tests {
     fn only_what_must_change_is_changed() {
         // Workers 0, 1 and 2 are on one node, 3 and 4 on others. In a plain rotation, the replica
         // of worker 0 would be on its own node.
-        let holders = Buddies::place(&[0, 0, 0, 1, 2, 3], 2);
+        let buddies = Buddies::place(&[0, 0, 0, 1, 2, 3], 2);
         let all: Vec<u32> = Worker::all(6)
-            .map(|worker| holders.buddy_of(worker).0)
+            .map(|worker| buddies.buddy_of(worker).0)
             .collect();
         assert_eq!(all, [5, 3, 4, 2, 0, 1]);
     }
 
     #[test]
-    fn the_holder_is_never_the_worker_itself() {
+    fn the_buddy_is_never_the_worker_itself() {
         for offset in [0, 1, 2, 3, 4, 6, 8, u32::MAX] {
-            let holders = Buddies::rotation(4, offset);
+            let buddies = Buddies::rotation(4, offset);
             assert!(
-                Worker::all(4).all(|worker| holders.buddy_of(worker) != worker),
+                Worker::all(4).all(|worker| buddies.buddy_of(worker) != worker),
                 "{offset}"
             );
         }

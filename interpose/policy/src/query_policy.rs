@@ -66,50 +66,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_that_has_nothing_is_asked_for_a_sample_now_and_then() {
-        let mut habit = QueryHistory::default();
-        let ask = |habit: &QueryHistory, epoch, pages| {
-            habit.question(SharedPages::Auto, Epoch(epoch), pages)
+    fn a_buddy_without_pages_is_queried_with_a_sample_at_times() {
+        let mut history = QueryHistory::default();
+        let ask = |history: &QueryHistory, epoch, pages| {
+            history.question(SharedPages::Auto, Epoch(epoch), pages)
         };
         assert_eq!(
-            ask(&habit, 1, MIN_QUERIED_PAGES - 1),
+            ask(&history, 1, MIN_QUERIED_PAGES - 1),
             PageQueryKind::Nothing
         );
-        assert_eq!(ask(&habit, 1, MIN_QUERIED_PAGES), PageQueryKind::Sample);
-        habit.record_answer(Epoch(1), MIN_QUERIED_PAGES, [64, 6]);
+        assert_eq!(ask(&history, 1, MIN_QUERIED_PAGES), PageQueryKind::Sample);
+        history.record_answer(Epoch(1), MIN_QUERIED_PAGES, [64, 6]);
         assert_eq!(
-            ask(&habit, 2, 2 * MIN_QUERIED_PAGES),
+            ask(&history, 2, 2 * MIN_QUERIED_PAGES),
             PageQueryKind::Nothing
         );
         assert_eq!(
-            ask(&habit, 2, 2 * MIN_QUERIED_PAGES + 1),
+            ask(&history, 2, 2 * MIN_QUERIED_PAGES + 1),
             PageQueryKind::Sample
         );
-        assert_eq!(ask(&habit, 16, MIN_QUERIED_PAGES), PageQueryKind::Nothing);
-        assert_eq!(ask(&habit, 17, MIN_QUERIED_PAGES), PageQueryKind::Sample);
-        habit.record_answer(Epoch(17), MIN_QUERIED_PAGES, [64, 7]);
-        assert_eq!(ask(&habit, 18, MIN_QUERIED_PAGES), PageQueryKind::All);
+        assert_eq!(ask(&history, 16, MIN_QUERIED_PAGES), PageQueryKind::Nothing);
+        assert_eq!(ask(&history, 17, MIN_QUERIED_PAGES), PageQueryKind::Sample);
+        history.record_answer(Epoch(17), MIN_QUERIED_PAGES, [64, 7]);
+        assert_eq!(ask(&history, 18, MIN_QUERIED_PAGES), PageQueryKind::All);
         assert_eq!(
-            ask(&habit, 19, MIN_QUERIED_PAGES - 1),
+            ask(&history, 19, MIN_QUERIED_PAGES - 1),
             PageQueryKind::Nothing
         );
-        habit.record_answer(Epoch(20), 1000, [1000, 99]);
-        assert_eq!(ask(&habit, 21, 1000), PageQueryKind::Nothing);
+        history.record_answer(Epoch(20), 1000, [1000, 99]);
+        assert_eq!(ask(&history, 21, 1000), PageQueryKind::Nothing);
     }
 
     #[test]
     fn the_setting_is_obeyed() {
-        let habit = QueryHistory::default();
+        let history = QueryHistory::default();
         assert_eq!(
-            habit.question(SharedPages::Never, Epoch(1), 1 << 20),
+            history.question(SharedPages::Never, Epoch(1), 1 << 20),
             PageQueryKind::Nothing
         );
         assert_eq!(
-            habit.question(SharedPages::Always, Epoch(1), 1),
+            history.question(SharedPages::Always, Epoch(1), 1),
             PageQueryKind::All
         );
         assert_eq!(
-            habit.question(SharedPages::Always, Epoch(1), 0),
+            history.question(SharedPages::Always, Epoch(1), 0),
             PageQueryKind::Nothing
         );
     }

@@ -66,7 +66,10 @@ pub struct Plan {
 impl Plan {
     /// Returns the worker that this process runs.
     pub fn worker_of(&self, process: ProcessNumber) -> Option<Worker> {
-        let at = self.process_of.iter().position(|&player| player == process);
+        let at = self
+            .process_of
+            .iter()
+            .position(|&current| current == process);
         at.map(Worker::at)
     }
 
@@ -136,20 +139,20 @@ pub fn make_plan(
     living: &[ProcessReport],
     redundancy: &Redundancy,
     workers: u32,
-    wishes: &[RequestedSpare],
+    hints: &[RequestedSpare],
 ) -> Result<Plan, PlanFailure> {
     let job = PlanInput {
         living,
         redundancy,
         workers,
-        hints: wishes,
+        hints,
     };
-    let (dead, newcomers) = (job.dead(), job.joining());
+    let (dead, joining) = (job.dead(), job.joining());
     if dead.len() as u32 == workers && job.inherited().next().is_none() {
         return Err(PlanFailure::Everyone);
     }
     let epoch = epoch(&job, &dead)?;
-    let takeovers = assign(&dead, &newcomers, Some(epoch), job.hints);
+    let takeovers = assign(&dead, &joining, Some(epoch), job.hints);
     let fetches = fetches(&job, &takeovers, epoch)?;
     Ok(Plan {
         epoch,
@@ -168,18 +171,18 @@ pub fn make_plan_from_disk(
     living: &[ProcessReport],
     redundancy: &Redundancy,
     workers: u32,
-    wishes: &[RequestedSpare],
+    hints: &[RequestedSpare],
     lost: PlanFailure,
 ) -> Plan {
     let job = PlanInput {
         living,
         redundancy,
         workers,
-        hints: wishes,
+        hints,
     };
-    let (dead, newcomers) = (job.dead(), job.joining());
+    let (dead, joining) = (job.dead(), job.joining());
     // Replicas in joining processes are of another epoch.
-    let takeovers = assign(&dead, &newcomers, None, job.hints);
+    let takeovers = assign(&dead, &joining, None, job.hints);
     Plan {
         epoch: Epoch::NONE,
         process_of: processes(&job, &takeovers),
@@ -193,12 +196,12 @@ pub fn make_plan_from_disk(
 /// Returns the process of each worker.
 fn processes(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let players =
+    let processes =
         Worker::all(job.workers).map(|worker| match (taken(worker), job.process_of(worker)) {
             (Some(takeover), _) => takeover.process,
             (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
         });
-    players.collect()
+    processes.collect()
 }
 
 /// Selects the sources for each worker without a good replica of its own.
@@ -209,19 +212,19 @@ fn fetches(
 ) -> Result<Vec<ReplicaFetch>, PlanFailure> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let lacks_own = |worker: &Worker| match job.process_of(*worker) {
-        Some(player) => job.is_damaged(*worker, player.process),
+        Some(living) => job.is_damaged(*worker, living.process),
         None => !taken(*worker).is_some_and(|takeover| takeover.has_own),
     };
     let mut fetches = Vec::new();
     for worker in Worker::all(job.workers).filter(lacks_own) {
         let (mut good, mut gone) = (Vec::new(), Vec::new());
-        for (layer, holder) in job.redundancy.buddies_of(worker).enumerate() {
-            match failure_of(job, taken(holder), worker, (layer, holder)) {
+        for (layer, buddy) in job.redundancy.buddies_of(worker).enumerate() {
+            match failure_of(job, taken(buddy), worker, (layer, buddy)) {
                 None => good.push(ReplicaFetch {
                     worker,
-                    from: holder,
+                    from: buddy,
                 }),
-                Some(why) => gone.push((holder, why)),
+                Some(why) => gone.push((buddy, why)),
             }
         }
         let is_lost = match job.redundancy.is_parity() {
@@ -251,24 +254,24 @@ fn failure_of(
     job: &PlanInput,
     successor: Option<&Takeover>,
     worker: Worker,
-    (layer, holder): (usize, Worker),
+    (layer, buddy): (usize, Worker),
 ) -> Option<SourceFailure> {
     // With parity, the buddy also contributes its own pages.
     let (is_parity, all) = (
         job.redundancy.is_parity(),
-        (1 << job.redundancy.layers(holder)) - 1,
+        (1 << job.redundancy.layers(buddy)) - 1,
     );
     let has_it = |takeover: &&Takeover| match is_parity {
         true => takeover.has_own && takeover.layers == all,
         false => takeover.layers & (1 << layer) != 0,
     };
     let successor = successor.filter(has_it).map(|takeover| takeover.process);
-    let living = job.process_of(holder).map(|player| player.process);
-    let Some(player) = living.or(successor) else {
+    let living = job.process_of(buddy).map(|living| living.process);
+    let Some(process) = living.or(successor) else {
         return Some(SourceFailure::Dead);
     };
     let is_damaged =
-        job.is_damaged(worker, player) || (is_parity && job.is_damaged(holder, player));
+        job.is_damaged(worker, process) || (is_parity && job.is_damaged(buddy, process));
     is_damaged.then_some(SourceFailure::Damaged)
 }
 
@@ -276,7 +279,7 @@ fn failure_of(
 fn rebuilds(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ReplicaRebuild> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
     let is_gone = |copy: &ReplicaRebuild| match job.process_of(copy.at) {
-        Some(player) => job.is_damaged(copy.worker, player.process),
+        Some(living) => job.is_damaged(copy.worker, living.process),
         None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
     let mut all = all_replicas(job.redundancy, job.workers);
@@ -293,8 +296,8 @@ fn rebuilds(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ReplicaRebuild> {
 /// Lists all replicas for a rebuild, after a return to an epoch on disk.
 pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild> {
     let of = |worker: Worker| {
-        let holders = redundancy.buddies_of(worker).enumerate();
-        holders.map(move |(layer, at)| ReplicaRebuild { worker, layer, at })
+        let buddies = redundancy.buddies_of(worker).enumerate();
+        buddies.map(move |(layer, at)| ReplicaRebuild { worker, layer, at })
     };
     Worker::all(workers).flat_map(of).collect()
 }
@@ -380,24 +383,24 @@ fn costs_more(job: &PlanInput, dead: &[Worker], committed: Epoch) -> bool {
 /// hint, then the lowest free one. A process with the replica of a dead worker is not free.
 fn assign(
     dead: &[Worker],
-    newcomers: &[&ProcessReport],
+    joining: &[&ProcessReport],
     epoch: Option<Epoch>,
-    wishes: &[RequestedSpare],
+    hints: &[RequestedSpare],
 ) -> Vec<Takeover> {
     assert!(
-        dead.len() <= newcomers.len(),
+        dead.len() <= joining.len(),
         "the process manager has sent too few"
     );
-    let held = |newcomer: &ProcessReport, worker: Worker| {
-        let held = newcomer.kept.filter(|held| held.own == worker);
+    let held = |candidate: &ProcessReport, worker: Worker| {
+        let held = candidate.kept.filter(|held| held.own == worker);
         held.filter(|held| epoch.is_some_and(|epoch| held.reaches(epoch)))
     };
-    let mut free: Vec<&ProcessReport> = newcomers.to_vec();
+    let mut free: Vec<&ProcessReport> = joining.to_vec();
     let mut chosen: Vec<Option<&ProcessReport>> = Vec::new();
     for &worker in dead {
         let at = free
             .iter()
-            .position(|newcomer| held(newcomer, worker).is_some());
+            .position(|candidate| held(candidate, worker).is_some());
         chosen.push(at.map(|at| free.remove(at)));
     }
     for (&worker, chosen) in dead
@@ -405,20 +408,20 @@ fn assign(
         .zip(&mut chosen)
         .filter(|(_, chosen)| chosen.is_none())
     {
-        let wish = wishes.iter().find(|wish| wish.worker == worker);
-        let at = wish.and_then(|wish| {
+        let hint = hints.iter().find(|hint| hint.worker == worker);
+        let at = hint.and_then(|hint| {
             free.iter()
-                .position(|newcomer| newcomer.process == wish.spare)
+                .position(|candidate| candidate.process == hint.spare)
         });
         *chosen = at.map(|at| free.remove(at));
     }
     let mut free = free.into_iter();
     let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
-        let newcomer = chosen.or_else(|| free.next())?;
-        let held = held(newcomer, worker);
+        let candidate = chosen.or_else(|| free.next())?;
+        let held = held(candidate, worker);
         Some(Takeover {
             worker,
-            process: newcomer.process,
+            process: candidate.process,
             has_own: held.is_some_and(|held| held.has_own),
             layers: held.map_or(0, |held| held.layers),
         })

@@ -91,9 +91,9 @@ impl Redundancy {
         })
     }
 
-    /// Returns the layer in which `holder` is the buddy of `worker`.
-    pub fn layer(&self, worker: Worker, holder: Worker) -> Option<usize> {
-        self.buddies_of(worker).position(|other| other == holder)
+    /// Returns the layer in which `buddy` is the buddy of `worker`.
+    pub fn layer(&self, worker: Worker, buddy: Worker) -> Option<usize> {
+        self.buddies_of(worker).position(|other| other == buddy)
     }
 
     /// Returns the workers that are lost if all of their own domain fails.
@@ -102,7 +102,7 @@ impl Redundancy {
         let is_lost = |worker: &Worker| {
             let mut is_with = self
                 .buddies_of(*worker)
-                .map(|holder| domain(holder) == domain(*worker));
+                .map(|buddy| domain(buddy) == domain(*worker));
             match self.layers {
                 Layers::Copies(_) => is_with.all(|is_with| is_with),
                 Layers::Parity(_) => is_with.any(|is_with| is_with),

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_given_up() {
+    fn unknown_system_calls_abort_the_replay() {
         for number in [-1, 337, 423, NUMBER_LIMIT as c_long, c_long::MAX] {
             assert_eq!(disposition_of(number), Disposition::Abort, "{number}");
         }

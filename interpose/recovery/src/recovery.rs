@@ -46,7 +46,7 @@ pub use check::{check, check_own};
 pub use devices::{fail_for_lost_device, resume_devices};
 pub use joining::{encoded_job_state, join, record_places};
 pub use meeting::end_together;
-pub use placement::register_for_requests as offer_to_choose;
+pub use placement::register_for_placement_requests;
 pub(crate) use recovery_state::RecoveryState;
 pub use restart::from_disk as restart_from_disk;
 pub use rollback::{recover_as_replacement, resumed_in_init};

@@ -205,7 +205,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
         None => library::symbol(SLOT_NAMES[slot]),
         Some(source) => sources[source],
     });
-    entry::begin_outside();
+    entry::register_handlers();
     calls::language::begin();
     if let Some(directory) = &config.event_directory {
         events::open(directory, process());
@@ -217,7 +217,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     );
     crate::user::record_start(rt);
     if config.threads != Threads::Refused {
-        crate::user::allow_threads(rt);
+        crate::user::enable_threads(rt);
     }
     if config.restart {
         crate::user::record_from_start(rt);

@@ -42,8 +42,8 @@ pub fn damage(rt: &Runtime, victim: Victim) {
         Victim::Stored => {
             // The needed pages of parity depend on the failed process.
             let every = world::get(rt).redundancy.is_parity();
-            let partners = keep.stored.iter_mut();
-            partners.for_each(|copy| copy.damage_pages(every, &keep.store));
+            let stored = keep.stored.iter_mut();
+            stored.for_each(|copy| copy.damage_pages(every, &keep.store));
         }
         Victim::State => keep.stored.iter_mut().for_each(Replica::damage_state),
         Victim::Journal(harm) => {
@@ -94,7 +94,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let scan = Instant::now();
     let at_point = schedule::schedule(rt).at_cut_point;
     let left_out = annotations::omitted_pages(rt, at_point);
-    let spared = reverse_computation::elidable_pages(rt, at_point);
+    let elided = reverse_computation::elidable_pages(rt, at_point);
     let Captured {
         delta,
         omitted: left_out,
@@ -105,7 +105,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
             tracker,
             &state.layout,
             &[live],
-            [&left_out, &spared],
+            [&left_out, &elided],
             epoch,
             store,
             own,
@@ -118,7 +118,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     if let Some(number) = dynamic::record_capture(rt) {
         reinit::report_captured(world::worker(rt), number);
     }
-    user::let_threads_go(rt);
+    user::resume_threads(rt);
     recovery::resume_devices(rt);
     let pages = delta.page_count();
     events::emit(Kind::Cut {
@@ -135,7 +135,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         scan_ns,
         copy_ns,
     });
-    savings::record(rt, epoch, at_point, left_out, &spared);
+    savings::record(rt, epoch, at_point, left_out, &elided);
     log::debug!(
         "checkpoint {}: {pages} pages, {} bytes of state captured in {:?}",
         epoch,
@@ -146,7 +146,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let captured = CapturedState {
         delta,
         state: encoded,
-        elided: spared,
+        elided,
         began,
     };
     recovery::check_own(rt, copies::ship(rt, captured, transfers), TRANSFER_FAILED)?;

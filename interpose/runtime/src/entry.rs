@@ -4,5 +4,5 @@ mod interrupt;
 mod program;
 mod x86_64;
 
-pub use interrupt::begin as begin_outside;
+pub use interrupt::register_handlers;
 pub use x86_64::{ENTRIES, enter_counted, file_effect, fill_dispatch};

@@ -46,11 +46,11 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let places = domains::gather_locations(all)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
-    let players = gather_from_all(all, &process_info::process())
+    let processes = gather_from_all(all, &process_info::process())
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let mut nodes = Vec::new();
-    recovery::record_places(&mut nodes, players.iter().copied().zip(places.all()));
-    let wish = config
+    recovery::record_places(&mut nodes, processes.iter().copied().zip(places.all()));
+    let layers = config
         .buddy_offset
         .unwrap_or_else(|| places.most_per_node());
     // The replica of a single worker is kept by its process manager.
@@ -62,7 +62,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         None => config.scheme,
     };
     let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
-    let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
+    let redundancy = Redundancy::place(&places.domains(worker_count), layers, scheme);
     let made = workers_of(all, worker);
     let [workers, private] =
         made.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
@@ -88,7 +88,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             protected: mismatch.is_none(),
             finalized: false,
             recoveries: 0,
-            process_of: players,
+            process_of: processes,
         },
     );
     emit_config(&report_replicas_in_own_domain(rt, &places));
@@ -112,7 +112,7 @@ fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
     fault::set_damage(|victim| checkpoint::damage(crate::DOOR.get(), victim));
     abort::abort_unless(rt, user::undo_start(rt));
-    recovery::offer_to_choose();
+    recovery::register_for_placement_requests();
     register_exit_hooks();
 }
 
@@ -189,7 +189,7 @@ pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     if !reinit::is_first(rt) {
         return wanted;
     }
-    let all = RealComm::world().allreduce_extremes(Extreme::Greatest, &[u64::from(wanted)]);
+    let all = RealComm::world().allreduce_min_max(Extreme::Greatest, &[u64::from(wanted)]);
     all.unwrap_or_else(|error| abort::await_restart_after_init(rt, error)) != [0]
 }
 

@@ -71,6 +71,6 @@ fn leave(rt: &Runtime) -> ! {
         how: EndReason::Released,
     });
     user::release_output(rt);
-    user::remove_system_v();
+    user::remove_created_system_v();
     system_calls::exit_now(0)
 }

@@ -33,9 +33,9 @@ pub struct LiftGuard(());
 pub fn begin_lift() -> LiftGuard {
     loop {
         LIFTING.fetch_add(1, SeqCst);
-        let holder = LOCKING_THREAD.load(SeqCst);
+        let owner = LOCKING_THREAD.load(SeqCst);
         // SAFETY: gettid(2).
-        if holder == 0 || holder == unsafe { gettid() } {
+        if owner == 0 || owner == unsafe { gettid() } {
             return LiftGuard(());
         }
         LIFTING.fetch_sub(1, SeqCst);

@@ -30,7 +30,7 @@ fn generation_is_deterministic() {
 }
 
 #[test]
-fn generated_files_say_so() {
+fn generated_files_are_marked() {
     for file in generated_sources() {
         assert!(file.text.starts_with(HEADER), "{}", file.path);
     }

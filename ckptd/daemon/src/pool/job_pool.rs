@@ -337,8 +337,8 @@ impl JobPool {
     pub(super) fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::<String, u32>::new();
         for member in self.members.values() {
-            let told = load.entry(member.spare.host.clone()).or_insert(0);
-            *told = (*told).max(member.spare.workers);
+            let workers = load.entry(member.spare.host.clone()).or_insert(0);
+            *workers = (*workers).max(member.spare.workers);
         }
         let leased = self
             .members

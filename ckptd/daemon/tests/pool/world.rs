@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    fn is_new(&mut self, token: LeaseToken) {
+    fn record_new(&mut self, token: LeaseToken) {
         assert!(
             !self.tokens.contains(&token),
             "{token:?} is given out twice"
@@ -153,9 +153,9 @@ impl World {
         match self.pools.register(self.now, &key, spare, limits) {
             Ok((ticket, happened)) => {
                 assert!(limits.minimum <= limits.maximum);
-                self.is_new(ticket.token);
+                self.record_new(ticket.token);
                 let job = self.jobs.entry(key.clone()).or_default();
-                let (does, heard) = match job.spares.get(&rank) {
+                let (does, last_beat) = match job.spares.get(&rank) {
                     Some(known) => (known.does, self.now),
                     None => (SpareState::Idle, self.now),
                 };
@@ -167,7 +167,7 @@ impl World {
                     rank,
                     ModelSpare {
                         does,
-                        last_beat: heard,
+                        last_beat,
                         domain,
                     },
                 );
@@ -238,7 +238,7 @@ impl World {
         );
         for &lease in &leases {
             assert!(needs.iter().any(|need| need.worker == lease.worker));
-            self.is_new(lease.token);
+            self.record_new(lease.token);
             self.leases.push((key.clone(), lease));
         }
         self.requests.push((key, round, needs, leases));

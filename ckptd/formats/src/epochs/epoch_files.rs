@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_back_and_nothing_else_is_one() {
+    fn only_names_of_epoch_files_are_parsed() {
         let text = file(2, 31, 4);
         assert_eq!(
             text,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_come_in_the_order_of_time() {
+    fn epochs_are_sorted_by_time() {
         // Generation 1 begins with a recovery, so epoch 3 of generation 0 is older than epoch 2 of
         // generation 1.
         let files = [

@@ -65,7 +65,7 @@ fn read(bytes: &[u8]) -> Result<(EpochHead, Vec<u8>, Vec<u8>), EpochError> {
 }
 
 #[test]
-fn a_file_comes_back_without_room_for_zeros() {
+fn zero_pages_take_no_space_in_a_file() {
     let bytes = file();
     assert!(bytes.len() < 210 * PAGE_SIZE);
     let (read_head, state, pages) = read(&bytes).unwrap();

@@ -35,7 +35,7 @@ impl EventFollower {
 
     /// Returns the header once it has been read.
     pub fn header(&self) -> Option<Header> {
-        self.stream.known_header()
+        self.stream.header_if_read()
     }
 
     /// Returns the next record; `None` if the file contains no further complete record yet.
@@ -63,7 +63,7 @@ mod tests {
     use crate::events::{Epoch, EventWriter, Kind, ProcessNumber, file_name};
 
     #[test]
-    fn records_come_as_they_are_written_however_they_are_torn() {
+    fn torn_records_are_read_once_complete() {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
         let writer = EventWriter::create(dir.path(), ProcessNumber(0));
         (0..4).for_each(|n| {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_once() {
+    fn damage_is_reported_once() {
         let dir = tempfile::tempdir().expect("there is room for temporary files");
         let path = dir.path().join("rank-0.events");
         std::fs::write(&path, b"something else altogether, and long enough").expect("writable");

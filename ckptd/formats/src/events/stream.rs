@@ -83,7 +83,7 @@ impl<R: Read> RecordStream<R> {
     }
 
     /// Returns the header if it has been read.
-    pub fn known_header(&self) -> Option<Header> {
+    pub fn header_if_read(&self) -> Option<Header> {
         self.header
     }
 

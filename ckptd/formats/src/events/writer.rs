@@ -156,7 +156,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     #[test]
-    fn a_full_disk_is_told_once() {
+    fn a_full_disk_is_reported_once() {
         static MESSAGES: AtomicU32 = AtomicU32::new(0);
         let writer = EventWriter {
             file: Some(

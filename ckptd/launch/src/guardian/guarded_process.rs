@@ -111,9 +111,9 @@ impl GuardedProcess {
         for page in pages() {
             let _ = self.passing.passed.write_to(page);
         }
-        let is_told =
+        let is_recorded =
             matches!(self.passing.to, SignalTargets::All) || pages().any(passed_signals::has_run);
-        if is_told || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
+        if is_recorded || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
             self.signal(signal);
         }
     }

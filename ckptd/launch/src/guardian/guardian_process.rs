@@ -168,7 +168,7 @@ impl GuardianProcess {
 
     fn forward_signals(&self) -> Result<(), Error> {
         let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
-        let (wards, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
+        let (processes, passed) = (Arc::clone(&self.processes), Arc::clone(&self.passed));
         let (line, rank) = (Arc::clone(&self.output_end_sender), self.position.rank);
         spawn_thread(move || {
             for number in signals.forever() {
@@ -177,10 +177,10 @@ impl GuardianProcess {
                 };
                 // A process that registers at this moment finds the signal in its page, or receives
                 // it.
-                let wards = wards.lock();
+                let processes = processes.lock();
                 passed.note(number);
-                wards.iter().for_each(|ward| ward.pass(signal));
-                if wards.is_empty() && TERMINATING.contains(&number) {
+                processes.iter().for_each(|process| process.pass(signal));
+                if processes.is_empty() && TERMINATING.contains(&number) {
                     let _ = line.send(&ProcessEnd::Killed {
                         number: ProcessNumber(rank.0),
                         signal: signal.as_raw(),
@@ -203,8 +203,8 @@ impl GuardianProcess {
         };
         // If the manager has died, the next receive reports it, here and below.
         let _ = self.manager.send(&hello);
-        for ward in self.processes().iter_mut() {
-            let (has, descriptors) = ward.record();
+        for process in self.processes().iter_mut() {
+            let (has, descriptors) = process.record();
             let _ = self
                 .manager
                 .send_with(&FromGuardian::Process(has), &descriptors);
@@ -247,15 +247,17 @@ impl GuardianProcess {
             }
             ToGuardian::Kill { number } => {
                 self.memory.except(number);
-                self.with(number, |ward| ward.signal(Signal::KILL));
+                self.with(number, |process| process.signal(Signal::KILL));
             }
             ToGuardian::ReleaseState { number } => self.with(number, GuardedProcess::release),
             ToGuardian::AdoptStore {
-                adopter: heir,
+                adopter,
                 from,
                 worker,
                 status,
-            } => self.with(heir, |ward| ward.adopt_store(from, worker, status, files)),
+            } => self.with(adopter, |process| {
+                process.adopt_store(from, worker, status, files)
+            }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
             ToGuardian::IsLast => self.is_last = true,
             ToGuardian::StartChild(start) => {
@@ -275,7 +277,7 @@ impl GuardianProcess {
     fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut GuardedProcess)) {
         self.processes()
             .iter_mut()
-            .find(|ward| ward.number == number)
+            .find(|process| process.number == number)
             .map(then);
     }
 
@@ -323,7 +325,7 @@ impl GuardianProcess {
     fn end_all(&self) {
         self.processes()
             .iter()
-            .for_each(|ward| ward.signal(Signal::KILL));
+            .for_each(|process| process.signal(Signal::KILL));
         self.children.end();
     }
 
@@ -352,10 +354,10 @@ impl GuardianProcess {
     }
 
     fn register(&self, line: Source<Line>, number: ProcessNumber, library: String) {
-        self.with(number, |ward| {
-            if ward.has_ended() {
+        self.with(number, |process| {
+            if process.has_ended() {
                 self.refuse_orphan(number);
-            } else if let Ok((call, descriptors)) = ward.register(line, library) {
+            } else if let Ok((call, descriptors)) = process.register(line, library) {
                 let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
                 let _ = self
                     .manager
@@ -381,24 +383,24 @@ impl GuardianProcess {
         for (id, news) in self.children.take_ended() {
             let _ = self.manager.send(&FromGuardian::Child { id, news });
         }
-        while let Ok(Some(told)) = self.output_ends.receive(Duration::ZERO) {
-            match told {
+        while let Ok(Some(end)) = self.output_ends.receive(Duration::ZERO) {
+            match end {
                 ProcessEnd::OutputClosed { number, .. } => {
-                    self.with(number, |ward| ward.record_output_end(&told))
+                    self.with(number, |process| process.record_output_end(&end))
                 }
                 ProcessEnd::Killed { signal, .. } if !self.has_begun => {
                     self.early_signal = Some(signal)
                 }
                 _ => continue,
             }
-            let _ = self.manager.send(&FromGuardian::Ended(told));
+            let _ = self.manager.send(&FromGuardian::Ended(end));
         }
-        let mut wards = self.processes();
-        for ward in wards.iter_mut() {
-            ward.receive();
-            if let Some(mut ending) = ward.poll_end() {
-                if ward.kill_orphan() && matches!(ending, ProcessEnd::Exited { .. }) {
-                    self.refuse_orphan(ward.number);
+        let mut processes = self.processes();
+        for process in processes.iter_mut() {
+            process.receive();
+            if let Some(mut ending) = process.poll_end() {
+                if process.kill_orphan() && matches!(ending, ProcessEnd::Exited { .. }) {
+                    self.refuse_orphan(process.number);
                 }
                 let refused = self.position.directory().join(line::REFUSED_FILE);
                 self.has_refused
@@ -407,6 +409,6 @@ impl GuardianProcess {
                 let _ = self.manager.send(&FromGuardian::Ended(ending));
             }
         }
-        wards.retain(|ward| !ward.is_released());
+        processes.retain(|process| !process.is_released());
     }
 }

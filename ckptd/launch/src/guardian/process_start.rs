@@ -36,9 +36,9 @@ impl GuardianProcess {
                 ProcessEnd::Killed { number, signal, by }
             }
             None => match self.start_process(number, anew) {
-                Ok(ward) => {
+                Ok(process) => {
                     self.has_begun = true;
-                    return self.processes().push(ward);
+                    return self.processes().push(process);
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
@@ -53,8 +53,8 @@ impl GuardianProcess {
             },
         };
         let written = 0;
-        for told in [ending, ProcessEnd::OutputClosed { number, written }] {
-            let _ = self.manager.send(&FromGuardian::Ended(told));
+        for end in [ending, ProcessEnd::OutputClosed { number, written }] {
+            let _ = self.manager.send(&FromGuardian::Ended(end));
         }
     }
 

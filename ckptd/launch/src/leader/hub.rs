@@ -134,11 +134,11 @@ impl Hub {
             news.extend(self.authenticate(stranger));
         }
         for (&number, node) in &mut self.nodes {
-            let told = node
+            let reported = node
                 .receive()
                 .into_iter()
                 .map(|report| (number, NodeChange::Reported(report)));
-            news.extend(told);
+            news.extend(reported);
         }
         let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
         news.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silence()))));
@@ -241,15 +241,15 @@ impl Node {
         if self.ended.is_some() {
             return Vec::new();
         }
-        let (heard, error) = self.link.get_mut().receive();
+        let (received, error) = self.link.get_mut().receive();
         if let Some(error) = error {
             log::info!("the connection to a node has ended: {error}");
             self.ended = Some(Instant::now());
         }
         let mut reports = Vec::new();
-        for said in heard {
+        for message in received {
             self.last_message = Instant::now();
-            match said {
+            match message {
                 NodeToLeader::Beat(number) => self.link.get_mut().send(&LeaderToNode::Beat(number)),
                 NodeToLeader::Report(report) => reports.push(report),
             }
@@ -416,14 +416,14 @@ mod tests {
         };
         node.send(report.clone());
         assert!(
-            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Reported(told))] if *told == report)
+            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Reported(reported))] if *reported == report)
         );
         hub.send(4, Order::Job(JobOrder::End { is_good: true }));
-        let told = (0..100).find_map(|_| {
+        let reported = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
             node.attend().pop()
         });
-        assert_eq!(told, Some(Order::Job(JobOrder::End { is_good: true })));
+        assert_eq!(reported, Some(Order::Job(JobOrder::End { is_good: true })));
         assert_eq!(node.lost_reason(), None);
         drop(node);
         assert!(matches!(
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(news(&mut hub, &mut poller).len(), 1);
         let mut node = node.join().expect("no panic").expect("let in");
         let began = Instant::now();
-        let heard = loop {
+        let silence = loop {
             std::thread::sleep(Duration::from_millis(50));
             node.attend();
             if began.elapsed() < Duration::from_secs(1) {
@@ -462,9 +462,9 @@ mod tests {
         };
         // The last heartbeat was returned after one second.
         assert!(
-            heard > LEASE_TIMEOUT + DOUBT_TIMEOUT
-                && heard < SILENCE_TIMEOUT + Duration::from_secs(1),
-            "{heard:?}"
+            silence > LEASE_TIMEOUT + DOUBT_TIMEOUT
+                && silence < SILENCE_TIMEOUT + Duration::from_secs(1),
+            "{silence:?}"
         );
         assert!(hub.attend().is_empty(), "it has been heard a moment ago");
     }

@@ -191,13 +191,10 @@ impl JobLeader {
                 self.handle_event(Event::GuardianDied(rank));
             }
             Report::Registered { number } => self.handle_event(Event::Registered(number)),
-            Report::Process {
-                number,
-                message: said,
-            } => {
-                self.note_spawns(node, &said);
-                if is_for_job(&said) {
-                    self.handle_event(Event::Message(number, said));
+            Report::Process { number, message } => {
+                self.note_spawns(node, &message);
+                if is_for_job(&message) {
+                    self.handle_event(Event::Message(number, message));
                 }
             }
             Report::Ended(ended) => self.handle_event(event_of_end(&ended)),
@@ -244,8 +241,8 @@ impl JobLeader {
     }
 
     /// Records the nodes on which a worker spawns, and informs them of its rollback.
-    fn note_spawns(&mut self, node: u32, said: &ToManager) {
-        match *said {
+    fn note_spawns(&mut self, node: u32, message: &ToManager) {
+        match *message {
             ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
             ToManager::RolledBack { worker, number } => {
                 let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
@@ -330,17 +327,8 @@ impl JobLeader {
             JobOrder::Admit { number, generation } => {
                 self.send_to_node_of(number, JobOrder::Admit { number, generation });
             }
-            JobOrder::AdoptStore {
-                adopter: heir,
-                from,
-            } => {
-                self.send_to_node_of(
-                    heir,
-                    JobOrder::AdoptStore {
-                        adopter: heir,
-                        from,
-                    },
-                );
+            JobOrder::AdoptStore { adopter, from } => {
+                self.send_to_node_of(adopter, JobOrder::AdoptStore { adopter, from });
             }
             JobOrder::Announce { generation } => {
                 log::info!("generation {generation} is to be");

@@ -88,11 +88,11 @@ impl Follower {
 
     /// Handles the connection and returns the leader's orders.
     pub fn attend(&mut self) -> Vec<Order> {
-        let (heard, error) = self.link.get_mut().receive();
+        let (received, error) = self.link.get_mut().receive();
         self.ended = self.ended.take().or(error);
         let mut orders = Vec::new();
-        for said in heard {
-            match said {
+        for message in received {
+            match message {
                 LeaderToNode::Order(order) => orders.push(order),
                 LeaderToNode::Beat(number) => {
                     while self.first <= number

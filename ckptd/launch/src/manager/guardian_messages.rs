@@ -11,11 +11,11 @@ use understudy_wire::line::{FromGuardian, Killer, ProcessEnd, ToGuardian};
 
 impl NodeState {
     pub(super) fn receive_from_guardians(&mut self) {
-        let (mut heard, mut gone) = (self.takeover.take_deferred(), Vec::new());
+        let (mut received, mut gone) = (self.takeover.take_deferred(), Vec::new());
         for (&rank, line) in &self.guardians {
             loop {
                 match line.receive_with::<FromGuardian>(Duration::ZERO) {
-                    Ok(Some((message, files))) => heard.push((rank, message, files)),
+                    Ok(Some((message, files))) => received.push((rank, message, files)),
                     Ok(None) => break,
                     Err(_) => {
                         gone.push(rank);
@@ -24,7 +24,7 @@ impl NodeState {
                 }
             }
         }
-        for (rank, message, files) in heard {
+        for (rank, message, files) in received {
             match message {
                 FromGuardian::Process(has) => self.add_reported_process(rank, has, files),
                 FromGuardian::AllReported => self.reports.push(Report::AllReported { rank }),
@@ -159,19 +159,22 @@ impl NodeState {
     /// Gives a process the replica store of a dead one.
     ///
     /// The process's guardian receives the files, and keeps them from now on.
-    pub(super) fn assign_store(&mut self, heir: ProcessNumber, from: ProcessNumber) {
+    pub(super) fn assign_store(&mut self, adopter: ProcessNumber, from: ProcessNumber) {
         let Some(left) = self.files.remove(&from) else {
             return;
         };
-        log::info!("process {} receives the replicas of process {from}", heir);
-        if let Some(process) = self.processes.get(&heir) {
+        log::info!(
+            "process {} receives the replicas of process {from}",
+            adopter
+        );
+        if let Some(process) = self.processes.get(&adopter) {
             // From now on the process may have a checkpoint: a new manager includes it in the next
             // generation.
             process.note_played(self.is_protected);
         }
         let (worker, status) = (left.worker, left.status);
         let inherit = ToGuardian::AdoptStore {
-            adopter: heir,
+            adopter,
             from,
             worker,
             status,
@@ -179,15 +182,15 @@ impl NodeState {
         let files: Vec<_> = left.files.iter().map(OwnedFd::as_fd).collect();
         if let Some(guardian) = self
             .homes
-            .get(&heir)
+            .get(&adopter)
             .and_then(|rank| self.guardians.get(rank))
         {
             // The death of the guardian is detected soon.
             let _ = guardian.send_with(&inherit, &files);
         }
-        self.adoptions.insert(heir, from);
+        self.adoptions.insert(adopter, from);
         let status = libc::SIGKILL;
-        self.files.insert(heir, ReplicaStore { status, ..left });
+        self.files.insert(adopter, ReplicaStore { status, ..left });
     }
 
     /// Releases the state of ended processes at their guardians.

@@ -145,12 +145,12 @@ fn lead(
         }
         if starter_counts && ready.contains(&starting) {
             // The starter was killed, so that the job's result would be lost.
-            let Ok(heard) = starter.read_available() else {
+            let Ok(received) = starter.read_available() else {
                 let _ = hub.watch(false).and(watch(&mut starting, false));
                 abandon_node(node);
                 break;
             };
-            for StarterToLeader::Ended { node: of, status } in heard {
+            for StarterToLeader::Ended { node: of, status } in received {
                 if leader.awaits_node(of) {
                     let host = others.get(of as usize - 1).map_or("a node", String::as_str);
                     leader.give_up(&message::host_not_started(host, status).to_string());

@@ -99,10 +99,7 @@ impl NodeState {
                     process.send(&ToProcess::RequestPlacementHints { failed: fallen }, &[]);
                 }
             }
-            JobOrder::AdoptStore {
-                adopter: heir,
-                from,
-            } => self.assign_store(heir, from),
+            JobOrder::AdoptStore { adopter, from } => self.assign_store(adopter, from),
             JobOrder::Begin(beginning) => {
                 if let Err(error) = self.begin(beginning) {
                     self.give_up(error.to_string());

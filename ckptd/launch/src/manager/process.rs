@@ -200,8 +200,8 @@ impl Process {
     ///
     /// # Errors
     /// Errors of epoll_ctl(2).
-    pub fn watch(&mut self, is_heard: bool) -> io::Result<()> {
-        let interest = Interest::new(is_heard, false);
+    pub fn watch(&mut self, is_enabled: bool) -> io::Result<()> {
+        let interest = Interest::new(is_enabled, false);
         self.line
             .as_mut()
             .map_or(Ok(()), |line| line.set_interest(interest))
@@ -230,7 +230,7 @@ impl Process {
 
     /// Receives the messages of the process, with their files.
     pub fn receive(&mut self) -> Vec<(ToManager, Vec<OwnedFd>)> {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Some(line) = &self.line {
             match line.receive_with(Duration::ZERO) {
                 Ok(Some(message)) => {
@@ -239,13 +239,13 @@ impl Process {
                     {
                         *ready = *generation;
                     }
-                    heard.push(message);
+                    received.push(message);
                 }
                 Ok(None) => break,
                 Err(_) => (self.line, self.closed) = (None, Some(Instant::now())),
             }
         }
-        heard
+        received
     }
 
     /// Sends a message to the process; its death is detected later.

@@ -83,7 +83,7 @@ impl NodeState {
             }),
         };
         servers.begin(&namespace)?;
-        let is_told = servers.needs_spawned_namespaces();
+        let needs_namespaces = servers.needs_spawned_namespaces();
         let caller = self.children.group(&spawn.generation);
         let of_caller =
             |group: &mut SpawnedGroup| (group.is_permanent, group.is_captured, group.is_stopped);
@@ -104,7 +104,7 @@ impl NodeState {
             is_killed: false,
             failure: None,
         });
-        if is_told {
+        if needs_namespaces {
             let (slot, joined) = (self.queue.slot(), name.clone());
             let (answer, _) = Answer::new(Box::new(move |reply| {
                 slot.put(NodeMessage::Joined(joined, reply.is_some()))

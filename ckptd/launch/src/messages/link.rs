@@ -206,15 +206,15 @@ impl Link {
     /// The error is set if the other side has gone or a message is malformed.
     pub fn receive<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
         let mut error = self.read(MAX_READ_PER_TURN).err();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while error.is_none() {
             match self.take() {
-                Ok(Some(message)) => heard.push(message),
+                Ok(Some(message)) => received.push(message),
                 Ok(None) => break,
                 Err(why) => error = Some(why),
             }
         }
-        (heard, error)
+        (received, error)
     }
 
     /// Receives the next message of a greeting, and nothing else.

@@ -98,7 +98,7 @@ pub fn assign_ranks(hosts: &[Host], size: u32, by: RankOrder) -> Result<Vec<Vec<
     }
     let mut seats: Vec<(u32, usize)> = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        seats.extend((0..host.slots).map(|turn| (turn, at)));
+        seats.extend((0..host.slots).map(|round| (round, at)));
     }
     match by {
         RankOrder::Slot => {}

@@ -160,14 +160,14 @@ impl Job {
             return;
         };
         member.ending = Some(ending);
-        let (at, is_heard, has_played) =
+        let (at, has_used_mpi, has_played) =
             (member.at, member.has_used_mpi(), member.was_in_generation);
         let is_spare = !has_played && (self.is_protected || self.phase == Phase::Running);
         if let Some(worker) = member.replicas_of {
             // Of several processes of one worker, the last one that was started has the newest
             // replicas.
-            let legacy = self.left_stores.entry(worker).or_insert(number);
-            *legacy = number.max(*legacy);
+            let left = self.left_stores.entry(worker).or_insert(number);
+            *left = number.max(*left);
         }
         if has_played {
             self.failed.insert(number);
@@ -184,7 +184,9 @@ impl Job {
             _ if self.members[&number].is_broken => self.process_died(at, has_played),
             // The death of an idle spare has no consequence, but the launcher's signal is for the
             // whole job.
-            Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory if is_spare && is_heard => {
+            Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
+                if is_spare && has_used_mpi =>
+            {
                 self.spare_died(number)
             }
             Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
@@ -204,9 +206,11 @@ impl Job {
                 self.end_with(EXIT_NOT_RECOVERED, Some(at))
             }
             // A new process must reach MPI, as the first one did.
-            Ending::Exit(_) if !is_heard && self.is_protected => self.process_died(at, has_played),
+            Ending::Exit(_) if !has_used_mpi && self.is_protected => {
+                self.process_died(at, has_played)
+            }
             // The process does not use MPI.
-            Ending::Exit(0) if !is_heard => {}
+            Ending::Exit(0) if !has_used_mpi => {}
             // The program, the runtime or the launcher has ended the process.
             Ending::Exit(_) | Ending::LauncherSignal(_) => {
                 self.end_with(ending.status(), Some(at));
@@ -219,11 +223,11 @@ impl Job {
                 self.end_with(ending.status(), Some(at))
             }
             // The program has ended itself by a signal.
-            Ending::Signal(signal) if !is_heard && signal != SIGKILL => {
+            Ending::Signal(signal) if !has_used_mpi && signal != SIGKILL => {
                 self.end_with(ending.status(), Some(at))
             }
             // The process has not used MPI; [`Job::revive`] starts it again alone.
-            Ending::Signal(_) if !is_heard && self.is_at_start() => {}
+            Ending::Signal(_) if !has_used_mpi && self.is_at_start() => {}
             Ending::Signal(_) => self.process_died(at, has_played),
         }
     }

@@ -70,7 +70,7 @@ impl Job {
     /// nodes of dead processes, which can read what these have left there. The last rule does not
     /// hold where a node of the failure domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
-        let heirs = self
+        let adopters = self
             .left_stores
             .values()
             .map(|&from| Preference::On(self.node_of(from)));
@@ -87,7 +87,7 @@ impl Job {
             dead.filter(|(number, _)| !self.left_stores.values().any(|from| from == *number));
         let nodes = dead.map(|(&number, _)| self.node_of(number));
         let neighbours = nodes.filter(|node| !self.domains.has_lost_node(*node));
-        heirs.chain(wished).chain(neighbours.map(Preference::On))
+        adopters.chain(wished).chain(neighbours.map(Preference::On))
     }
 
     fn node_of(&self, number: ProcessNumber) -> Node {

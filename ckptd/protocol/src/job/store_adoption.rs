@@ -66,28 +66,26 @@ impl Job {
 
     /// Assigns the replica stores of dead processes to ranks of the next generation.
     pub(super) fn assign_stores(&mut self, ranks: &[ProcessNumber]) {
-        let legacies = std::mem::take(&mut self.left_stores);
-        if legacies.is_empty() {
+        let stores = std::mem::take(&mut self.left_stores);
+        if stores.is_empty() {
             return;
         }
-        let mut heirs: BTreeMap<Node, Vec<ProcessNumber>> = BTreeMap::new();
+        let mut adopters: BTreeMap<Node, Vec<ProcessNumber>> = BTreeMap::new();
         for &number in ranks.iter().rev() {
             if let Some(node) = self.adoption_node(number) {
-                heirs.entry(node).or_default().push(number);
+                adopters.entry(node).or_default().push(number);
             }
         }
-        for (worker, from) in legacies {
+        for (worker, from) in stores {
             let node = self.nodes[&self.members[&from].at];
-            let Some(heir) = heirs.get_mut(&node).and_then(Vec::pop) else {
+            let Some(adopter) = adopters.get_mut(&node).and_then(Vec::pop) else {
                 continue;
             };
-            if let Some(member) = self.members.get_mut(&heir) {
+            if let Some(member) = self.members.get_mut(&adopter) {
                 member.replicas_of = Some(worker);
             }
-            self.actions.push(Action::Order(JobOrder::AdoptStore {
-                adopter: heir,
-                from,
-            }));
+            self.actions
+                .push(Action::Order(JobOrder::AdoptStore { adopter, from }));
         }
     }
 }

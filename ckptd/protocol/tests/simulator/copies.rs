@@ -18,8 +18,8 @@ impl World {
             if find(&|it| it.part == Some(part)).is_some() {
                 continue;
             }
-            let heir = find(&|it| it.part.is_none() && it.of_dead == Some(part));
-            let idle = heir.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
+            let adopter = find(&|it| it.part.is_none() && it.of_dead == Some(part));
+            let idle = adopter.or_else(|| find(&|it| it.part.is_none() && it.of_dead.is_none()));
             let number = idle
                 .or_else(|| find(&|it| it.part.is_none()))
                 .expect("there are enough");
@@ -70,8 +70,8 @@ impl World {
                 .processes
                 .values_mut()
                 .filter(|process| process.node != node);
-            if let Some(holder) = others.find(|process| keeps(&&**process)) {
-                holder.copies.insert(part);
+            if let Some(buddy) = others.find(|process| keeps(&&**process)) {
+                buddy.copies.insert(part);
             }
         }
         is_whole

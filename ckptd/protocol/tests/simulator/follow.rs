@@ -17,31 +17,31 @@ impl World {
         }
         self.job = Job::new(self.workers as u32, self.size - self.workers as u32);
         self.job.note_other_manager();
-        let mut told = Vec::new();
+        let mut ended = Vec::new();
         for (&number, process) in self.processes.iter().filter(|(_, it)| !it.is_forgotten) {
-            let is_heard = process.stage != Stage::Starting && process.history.has_used_mpi;
+            let is_initialized = process.stage != Stage::Starting && process.history.has_used_mpi;
             let known = ProcessHistory {
-                generation: if is_heard {
+                generation: if is_initialized {
                     process.page
                 } else {
                     Generation::default()
                 },
-                has_ended: is_heard && self.is_ending,
+                has_ended: is_initialized && self.is_ending,
                 ..process.history
             };
-            told.push((number, process.at, known, process.ending));
+            ended.push((number, process.at, known, process.ending));
         }
-        if !told.iter().any(|(_, _, known, _)| known.has_used_mpi) {
+        if !ended.iter().any(|(_, _, known, _)| known.has_used_mpi) {
             // No process has been in a generation.
             self.begun.clear();
         }
         for guardian in (0..self.size).map(Guardian) {
-            for &(number, at, known, _) in told.iter().filter(|(_, at, ..)| *at == guardian) {
+            for &(number, at, known, _) in ended.iter().filter(|(_, at, ..)| *at == guardian) {
                 self.happen_unseen(Event::ProcessReported(number, at, known));
             }
             self.happen_unseen(Event::GuardianJoined(guardian, self.node(guardian)));
         }
-        for (number, .., ending) in told {
+        for (number, .., ending) in ended {
             let events = self.events.entry(number).or_default();
             events.retain(|event| matches!(event, Event::Message(..)));
             let ends = |ending| [Event::Ended(number, ending), Event::OutputClosed(number, 0)];

@@ -1,4 +1,4 @@
-//! `understudy run`: a program under protection, by one command.
+//! `understudy run`: starts a protected program with one command.
 
 mod attend;
 mod daemon;
@@ -17,7 +17,7 @@ use crate::product_files;
 use attend::Events;
 use ckptd::host_options::HostOptions;
 use clap::ValueEnum;
-use daemon::{Daemon, Wish};
+use daemon::{Daemon, DaemonRequest};
 use failures::{cannot, usage};
 use progress::Progress;
 use settings::Settings;
@@ -118,7 +118,7 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
         if let Some(place) = settings.get(RUNTIME_DIR) {
-            // Understudy's own launcher uses it in this process.
+            // Understudy's own launcher reads the name in this process.
             name_runtime_directory(place.clone());
         }
         let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
@@ -162,7 +162,7 @@ impl Arguments {
         attend::run(job, self.progress)
     }
 
-    /// True if ckptd starts the processes.
+    /// Returns true if ckptd starts the processes.
     fn is_for_ckptd(&self, program: &OsStr) -> bool {
         let has_hosts = !self.hosts.is_empty();
         match self.launcher {
@@ -175,7 +175,7 @@ impl Arguments {
         }
     }
 
-    /// Returns the command of Open MPI's launcher.
+    /// Returns the command for Open MPI's launcher.
     fn mpirun_command(&self, ranks: u32) -> Result<MpirunCommand, Failure> {
         let mut line = launcher::words(self.mpirun.as_deref().unwrap_or("mpirun"))?;
         let mpi = launcher::find(&line[0])?;
@@ -196,7 +196,7 @@ impl Arguments {
 
     /// Returns the plan of this job for understudy's own launcher.
     fn plan(&self, library: &Path, spares: u32) -> Result<Plan, Failure> {
-        // Without hosts there are always enough slots.
+        // Only errors matter: without a list of hosts, the starter has enough slots.
         slots::must_oversubscribe(&self.slot_request(self.workers + spares), &[])?;
         Ok(Plan {
             workers: self.workers,
@@ -215,7 +215,7 @@ impl Arguments {
         })
     }
 
-    /// Checks for words that mpirun would misinterpret or not find.
+    /// Refuses words that mpirun would misinterpret, and a host file that cannot be opened.
     fn check_words(&self, arguments: &[OsString]) -> Result<(), Failure> {
         if arguments.iter().any(|word| word == ":") {
             return Err(usage(
@@ -231,7 +231,7 @@ impl Arguments {
         }
     }
 
-    /// Path by which the library is preloaded on all hosts.
+    /// Returns the path by which the library is preloaded on all hosts.
     fn preloaded(&self, library: &Path) -> Result<PathBuf, Failure> {
         if self.spans_hosts() && !product_files::can_be_preloaded(library) {
             let path = library.display();
@@ -247,7 +247,7 @@ impl Arguments {
         if self.no_daemon {
             return Daemon::default();
         }
-        let wish = Wish {
+        let request = DaemonRequest {
             settings,
             library,
             events,
@@ -257,7 +257,7 @@ impl Arguments {
             },
             is_dry: self.dry_run,
         };
-        Daemon::for_job(&wish).unwrap_or_else(|why| {
+        Daemon::for_job(&request).unwrap_or_else(|why| {
             print_error(why);
             Daemon::default()
         })
@@ -278,9 +278,9 @@ impl Arguments {
     }
 }
 
-/// True if `--launcher auto` selects ckptd.
+/// Returns true if `--launcher auto` selects ckptd.
 ///
-/// It does except with `--mpirun`, and where a batch system grants hosts.
+/// The exceptions are `--mpirun`, and Open MPI programs on hosts that a batch system has granted.
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);

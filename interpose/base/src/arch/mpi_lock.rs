@@ -110,21 +110,26 @@ pub fn record_signal_handlers() {
 
 /// Prepares the MPI lock for later use.
 pub fn prepare() {
-    let turn = mpi_lock();
-    for (place, question) in turn.query_slots.iter().zip(ALWAYS_ALLOWED) {
+    let state = mpi_lock();
+    for (place, question) in state.query_slots.iter().zip(ALWAYS_ALLOWED) {
         place.store(question.slot(), Ordering::Relaxed);
     }
-    turn.abort_slot
+    state
+        .abort_slot
         .store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
-    turn.slot_count.store(LOCAL.len() as u32, Ordering::Relaxed);
-    turn.local_slots
+    state
+        .slot_count
+        .store(LOCAL.len() as u32, Ordering::Relaxed);
+    state
+        .local_slots
         .store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
     const FSGSBASE: u64 = 1 << 1;
     // SAFETY: getauxval(3) has no preconditions.
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
-    turn.may_write_fs
+    state
+        .may_write_fs
         .store(may_write_fs as u32, Ordering::Relaxed);
-    turn.owner_thread_word.store(
+    state.owner_thread_word.store(
         std::ptr::from_ref(call::caller()).cast_mut(),
         Ordering::Relaxed,
     );
@@ -171,15 +176,15 @@ pub fn is_shared() -> bool {
 pub fn current_block() -> usize {
     match mpi_lock().owner.load(Ordering::Relaxed) {
         0 => main_block(),
-        holder => holder,
+        owner => owner,
     }
 }
 
 /// True if the thread in the runtime is not the main thread.
 #[inline]
 pub fn is_foreign() -> bool {
-    let holder = mpi_lock().owner.load(Ordering::Relaxed);
-    holder != 0 && holder != main_block()
+    let owner = mpi_lock().owner.load(Ordering::Relaxed);
+    owner != 0 && owner != main_block()
 }
 
 /// Returns the signals that the program has blocked in the runtime's current thread.
@@ -280,30 +285,30 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
 ///
 /// It owns the lock exactly if the end of that call releases the lock.
 pub fn resume_main(frame: &Frame) {
-    let turn = mpi_lock();
-    turn.owner_thread.store(0, Ordering::Relaxed);
+    let state = mpi_lock();
+    state.owner_thread.store(0, Ordering::Relaxed);
     call::caller().store(1, Ordering::Relaxed);
     if owns_lock(frame) {
-        give_to_main(turn);
+        give_to_main(state);
     } else {
-        release(turn);
+        release(state);
     }
 }
 
-fn give_to_main(turn: &MpiLock) {
-    turn.owner.store(main_block(), Ordering::Relaxed);
-    turn.lock.store(1, Ordering::SeqCst);
+fn give_to_main(state: &MpiLock) {
+    state.owner.store(main_block(), Ordering::Relaxed);
+    state.lock.store(1, Ordering::SeqCst);
     // For threads that were waiting before they were restored.
-    turn.has_waiters.store(1, Ordering::SeqCst);
+    state.has_waiters.store(1, Ordering::SeqCst);
 }
 
 /// Gives the lock to the main thread if that is in the runtime without it.
 ///
 /// The main thread has entered the runtime before the lock was in use.
 pub fn acquire_for_main() {
-    let turn = mpi_lock();
-    if is_shared() && turn.owner.load(Ordering::Relaxed) == 0 {
-        give_to_main(turn);
+    let state = mpi_lock();
+    if is_shared() && state.owner.load(Ordering::Relaxed) == 0 {
+        give_to_main(state);
     }
 }
 
@@ -312,9 +317,9 @@ pub fn acquire_for_main() {
 /// The handler must then return at once, and the call is repeated from its entry. The program must
 /// not have received any result of the call before.
 pub fn yield_lock() -> Result<(), Rewound> {
-    let turn = mpi_lock();
+    let state = mpi_lock();
     // In a callback, the call that has led to it cannot be left.
-    if turn.has_waiters.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
+    if state.has_waiters.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
         return Ok(());
     }
     repeat_call();
@@ -322,11 +327,11 @@ pub fn yield_lock() -> Result<(), Rewound> {
 }
 
 /// Releases the lock, without libc and thread-local data.
-fn release(turn: &MpiLock) {
-    turn.owner.store(0, Ordering::Relaxed);
-    turn.lock.store(0, Ordering::SeqCst);
-    turn.has_waiters.store(0, Ordering::SeqCst);
-    raw_syscall::futex_wake(&turn.has_waiters);
+fn release(state: &MpiLock) {
+    state.owner.store(0, Ordering::Relaxed);
+    state.lock.store(0, Ordering::SeqCst);
+    state.has_waiters.store(0, Ordering::SeqCst);
+    raw_syscall::futex_wake(&state.has_waiters);
 }
 
 /// Releases the lock of the calling thread, which has left the runtime.

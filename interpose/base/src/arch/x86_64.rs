@@ -81,17 +81,26 @@ pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64,
 /// As [`call_user`]; no state of the runtime may be borrowed.
 pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 {
     let [a, b, c, d, e] = arguments;
-    let Some(lend) = super::mpi_lock::yielding_caller(innermost_frame()) else {
+    let Some(yielding_caller) = super::mpi_lock::yielding_caller(innermost_frame()) else {
         // SAFETY: the caller upholds the requirements.
         return unsafe { call_user(function, a, b, c, d, e) };
     };
-    let lent = YieldingCallback {
+    let callback = YieldingCallback {
         function: function as usize,
         arguments,
         next_frame: &raw const TOP,
     };
-    // SAFETY: as above; `lent` stays in place until the callback has returned or is abandoned.
-    unsafe { call_on_stack(lend as *const c_void, &raw const lent as u64, 0, 0, 0, 0) }
+    // SAFETY: as above; `callback` stays in place until the callback has returned or is abandoned.
+    unsafe {
+        call_on_stack(
+            yielding_caller as *const c_void,
+            &raw const callback as u64,
+            0,
+            0,
+            0,
+            0,
+        )
+    }
 }
 
 /// Acts like [`call_user`] with the current thread-local data.

@@ -1,12 +1,12 @@
 //! List of the program's annotations, for reports of the savings.
 
-use understudy_formats::events::AnnotationKind as Way;
-use understudy_image::runs::AddrRange;
+use understudy_formats::events::AnnotationKind;
+use understudy_image::pages::AddrRange;
 
 /// Annotation of some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Annotation {
-    pub way: Way,
+    pub way: AnnotationKind,
     pub memory: AddrRange,
     /// Place of the annotation: the call's return address.
     pub place: u64,

@@ -4,8 +4,8 @@ use super::mark_list::{Annotation, AnnotationList};
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use understudy_formats::events::AnnotationKind as Way;
-use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_formats::events::AnnotationKind;
+use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Annotations of the program, and trust in its functions.
 pub struct AnnotationState {
@@ -67,8 +67,8 @@ impl StepProgress {
     /// Returns the number of steps since `then`; `None` if they are not numbered consecutively.
     pub fn since(&self, then: &StepProgress) -> Option<u64> {
         let steps = self.last.checked_sub(then.last)?;
-        let told = self.reported.checked_sub(then.reported)?;
-        u64::try_from(steps).ok().filter(|&steps| steps == told)
+        let reported = self.reported.checked_sub(then.reported)?;
+        u64::try_from(steps).ok().filter(|&steps| steps == reported)
     }
 }
 
@@ -100,7 +100,7 @@ impl SavedAnnotations {
 
     /// Returns the pages of these regions (sorted).
     pub fn reversible_pages(&self) -> Vec<PageRun> {
-        runs::normalise(
+        pages::normalise(
             self.reversible
                 .iter()
                 .flat_map(|it| whole_pages(it.memory))
@@ -113,15 +113,15 @@ impl SavedAnnotations {
     }
 
     pub(super) fn exclude(&mut self, mark: Annotation) {
-        self.excluded = runs::union(&self.excluded, &whole_pages(mark.memory));
+        self.excluded = pages::union(&self.excluded, &whole_pages(mark.memory));
         self.exclusions.add(mark);
     }
 
     pub(super) fn include(&mut self, range: AddrRange) {
         let pages = range.pages();
-        self.excluded = runs::subtract(&self.excluded, &[pages]);
+        self.excluded = pages::subtract(&self.excluded, &[pages]);
         self.exclusions
-            .retain(|mark| !runs::subtract(&[mark.memory.pages()], &[pages]).is_empty());
+            .retain(|mark| !pages::subtract(&[mark.memory.pages()], &[pages]).is_empty());
     }
 
     pub(super) fn left_out(&self) -> Vec<PageRun> {
@@ -129,7 +129,7 @@ impl SavedAnnotations {
             return self.excluded.clone();
         }
         let recomputed = self.recomputed.iter().flat_map(|it| whole_pages(it.memory));
-        runs::union(&self.excluded, &runs::normalise(recomputed.collect()))
+        pages::union(&self.excluded, &pages::normalise(recomputed.collect()))
     }
 }
 
@@ -153,9 +153,9 @@ impl AllAnnotations {
             .discarded
             .iter()
             .flat_map(|mark| whole_pages(mark.memory));
-        runs::union(
+        pages::union(
             &self.lasting.left_out(),
-            &runs::normalise(discarded.collect()),
+            &pages::normalise(discarded.collect()),
         )
     }
 
@@ -164,15 +164,23 @@ impl AllAnnotations {
     /// At a point, they include the ones that apply only there.
     pub(super) fn at_cut(&mut self, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
         let forgotten = self.expired.take();
-        let mark = |way: Way| {
+        let mark = |way: AnnotationKind| {
             move |it: &FunctionRegion| Annotation {
                 way,
                 memory: it.memory,
                 place: it.place,
             }
         };
-        let recomputed = self.lasting.recomputed.iter().map(mark(Way::Recompute));
-        let reversible = self.lasting.reversible.iter().map(mark(Way::Reverse));
+        let recomputed = self
+            .lasting
+            .recomputed
+            .iter()
+            .map(mark(AnnotationKind::Recompute));
+        let reversible = self
+            .lasting
+            .reversible
+            .iter()
+            .map(mark(AnnotationKind::Reverse));
         let lasting = recomputed
             .chain(reversible)
             .chain(self.lasting.exclusions.iter());
@@ -204,7 +212,7 @@ pub fn whole_pages(range: AddrRange) -> Vec<PageRun> {
 mod tests {
     use super::*;
 
-    fn mark(way: Way, start: u64, end: u64) -> Annotation {
+    fn mark(way: AnnotationKind, start: u64, end: u64) -> Annotation {
         let memory = AddrRange::new(start, end);
         Annotation {
             way,
@@ -232,14 +240,20 @@ mod tests {
     #[test]
     fn what_is_included_is_saved_to_its_last_byte() {
         let mut marks = AllAnnotations::NONE;
-        marks.lasting.exclude(mark(Way::Exclude, 0x1000, 0x9000));
+        marks
+            .lasting
+            .exclude(mark(AnnotationKind::Exclude, 0x1000, 0x9000));
         marks.lasting.include(AddrRange::new(0x3fff, 0x4001));
         assert_eq!(
             marks.left_out(),
             [PageRun::between(1, 3), PageRun::between(5, 9)]
         );
-        marks.discarded.push(mark(Way::Discard, 0xa000, 0xb000));
-        marks.discarded.push(mark(Way::Discard, 0x8000, 0xa000));
+        marks
+            .discarded
+            .push(mark(AnnotationKind::Discard, 0xa000, 0xb000));
+        marks
+            .discarded
+            .push(mark(AnnotationKind::Discard, 0x8000, 0xa000));
         assert_eq!(
             marks.left_out(),
             [PageRun::between(1, 3), PageRun::between(5, 11)]
@@ -276,11 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_told_with_what_they_did() {
+    fn marks_are_reported_with_their_effects() {
         let mut marks = AllAnnotations::NONE;
         let [discard, exclude] = [
-            mark(Way::Discard, 0x1000, 0x2000),
-            mark(Way::Exclude, 0x4000, 0x6000),
+            mark(AnnotationKind::Discard, 0x1000, 0x2000),
+            mark(AnnotationKind::Exclude, 0x4000, 0x6000),
         ];
         marks.discarded.push(discard);
         marks.lasting.exclude(exclude);
@@ -295,10 +309,7 @@ mod tests {
 
     #[test]
     fn steps_count_if_they_are_numbered_one_by_one() {
-        let at = |last, told| StepProgress {
-            last,
-            reported: told,
-        };
+        let at = |last, reported| StepProgress { last, reported };
         assert_eq!(at(9, 14).since(&at(7, 12)), Some(2));
         assert_eq!(at(9, 14).since(&at(9, 14)), Some(0));
         for then in [at(6, 12), at(10, 12), at(7, 15)] {

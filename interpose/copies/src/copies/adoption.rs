@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use understudy_catalogue::message;
-use understudy_image::runs::{self, PageRun};
+use understudy_image::pages::{self, PageRun};
 use understudy_image::store::{ArenaFiles, Extent, PageStore, Slot, StoreError};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -36,7 +36,7 @@ pub struct AdoptedReplicas {
 /// Converts slots to sorted, disjoint runs of pages, which have the same arithmetic.
 fn slots(extents: &[Extent]) -> Vec<PageRun> {
     let run = |extent: &Extent| PageRun::between(extent.first.0, extent.first.0 + extent.len);
-    runs::normalise(extents.iter().map(run).collect())
+    pages::normalise(extents.iter().map(run).collect())
 }
 
 /// Converts runs of pages back to slots.
@@ -50,7 +50,7 @@ fn extents(slots: &[PageRun]) -> Vec<Extent> {
 
 /// Releases the slots of `of` that `others` does not contain.
 fn release_others(of: ReplicaSet, others: ReplicaSet, store: &mut PageStore) {
-    let only = runs::subtract(&slots(&of.extents()), &slots(&others.extents()));
+    let only = pages::subtract(&slots(&of.extents()), &slots(&others.extents()));
     store.release(extents(&only));
 }
 
@@ -58,36 +58,36 @@ fn release_others(of: ReplicaSet, others: ReplicaSet, store: &mut PageStore) {
 fn count_shares(keep: &mut Replicas) {
     let kept = ReplicaSet {
         own: &keep.own,
-        partners: &keep.stored,
+        stored: &keep.stored,
     };
     keep.store.count_shares(kept.extents());
 }
 
 /// Commits the predecessor's later epoch if all workers return to it, or discards it.
 pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
-    let Some(legacy) = &mut keep.persistent_store else {
+    let Some(persistent) = &mut keep.persistent_store else {
         return;
     };
-    let Some((own, partners)) = legacy.inherited.take() else {
+    let Some((own, stored)) = persistent.inherited.take() else {
         return;
     };
     let later = ReplicaSet {
         own: &own,
-        partners: &partners,
+        stored: &stored,
     };
     let before = ReplicaSet {
         own: &keep.own,
-        partners: &keep.stored,
+        stored: &keep.stored,
     };
     // Slots of only one of the two epochs are released once below, even if several replicas
     // refer to them.
     keep.store.count_shares([]);
     if own.image.epoch() == agreed {
-        legacy.commit(&mut keep.store);
+        persistent.commit(&mut keep.store);
         release_others(before, later, &mut keep.store);
-        (keep.own, keep.stored) = (own, partners);
+        (keep.own, keep.stored) = (own, stored);
     } else {
-        legacy.discard_next(&mut keep.store);
+        persistent.discard_next(&mut keep.store);
         release_others(later, before, &mut keep.store);
     }
     count_shares(keep);
@@ -98,9 +98,9 @@ pub fn resolve_inherited(keep: &mut Replicas, agreed: Epoch) {
 /// Returns the number of the job's recoveries at the time of the predecessor's record; `None`
 /// without a predecessor.
 pub fn read_passed_store(rt: &Runtime) -> Option<u32> {
-    if let Some(inheritance) = reinit::take_store(rt) {
-        peers::record_exit_status(inheritance.from, inheritance.status);
-        match read_store(inheritance) {
+    if let Some(passed) = reinit::take_store(rt) {
+        peers::record_exit_status(passed.from, passed.status);
+        match read_store(passed) {
             Ok(found) if found.last().is_some() => rt.copies.found.set(Some(found)),
             other => {
                 let why = other
@@ -122,8 +122,8 @@ pub fn job_state_of_predecessor(rt: &Runtime) -> Option<Vec<u8>> {
     Some(found.as_ref()?.last()?.welcome.clone())
 }
 
-fn read_store(inheritance: ReplicaStoreFiles) -> io::Result<ForeignStore> {
-    let [pages, index] = inheritance.files.map(|file| Arc::new(File::from(file)));
+fn read_store(passed: ReplicaStoreFiles) -> io::Result<ForeignStore> {
+    let [pages, index] = passed.files.map(|file| Arc::new(File::from(file)));
     let files = ArenaFiles { pages, index };
     let (records, FoundRecords { committed, whole }) = ReplicaRecords::open(&files)?;
     let decode = |bytes: Option<Vec<u8>>| -> io::Result<Option<ReplicaRecord>> {
@@ -152,15 +152,15 @@ pub fn adopt(rt: &Runtime) -> Option<AdoptedReplicas> {
     got
 }
 
-fn adopt_store(estate: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplicas> {
-    let last = estate.last()?;
-    let (worker, player) = (last.worker, last.player);
+fn adopt_store(store: ForeignStore, keep: &mut Replicas) -> Option<AdoptedReplicas> {
+    let last = store.last()?;
+    let (worker, process) = (last.worker, last.process);
     let ForeignStore {
         files,
         records,
         committed,
         whole,
-    } = estate;
+    } = store;
     let of = |record: &Option<ReplicaRecord>| {
         record
             .as_ref()
@@ -184,13 +184,13 @@ fn adopt_store(estate: ForeignStore, keep: &mut Replicas) -> Option<AdoptedRepli
             (0..kept).map(|_| Replica::default()).collect(),
         )
     };
-    let parts = |record: Option<ReplicaRecord>| record.map(|record| (record.own, record.partners));
+    let parts = |record: Option<ReplicaRecord>| record.map(|record| (record.own, record.stored));
     (keep.own, keep.stored) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
     let later = inherited.as_ref().map(|(own, _)| own);
     let got = AdoptedReplicas {
         worker,
-        process: player,
+        process,
         committed: keep.own.image.epoch(),
         whole: later.map(|own| own.image.epoch()),
         has_own: [Some(&keep.own), later]

@@ -13,8 +13,8 @@ use understudy_image::layout::Layout;
 /// The program must be stopped.
 pub fn claim(rt: &Runtime) -> MemoryClaim {
     let keep = &mut *replicas(rt);
-    if let Some(legacy) = &keep.persistent_store {
-        headroom::watch(rt, legacy.files());
+    if let Some(persistent) = &keep.persistent_store {
+        headroom::watch(rt, persistent.files());
     }
     let [anonymous, other] = headroom::resident_memory();
     let of_copies = keep.store.peak() * PAGE_SIZE as u64;

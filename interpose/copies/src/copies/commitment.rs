@@ -125,8 +125,8 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     let (epoch, began) = (pending.epoch, pending.began);
     keep.committed_at = began;
     keep.rate = pending.rate().map_or(keep.rate, |rate| rate.max(keep.rate));
-    if let Some(legacy) = &mut keep.persistent_store {
-        legacy.commit(&mut keep.store);
+    if let Some(persistent) = &mut keep.persistent_store {
+        persistent.commit(&mut keep.store);
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
     // Changes for other workers, changes from them, and the resulting parity.
@@ -147,7 +147,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     if let Some(received) = remains.received {
         received.apply(rt, &mut keep.stored, &mut keep.store, &keep.helper);
     }
-    keep.own.image.elide(&remains.spared, &mut keep.store);
+    keep.own.image.elide(&remains.elided, &mut keep.store);
     return_unused(rt, keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, other workers may not have committed this epoch.
@@ -214,7 +214,7 @@ pub fn recovery_costs(rt: &Runtime) -> (u64, u64) {
 pub fn is_reduced(rt: &Runtime) -> bool {
     let undoable = annotations::saved_annotations(rt).reversible_pages();
     let lacks = |keep: &Replicas| {
-        let spares = |pending: &PendingCheckpoint| !pending.spared.is_empty();
+        let spares = |pending: &PendingCheckpoint| !pending.elided.is_empty();
         !absent_pages::among(keep.own.image.absent(), &undoable).is_empty()
             || keep.pending.as_ref().is_some_and(spares)
     };
@@ -244,8 +244,8 @@ pub fn discard_pending(rt: &Runtime) {
     let Some(pending) = keep.pending.take() else {
         return;
     };
-    if let Some(legacy) = &mut keep.persistent_store {
-        legacy.discard_next(&mut keep.store);
+    if let Some(persistent) = &mut keep.persistent_store {
+        persistent.discard_next(&mut keep.store);
     }
     let remains = pending.finish(&mut keep.store, &keep.helper);
     keep.tracker.abandon(remains.delta, &mut keep.store);
@@ -260,26 +260,26 @@ pub fn invalidate_store(rt: &Runtime) {
         return;
     };
     adoption::resolve_inherited(keep, Epoch::NONE);
-    if let Some(legacy) = &mut keep.persistent_store {
-        legacy.invalidate(&mut keep.store);
+    if let Some(persistent) = &mut keep.persistent_store {
+        persistent.invalidate(&mut keep.store);
     }
 }
 
 /// Records the replicas in this process after a recovery.
 pub fn record_replicas(rt: &Runtime, welcome: Vec<u8>) {
     let Replicas {
-        persistent_store: legacy,
+        persistent_store: persistent,
         own,
-        stored: partners,
+        stored,
         store,
         committed_at: since,
         ..
     } = &mut *replicas(rt);
     *since = Instant::now();
-    if let Some(legacy) = legacy {
-        legacy.record_committed(
+    if let Some(persistent) = persistent {
+        persistent.record_committed(
             rt,
-            ReplicaSet { own, partners },
+            ReplicaSet { own, stored },
             record_context(rt, welcome),
             store,
         );

@@ -12,7 +12,7 @@ use std::mem::replace;
 use understudy_image::deduplication::{self, PageQuery};
 use understudy_image::helper::{Helper, HelperTask};
 use understudy_image::image_delta::Delta;
-use understudy_image::runs::{self, PageRun};
+use understudy_image::pages::{self, PageRun};
 use understudy_image::sums;
 use understudy_image::wire::SendOptions;
 use understudy_job::Runtime;
@@ -52,12 +52,14 @@ impl PageQueries {
             true => SharedPages::Never,
             false => process_info::config().shared_pages,
         };
-        let inquiry =
-            |habit: &QueryHistory| match habit.question(setting, delta.epoch(), delta.page_count())
-            {
-                PageQueryKind::Nothing => QueryProgress::Over,
-                question => QueryProgress::Due(question),
-            };
+        let inquiry = |history: &QueryHistory| match history.question(
+            setting,
+            delta.epoch(),
+            delta.page_count(),
+        ) {
+            PageQueryKind::Nothing => QueryProgress::Over,
+            question => QueryProgress::Due(question),
+        };
         PageQueries {
             layers: habits.iter().map(inquiry).collect(),
             equal_pages: vec![0; habits.len()],
@@ -127,7 +129,7 @@ impl PageQueries {
                 continue;
             };
             let theirs = deduplication::decode_answer(&pages, &answer);
-            let counts = [&pages, &theirs].map(|pages| runs::total(pages));
+            let counts = [&pages, &theirs].map(|pages| pages::total(pages));
             hands.query_histories[layer].record_answer(delta.epoch(), delta.page_count(), counts);
             if hands.query_histories[layer].is_worthwhile()
                 && !is_all

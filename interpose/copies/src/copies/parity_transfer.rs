@@ -7,8 +7,8 @@ use super::replica::{EncodedState, Replica};
 use super::transfer::{Payload, Transfer};
 use bincode::config::standard;
 use understudy_image::image_delta::{Delta, Image, SlotRun, WrongBase};
+use understudy_image::pages::{self, PageRun};
 use understudy_image::parity::{self, XorPlan};
-use understudy_image::runs::{self, PageRun};
 use understudy_image::store::{PageStore, StoreError};
 use understudy_image::wire::Outgoing;
 use understudy_numbers::Epoch;
@@ -46,13 +46,13 @@ impl EpochDescription {
         state: &EncodedState,
         store: &PageStore,
     ) -> EpochDescription {
-        let gone = runs::union(&delta.pages(), delta.dropped());
-        let mut all = image.slots_of(&runs::subtract(&image.pages(), &gone));
+        let gone = pages::union(&delta.pages(), delta.dropped());
+        let mut all = image.slots_of(&pages::subtract(&image.pages(), &gone));
         all.extend(delta.runs());
         all.sort_unstable_by_key(|run| run.pages);
         EpochDescription {
             epoch: delta.epoch(),
-            pages: runs::normalise(all.iter().map(|run| run.pages).collect()),
+            pages: pages::normalise(all.iter().map(|run| run.pages).collect()),
             sums: store.sums(&all),
             state: state.bytes.clone(),
             state_sum: state.sum,

@@ -19,8 +19,8 @@ use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_image::helper::{Helper, HelperTask, HelperWork};
 use understudy_image::image_delta::Delta;
+use understudy_image::pages::PageRun;
 use understudy_image::parity::XorPlan;
-use understudy_image::runs::PageRun;
 use understudy_image::store::PageStore;
 use understudy_image::wire::SendOptions;
 use understudy_image::{parity as layers, sums};
@@ -50,7 +50,7 @@ pub struct PendingCheckpoint {
     /// State outside of pages.
     pub state: EncodedState,
     /// Pages that this process elides.
-    pub spared: Vec<PageRun>,
+    pub elided: Vec<PageRun>,
     pub began: Instant,
     /// Computation of the delta's checksums and of its changes in parity.
     preparing: Option<HelperTask>,
@@ -74,7 +74,7 @@ pub struct CheckpointResult {
     /// State outside of pages.
     pub state: EncodedState,
     /// Pages that are elided here (sorted).
-    pub spared: Vec<PageRun>,
+    pub elided: Vec<PageRun>,
     /// Data received from other workers.
     pub received: Option<ReceivedReplicas>,
 }
@@ -90,7 +90,7 @@ impl PendingCheckpoint {
         let CapturedState {
             delta,
             state,
-            elided: spared,
+            elided,
             began,
         } = captured;
         let mut pending = PendingCheckpoint {
@@ -98,7 +98,7 @@ impl PendingCheckpoint {
             epoch: delta.epoch(),
             delta,
             state,
-            spared,
+            elided,
             began,
             preparing: None,
             changes: Vec::new(),
@@ -246,22 +246,22 @@ impl PendingCheckpoint {
                 return Ok(None);
             }
             fault::point("whole.begin", self.epoch);
-            if let Some(legacy) = hands.persistent_store.as_deref_mut() {
+            if let Some(persistent) = hands.persistent_store.as_deref_mut() {
                 let own = Replica {
                     image: hands
                         .own
                         .image
                         .after(&self.delta)
-                        .without_pages(&self.spared, hands.store),
+                        .without_pages(&self.elided, hands.store),
                     state: self.state.clone(),
                     script: hands.own.script.clone(),
                 };
-                let partners = received.preview(hands.stored, hands.store);
-                legacy.record_complete(
+                let stored = received.preview(hands.stored, hands.store);
+                persistent.record_complete(
                     rt,
                     ReplicaSet {
                         own: &own,
-                        partners: &partners,
+                        stored: &stored,
                     },
                     context(),
                     hands.store,
@@ -322,7 +322,7 @@ impl PendingCheckpoint {
         CheckpointResult {
             delta: self.delta,
             state: self.state,
-            spared: self.spared,
+            elided: self.elided,
             received: self.received.map(|received| received.0),
         }
     }
@@ -346,21 +346,21 @@ fn report_shipped(
     (sent, alike): (&[u64], &[u64]),
     received: &[u64],
 ) {
-    let player = |worker: Worker| world::get(rt).process_of[worker.index()];
+    let process = |worker: Worker| world::get(rt).process_of[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
     for ((((to, from), &sent), &alike), &received) in
         buddies_by_layer(rt).zip(sent).zip(alike).zip(received)
     {
         events::emit(Kind::Ship {
             epoch: of,
-            to: player(to),
+            to: process(to),
             bytes: sent,
             alike,
             ns,
         });
         events::emit(Kind::Received {
             epoch: of,
-            from: player(from),
+            from: process(from),
             bytes: received,
             ns,
         });

@@ -18,7 +18,7 @@ use bincode::config::standard;
 use understudy_catalogue::message;
 use understudy_image::absent_pages;
 use understudy_image::image_delta::SlotRun;
-use understudy_image::runs::PageRun;
+use understudy_image::pages::PageRun;
 use understudy_image::store::{ArenaFiles, Extent, PageStore, StoreConfig, StoreError};
 use understudy_job::Runtime;
 use understudy_numbers::{ProcessNumber, Worker};
@@ -35,7 +35,7 @@ pub const STORE_CONFIG: StoreConfig = StoreConfig {
 pub struct ReplicaSet<'a> {
     pub own: &'a Replica,
     /// Replicas of other workers, by layer.
-    pub partners: &'a [Replica],
+    pub stored: &'a [Replica],
 }
 
 /// Facts that are recorded beside the replicas.
@@ -54,7 +54,7 @@ struct WrittenRecord<'a> {
     recoveries: u32,
     welcome: Vec<u8>,
     own: &'a Replica,
-    partners: &'a [Replica],
+    stored: &'a [Replica],
 }
 
 /// Record of replicas, for reading; its fields have the order of [`WrittenRecord`].
@@ -62,12 +62,12 @@ struct WrittenRecord<'a> {
 pub struct ReplicaRecord {
     /// Worker that the process ran.
     pub(super) worker: Worker,
-    pub(super) player: ProcessNumber,
+    pub(super) process: ProcessNumber,
     pub(super) recoveries: u32,
     /// State of the job that a replacement needs.
     pub(super) welcome: Vec<u8>,
     pub(super) own: Replica,
-    pub(super) partners: Vec<Replica>,
+    pub(super) stored: Vec<Replica>,
 }
 
 /// Persistent replica store of this process.
@@ -106,7 +106,7 @@ impl ReplicaRecord {
     pub fn kept(&self) -> ReplicaSet<'_> {
         ReplicaSet {
             own: &self.own,
-            partners: &self.partners,
+            stored: &self.stored,
         }
     }
 }
@@ -117,15 +117,15 @@ impl ReplicaSet<'_> {
     /// A replay needs more than the recorded data. `reversible` pages are missing in the own
     /// replica only, and its buddy has them.
     fn is_reduced(self, reversible: &[PageRun]) -> bool {
-        let is_thin = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
-        let is_own_thin = self.own.script.is_some()
+        let is_reduced = |copy: &Replica| copy.script.is_some() || !copy.image.absent().is_empty();
+        let is_own_reduced = self.own.script.is_some()
             || !absent_pages::without(self.own.image.absent(), reversible).is_empty();
-        is_own_thin || self.partners.iter().any(is_thin)
+        is_own_reduced || self.stored.iter().any(is_reduced)
     }
 
     /// Returns the slots of all pages; slots that several replicas share occur more than once.
     pub fn extents(self) -> Vec<Extent> {
-        let copies = std::iter::once(self.own).chain(self.partners);
+        let copies = std::iter::once(self.own).chain(self.stored);
         let runs = copies.flat_map(|copy| copy.image.runs());
         runs.map(|run| SlotRun::extent(*run)).collect()
     }
@@ -241,7 +241,7 @@ impl PersistentStore {
         rt: &Runtime,
         kept: ReplicaSet,
         welcome: Vec<u8>,
-        standing: RecordState,
+        state: RecordState,
     ) -> bool {
         let world = world::get(rt);
         let written = WrittenRecord {
@@ -250,11 +250,11 @@ impl PersistentStore {
             recoveries: world.recoveries,
             welcome,
             own: kept.own,
-            partners: kept.partners,
+            stored: kept.stored,
         };
         let bytes = bincode::encode_to_vec(written, standard())
             .expect("encoding into memory does not fail");
-        if let Err(error) = self.records.write(&bytes, standing) {
+        if let Err(error) = self.records.write(&bytes, state) {
             log::warn!("{}", message::replicas_end_with_process(error));
             return false;
         }

@@ -69,15 +69,15 @@ impl ReceivedReplicas {
     }
 
     /// Returns the replicas as they will be after the commit.
-    pub fn preview(&self, partners: &[Replica], store: &mut PageStore) -> Vec<Replica> {
+    pub fn preview(&self, stored: &[Replica], store: &mut PageStore) -> Vec<Replica> {
         match self {
             ReceivedReplicas::Copies(payloads) => {
-                let pairs = payloads.iter().zip(partners);
+                let pairs = payloads.iter().zip(stored);
                 pairs
                     .map(|(payload, kept)| payload.preview(kept, store))
                     .collect()
             }
-            ReceivedReplicas::Parity { folding, .. } => vec![folding.preview(&partners[0])],
+            ReceivedReplicas::Parity { folding, .. } => vec![folding.preview(&stored[0])],
         }
     }
 
@@ -85,13 +85,13 @@ impl ReceivedReplicas {
     pub fn apply(
         self,
         rt: &Runtime,
-        partners: &mut [Replica],
+        stored: &mut [Replica],
         store: &mut PageStore,
         helper: &Helper,
     ) {
         match self {
             ReceivedReplicas::Copies(payloads) => {
-                for (payload, kept) in payloads.into_iter().zip(partners) {
+                for (payload, kept) in payloads.into_iter().zip(stored) {
                     payload.apply(kept, store).unwrap_or_else(|error| {
                         abort_with_error(rt, message::RECEIVED_REPLICA_NOT_STORED, &error)
                     });
@@ -100,7 +100,7 @@ impl ReceivedReplicas {
             ReceivedReplicas::Parity { folding, task, .. } => {
                 let is_something = helper.wait(task);
                 folding
-                    .apply(&is_something, &mut partners[0], store)
+                    .apply(&is_something, &mut stored[0], store)
                     .unwrap_or_else(|error| {
                         abort_with_error(rt, message::PARITY_NOT_STORED, &error)
                     });

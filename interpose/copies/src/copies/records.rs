@@ -67,16 +67,14 @@ impl ReplicaRecords {
         let mut read = Vec::new();
         for (place, &at) in RECORD_OFFSETS.iter().enumerate() {
             let record = read_at(&files.index, at)?;
-            read.extend(
-                record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)),
-            );
+            read.extend(record.map(|(sequence, state, bytes)| (sequence, state, place, bytes)));
         }
         read.sort_unstable_by_key(|record| record.0);
         let mut records = ReplicaRecords::new(files).map_err(io::Error::other)?;
         let mut found = FoundRecords::default();
-        for (sequence, standing, place, bytes) in read {
+        for (sequence, state, place, bytes) in read {
             records.sequence = sequence;
-            match standing {
+            match state {
                 RecordState::Committed => {
                     (records.committed, records.whole) = (Some(place), None);
                     (found.committed, found.whole) = (Some(bytes), None);
@@ -94,7 +92,7 @@ impl ReplicaRecords {
     ///
     /// # Errors
     /// If it is too long; the committed record stays.
-    pub fn write(&mut self, record: &[u8], standing: RecordState) -> io::Result<()> {
+    pub fn write(&mut self, record: &[u8], state: RecordState) -> io::Result<()> {
         let place = usize::from(self.committed == Some(0));
         if (record.len() + HEAD_BYTES) as u64 > RECORD_OFFSETS[1] {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -107,13 +105,13 @@ impl ReplicaRecords {
         let head = [
             MAGIC,
             self.sequence,
-            standing as u64,
+            state as u64,
             record.len() as u64,
             xxh3_64(record),
         ];
         let head: Vec<u8> = head.into_iter().flat_map(u64::to_ne_bytes).collect();
         self.front.write(&head, RECORD_OFFSETS[place]);
-        match standing {
+        match state {
             RecordState::Committed => self.committed = Some(place),
             RecordState::Complete => self.whole = Some(place),
         }
@@ -123,9 +121,9 @@ impl ReplicaRecords {
     /// Marks the complete record as committed, and the previous one as obsolete.
     pub fn commit(&mut self) {
         if let Some(place) = self.whole.take() {
-            let standing = (RecordState::Committed as u64).to_ne_bytes();
+            let state = (RecordState::Committed as u64).to_ne_bytes();
             self.front
-                .write(&standing, RECORD_OFFSETS[place] + STATE_OFFSET);
+                .write(&state, RECORD_OFFSETS[place] + STATE_OFFSET);
             self.committed = Some(place);
         }
     }
@@ -154,8 +152,8 @@ fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, RecordState, Vec<
         .chunks_exact(8)
         .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
     let mut next = || words.next().unwrap_or_default();
-    let (magic, sequence, standing, length, sum) = (next(), next(), next(), next(), next());
-    let standing = match standing {
+    let (magic, sequence, state, length, sum) = (next(), next(), next(), next(), next());
+    let state = match state {
         1 => RecordState::Complete,
         2 => RecordState::Committed,
         _ => return Ok(None),
@@ -165,7 +163,7 @@ fn read_at(file: &File, place: u64) -> io::Result<Option<(u64, RecordState, Vec<
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, place + HEAD_BYTES as u64)?;
-    Ok((xxh3_64(&bytes) == sum).then_some((sequence, standing, bytes)))
+    Ok((xxh3_64(&bytes) == sum).then_some((sequence, state, bytes)))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::image_delta::Image;
 use understudy_image::layout::Layout;
-use understudy_image::runs::{PageIndex, PageRun};
+use understudy_image::pages::{PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 

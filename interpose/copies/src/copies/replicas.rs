@@ -44,7 +44,7 @@ pub struct Replicas {
 impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
     pub(super) fn new(rt: &Runtime) -> Replicas {
-        let (store, legacy) = persistent_store::new_store()
+        let (store, persistent) = persistent_store::new_store()
             .unwrap_or_else(|error| abort_with_error(rt, message::NO_MEMORY_FOR_REPLICAS, &error));
         let selected =
             Tracker::select_with_failure(process_info::config().tracking, simulated_failure())
@@ -66,7 +66,7 @@ impl Replicas {
             query_histories: vec![QueryHistory::default(); layers],
             helper: Helper::new()
                 .unwrap_or_else(|error| abort_with_error(rt, message::NO_CHECKSUM_THREAD, &error)),
-            persistent_store: legacy,
+            persistent_store: persistent,
             orphans: Vec::new(),
             low_use_epochs: 0,
             pending: None,

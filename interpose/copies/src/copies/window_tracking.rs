@@ -3,12 +3,12 @@
 use super::own_replica::replicas;
 use crate::Runtime;
 use crate::objects::window;
-use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Returns the pages of this process's windows, sorted.
 fn exposed(rt: &Runtime) -> Vec<PageRun> {
     let pages = |(start, bytes): (u64, u64)| AddrRange::new(start, start + bytes).pages();
-    runs::normalise(window::exposed(rt).into_iter().map(pages).collect())
+    pages::normalise(window::exposed(rt).into_iter().map(pages).collect())
 }
 
 /// Makes the tracker detect writes of other processes into windows from now on.

@@ -93,11 +93,11 @@ pub fn shortage(
 fn needed(redundancy: &Redundancy, worker: Worker, claims: &[MemoryClaim]) -> u64 {
     let captured = |worker: Worker| claims[worker.index()].captured;
     let own = captured(worker);
-    let partners: u64 = redundancy.owners_at(worker).map(captured).sum();
+    let stored: u64 = redundancy.owners_at(worker).map(captured).sum();
     match redundancy.is_parity() {
-        false => own + partners,
+        false => own + stored,
         // Changes that are sent, changes that are received, and the resulting parity.
-        true => 2 * own + 2 * partners / redundancy.layers(worker).max(1) as u64,
+        true => 2 * own + 2 * stored / redundancy.layers(worker).max(1) as u64,
     }
 }
 

@@ -13,7 +13,7 @@ use super::slot::{Extent, Slot};
 use super::store_config::StoreConfig;
 use super::store_error::StoreError;
 use crate::PAGE_SIZE;
-use crate::runs::AddrRange;
+use crate::pages::AddrRange;
 use std::collections::BTreeMap;
 
 /// An arena of page slots with a coalescing free list.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pinned_slots_are_held_back() {
+    fn only_pinned_slots_are_retained() {
         let mut pins = Pins::new([extent(20, 5), extent(10, 5)]);
         assert_eq!(pins.retain(extent(0, 10)), [extent(0, 10)]);
         assert_eq!(pins.retain(extent(15, 5)), [extent(15, 5)]);

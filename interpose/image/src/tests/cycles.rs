@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
+use crate::pages::{AddrRange, PageRun};
 use crate::restore::{RestoreError, restore_pages};
-use crate::runs::{AddrRange, PageRun};
 use understudy_formats::pages::Tracking;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -310,7 +310,7 @@ fn guard_pages_are_skipped_and_removed() {
 }
 
 #[test]
-fn the_delta_holds_what_changed_and_no_more() {
+fn the_delta_has_only_changed_pages() {
     with_each(|choice| {
         let user = TestProgram::new();
         user.map(0, 64, RW);

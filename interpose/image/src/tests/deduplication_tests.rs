@@ -7,7 +7,7 @@ use super::wire_tests::{assert_same_image, options, transfer};
 use crate::PAGE_SIZE;
 use crate::deduplication::{PageQuery, decode_answer, sample};
 use crate::image_delta::{Delta, Image, SlotRun, lay_out};
-use crate::runs::{self, PageRun};
+use crate::pages::{self, PageRun};
 use crate::store::{PageStore, Slot};
 use crate::wire::{Header, Incoming};
 use understudy_numbers::Epoch;
@@ -17,8 +17,8 @@ fn fill(pages: &[(u64, u8)], store: &mut PageStore) -> Vec<SlotRun> {
     let mut list = Vec::new();
     pages
         .iter()
-        .for_each(|&(page, _)| runs::push(&mut list, PageRun::between(page, page + 1)));
-    let extents = store.alloc(runs::total(&list)).unwrap();
+        .for_each(|&(page, _)| pages::push(&mut list, PageRun::between(page, page + 1)));
+    let extents = store.alloc(pages::total(&list)).unwrap();
     let runs = lay_out(&list, &extents);
     let slots = runs
         .iter()
@@ -177,7 +177,7 @@ fn what_the_receiver_has_is_not_sent_and_lives_as_long_as_the_copy() {
 }
 
 #[test]
-fn a_copy_that_came_whole_refers_to_what_is_there() {
+fn a_whole_copy_refers_to_present_pages() {
     let mut store = new_store(1 << 14);
     let (mut copy, mut own) = (
         image(WORKER_PAGES, &mut store),

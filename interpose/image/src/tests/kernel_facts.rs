@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::kernel::{Pagemap, Region, ScanFilter, Uffd, category as cat};
-use crate::runs::AddrRange;
+use crate::pages::AddrRange;
 
 struct Probe {
     user: TestProgram,
@@ -124,7 +124,7 @@ fn a_write_by_the_kernel_counts() {
 }
 
 #[test]
-fn a_dropped_anonymous_page_is_gone_and_a_new_mapping_is_not_watched() {
+fn a_dropped_anonymous_page_is_empty_and_a_new_mapping_is_not_watched() {
     let Some(mut p) = Probe::new() else { return };
     p.user.map(0, 2, RW);
     p.user.fill(0, 2, 1);
@@ -184,7 +184,7 @@ fn a_huge_page_is_watched_by_base_pages() {
 }
 
 #[test]
-fn guard_pages_are_told_apart() {
+fn guard_pages_are_distinguished() {
     let Some(mut p) = Probe::new() else { return };
     p.user.map(0, 2, RW);
     p.user.fill(0, 2, 1);

@@ -5,11 +5,11 @@
 use super::support::*;
 use crate::PAGE_SIZE;
 use crate::image_delta::{Delta, Image, SlotRun, lay_out};
+use crate::pages::{self, PageIndex, PageRun};
 use crate::parity::{
     XorPlan, accumulate, contribution, drop_zero_pages, fold_changes, pages_of_layer,
     parity_changes, zero_image,
 };
-use crate::runs::{self, PageIndex, PageRun};
 use crate::store::{PageStore, Slot};
 use std::collections::BTreeMap;
 use understudy_numbers::Epoch;
@@ -28,7 +28,7 @@ struct Group {
 }
 
 fn page_list(pages: impl IntoIterator<Item = u64>) -> Vec<PageRun> {
-    runs::normalise(
+    pages::normalise(
         pages
             .into_iter()
             .map(|page| PageRun::between(page, page + 1))
@@ -78,8 +78,8 @@ impl Group {
         let changed = (0..random.below(60)).map(|_| 1000 + member as u64 + random.below(150));
         let changed = page_list(changed.collect::<Vec<_>>());
         let dropped = known.into_iter().filter(|_| random.below(6) == 0);
-        let dropped = runs::subtract(&page_list(dropped.collect::<Vec<_>>()), &changed);
-        let extents = self.store.alloc(runs::total(&changed)).unwrap();
+        let dropped = pages::subtract(&page_list(dropped.collect::<Vec<_>>()), &changed);
+        let extents = self.store.alloc(pages::total(&changed)).unwrap();
         let runs = lay_out(&changed, &extents);
         for slot in runs
             .iter()
@@ -195,7 +195,7 @@ impl Group {
 }
 
 #[test]
-fn any_member_can_be_made_again_from_the_others() {
+fn any_member_can_be_rebuilt_from_the_others() {
     let mut random = Random::seeded("parity");
     for size in 2..6 {
         let mut group = Group::new(size);

@@ -4,10 +4,10 @@
 
 use super::support::*;
 use crate::layout::Layout;
+use crate::pages::{AddrRange, PageIndex, PageRun, normalise};
 use crate::procmap::with_own_maps;
 use crate::remap::{LayoutOrigin, restore_layout};
 use crate::restore::{RestoreError, load_all};
-use crate::runs::{AddrRange, PageIndex, PageRun, normalise};
 use crate::store::Slot;
 use crate::track::Tracker;
 use crate::vmas::{ExcludedRanges, Owner};
@@ -143,7 +143,7 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
 ///
 /// The child's heap starts where the test's own heap ends.
 #[test]
-fn the_brk_heap_comes_back_with_its_end() {
+fn the_brk_heap_is_restored_with_its_end() {
     in_child(|| {
         // SAFETY: asks for and moves the break of this child, whose malloc copes with that.
         let brk = |to: u64| unsafe { libc::syscall(libc::SYS_brk, to) as u64 };

@@ -3,7 +3,7 @@
 use super::support::*;
 use super::wire_tests::{assert_same_image, send_delta};
 use crate::image_delta::Image;
-use crate::runs::PageRun;
+use crate::pages::PageRun;
 use understudy_formats::pages::Tracking;
 
 const PAGES: u64 = 600;

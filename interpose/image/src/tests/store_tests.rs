@@ -153,7 +153,7 @@ fn pages_in_files_outlive_their_store() {
 }
 
 #[test]
-fn protected_slots_are_not_handed_out_again() {
+fn protected_slots_are_not_reused() {
     let mut store = new_store(1 << 14);
     let parts: Vec<Extent> = (0..4).map(|_| store.alloc(10).unwrap()[0]).collect();
     store.protect([parts[1], parts[2]]);

@@ -5,8 +5,8 @@
 use super::support::*;
 use crate::PAGE_SIZE;
 use crate::capture::capture;
+use crate::pages::AddrRange;
 use crate::restore::load_all;
-use crate::runs::AddrRange;
 use crate::store::ArenaFiles;
 use std::time::{Duration, Instant};
 use understudy_formats::pages::Tracking;

@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn memory_is_freed_only_when_it_is_back() {
         let buffer = Arc::new(());
-        let mut lent = InFlightBuffer::new(Some(Arc::clone(&buffer)));
-        lent.complete();
-        drop(lent);
+        let mut in_flight = InFlightBuffer::new(Some(Arc::clone(&buffer)));
+        in_flight.complete();
+        drop(in_flight);
         assert_eq!(Arc::strong_count(&buffer), 1);
         drop(InFlightBuffer::new(Some(Arc::clone(&buffer))));
         assert_eq!(

@@ -77,6 +77,6 @@ fn refuse(disk: &DiskLevel, name: EpochFileName, damage: &EpochError, next: Opti
 /// Returns the lowest of the workers that the processes pass.
 fn lowest_worker(comm: RealComm, own: Option<Worker>) -> mpi::Result<Option<Worker>> {
     let own = own.map_or(u64::MAX, |worker| u64::from(worker.0));
-    let all = comm.allreduce_extremes(Extreme::Least, &[own])?;
+    let all = comm.allreduce_min_max(Extreme::Least, &[own])?;
     Ok(u32::try_from(all[0]).ok().map(Worker))
 }

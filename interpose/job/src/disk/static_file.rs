@@ -24,7 +24,7 @@ use understudy_formats::epochs::epoch_files::{PARTIAL_SUFFIX, PREFIX, STATIC_SUF
 use understudy_formats::private_directories::{create_anew, open_own};
 use understudy_image::PAGE_SIZE;
 use understudy_image::image_delta::Image;
-use understudy_image::runs::PageRun;
+use understudy_image::pages::PageRun;
 use understudy_image::store::PageStore;
 use understudy_image::threads::with_signals_blocked;
 use understudy_numbers::Worker;
@@ -157,12 +157,12 @@ pub struct StaticFile {
 impl StaticFile {
     /// Opens a file and reads its head.
     pub fn open(path: &Path) -> Result<StaticFile, String> {
-        let told = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let file = open_own(path, libc::O_RDONLY).map_err(|error| told(&error))?;
+        let with_path = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let file = open_own(path, libc::O_RDONLY).map_err(|error| with_path(&error))?;
         let read = |length: usize| -> Result<Vec<u8>, String> {
             let mut bytes = vec![0; length];
             file.read_exact_at(&mut bytes, 0)
-                .map_err(|error| told(&error))?;
+                .map_err(|error| with_path(&error))?;
             Ok(bytes)
         };
         let start = read(PREAMBLE)?;
@@ -171,18 +171,20 @@ impl StaticFile {
         };
         let length = number(12);
         if &start[..8] != MAGIC || number(8) != VERSION || length > LONGEST_HEAD {
-            return Err(told(
+            return Err(with_path(
                 &"it is not a file of static data, or it is of another version",
             ));
         }
         let all = read(PREAMBLE + length as usize + size_of::<u64>())?;
         let (content, sum) = all.split_at(PREAMBLE + length as usize);
         if xxh3_64(content).to_le_bytes() != *sum {
-            return Err(told(&"its head is damaged (the checksum does not match)"));
+            return Err(with_path(
+                &"its head is damaged (the checksum does not match)",
+            ));
         }
         let (pages, _) =
             bincode::decode_from_slice::<Vec<PageRun>, _>(&content[PREAMBLE..], standard())
-                .map_err(|error| told(&error))?;
+                .map_err(|error| with_path(&error))?;
         let mut at = all.len().next_multiple_of(PAGE_SIZE) as u64;
         let mut runs = Vec::with_capacity(pages.len());
         for run in pages {

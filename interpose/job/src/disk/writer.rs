@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use understudy_formats::private_directories::create_anew;
 use understudy_image::absent_pages::PageSums;
-use understudy_image::runs::PageIndex;
+use understudy_image::pages::PageIndex;
 use understudy_image::threads::with_signals_blocked;
 use understudy_image::{PAGE_SIZE, sums};
 

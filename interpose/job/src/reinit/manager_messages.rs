@@ -223,20 +223,20 @@ pub fn receive_with_descriptors(
             choose(&fallen);
             None
         }
-        heard => heard,
+        received => received,
     }
 }
 
 fn store_received(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
-    let mut heir = rt.reinit.received_stores.borrow_mut();
-    heir.of = Some(from);
+    let mut received = rt.reinit.received_stores.borrow_mut();
+    received.of = Some(from);
     if let Ok(files) = files
         .into_iter()
         .map(system_calls::move_owned_descriptor)
         .collect::<Vec<_>>()
         .try_into()
     {
-        heir.unused = Some(ReplicaStoreFiles {
+        received.unused = Some(ReplicaStoreFiles {
             from,
             status,
             files,
@@ -253,8 +253,8 @@ pub fn set_chooser(chooser: Chooser) {
 }
 
 fn choose(fallen: &[ProcessNumber]) {
-    let wishes = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
-    for spare in wishes {
+    let hints = CHOOSER.get().map_or(Vec::new(), |chooser| chooser(fallen));
+    for spare in hints {
         send(&ToManager::PlacementHint { spare });
     }
     send(&ToManager::PlacementHintsEnd {

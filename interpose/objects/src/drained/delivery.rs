@@ -52,11 +52,11 @@ fn notify_sender(rt: &Runtime, early: &DrainedMessage) {
             rank: Worker(worker),
             tag: tag::DRAINED_RECEIVED,
         };
-        let mut told = rt.early.notifications.borrow_mut();
+        let mut notifications = rt.early.notifications.borrow_mut();
         // A failure is detected by the next call.
-        let _ = told
+        let _ = notifications
             .remove_sent()
-            .and_then(|()| told.send(number.to_ne_bytes(), [to]));
+            .and_then(|()| notifications.send(number.to_ne_bytes(), [to]));
     }
 }
 

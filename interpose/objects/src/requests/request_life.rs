@@ -114,18 +114,18 @@ pub fn add_duplicate(
     comm: VirtComm,
     begun: Box<PendingDuplicate>,
     made: RealRequest,
-    told: Option<RealRequest>,
+    companion: Option<RealRequest>,
 ) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
     let kind = RequestKind::Duplicate(begun.index);
     let handle = add(rt, comm, kind, RequestState::Active, made);
     // A request without a companion would complete on the fast path, which does not update the
     // table of communicators.
-    let told = match told {
-        Some(told) => add(rt, comm, kind, RequestState::Active, told),
+    let companion = match companion {
+        Some(companion) => add(rt, comm, kind, RequestState::Active, companion),
         None => add_done(rt, comm, kind, EMPTY_STATUS, SUCCESS),
     };
-    join(rt, handle, told);
+    join(rt, handle, companion);
     keep(rt, handle, begun);
     handle
 }

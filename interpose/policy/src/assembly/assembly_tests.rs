@@ -172,9 +172,9 @@ impl AssemblyTestJob {
             ),
             Call::Constructor(sides) => {
                 let side = side_of(number, sides, process);
-                let (enters, told) =
+                let (enters, messages) =
                     assemble(&mut self.processes[process], (process, thread), side);
-                for (to, word) in told {
+                for (to, word) in messages {
                     let way = self.on_their_way.entry((process, to.index()));
                     way.or_default().push_back(word);
                 }
@@ -243,13 +243,13 @@ fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mu
             .insert(process, own.gatherings.arrive(number as u64, is_alone));
         return false;
     }
-    let Some((would_enter, hear)) = &mut comm.last_result else {
+    let Some((would_enter, must_receive)) = &mut comm.last_result else {
         return false;
     };
-    let Some(at) = hear.iter().position(|&who| who == process) else {
+    let Some(at) = must_receive.iter().position(|&who| who == process) else {
         return false;
     };
-    hear.swap_remove(at);
+    must_receive.swap_remove(at);
     if *would_enter {
         own.gatherings.enter(number as u64);
         return true;

@@ -38,14 +38,14 @@ fn worker(process: u32, part: u32, committed: u64) -> ProcessReport {
     }
 }
 
-fn newcomer(process: u32) -> ProcessReport {
+fn joining(process: u32) -> ProcessReport {
     ProcessReport {
         process: ProcessNumber(process),
         ..ProcessReport::default()
     }
 }
 
-fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessReport {
+fn with_replicas(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessReport {
     let held = KeptReplicas {
         own: Worker(own),
         has_own: true,
@@ -56,7 +56,7 @@ fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> ProcessReport {
     };
     ProcessReport {
         kept: Some(held),
-        ..newcomer(process)
+        ..joining(process)
     }
 }
 
@@ -67,10 +67,10 @@ fn whole(identity: ProcessReport, whole: u64) -> ProcessReport {
     }
 }
 
-fn takeover(worker: u32, player: u32) -> Takeover {
+fn takeover(worker: u32, process: u32) -> Takeover {
     Takeover {
         worker: Worker(worker),
-        process: ProcessNumber(player),
+        process: ProcessNumber(process),
         has_own: false,
         layers: 0,
     }
@@ -86,18 +86,18 @@ fn remake(worker: u32, layer: usize, at: u32) -> ReplicaRebuild {
     ReplicaRebuild { worker, layer, at }
 }
 
-fn players<const N: usize>(players: [u32; N]) -> Vec<ProcessNumber> {
-    players.map(ProcessNumber).into()
+fn processes<const N: usize>(processes: [u32; N]) -> Vec<ProcessNumber> {
+    processes.map(ProcessNumber).into()
 }
 
 #[test]
-fn the_lowest_newcomer_takes_the_lowest_dead_part() {
+fn the_lowest_joining_process_replaces_the_lowest_failed_worker() {
     let living = [
         worker(0, 0, 3),
         worker(2, 2, 3),
         worker(3, 3, 3),
-        newcomer(4),
-        newcomer(5),
+        joining(4),
+        joining(5),
     ];
     let plan = make(&living, 4, 2).unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ fn the_lowest_newcomer_takes_the_lowest_dead_part() {
         Plan {
             epoch: Epoch(3),
             takeovers: vec![takeover(1, 4)],
-            process_of: players([0, 4, 2, 3]),
+            process_of: processes([0, 4, 2, 3]),
             fetches: vec![fetch(1, 3)],
             rebuilds: vec![remake(3, 0, 1)],
             lost: None,
@@ -115,9 +115,9 @@ fn the_lowest_newcomer_takes_the_lowest_dead_part() {
 
 #[test]
 fn an_epoch_that_anyone_has_committed_counts() {
-    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), newcomer(3)];
+    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), joining(3)];
     assert_eq!(make(&living, 3, 1).unwrap().epoch, Epoch(4));
-    let behind = [worker(0, 0, 3), worker(1, 1, 4), newcomer(3)];
+    let behind = [worker(0, 0, 3), worker(1, 1, 4), joining(3)];
     assert_eq!(
         make(&behind, 3, 1),
         Err(PlanFailure::Behind {
@@ -133,18 +133,18 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
     let all = [
         whole(worker(0, 0, 3), 4),
         whole(worker(1, 1, 3), 4),
-        newcomer(3),
+        joining(3),
     ];
     assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
-    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
+    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), joining(3)];
     assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
     // Worker 2, which is dead, too, may have been the only one to record that worker 1 had not
     // finished.
-    let no_holder = [
+    let no_buddy = [
         whole(worker(0, 0, 3), 4),
         whole(worker(3, 3, 3), 4),
-        newcomer(4),
-        newcomer(5),
+        joining(4),
+        joining(5),
     ];
     let lost = PlanFailure::Copies {
         worker: Worker(1),
@@ -152,12 +152,12 @@ fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole(
         buddies: vec![(Worker(2), SourceFailure::Dead)],
         epoch: Epoch(3),
     };
-    assert_eq!(make(&no_holder, 4, 1), Err(lost));
+    assert_eq!(make(&no_buddy, 4, 1), Err(lost));
 }
 
 #[test]
 fn what_is_lost_is_named() {
-    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), newcomer(5)];
+    let living = [worker(0, 0, 2), worker(3, 3, 2), joining(4), joining(5)];
     let lost = PlanFailure::Copies {
         worker: Worker(1),
         died: true,
@@ -166,13 +166,13 @@ fn what_is_lost_is_named() {
     };
     assert_eq!(make(&living, 4, 1), Err(lost));
     assert_eq!(
-        make(&[worker(0, 0, 0), newcomer(2)], 2, 1),
+        make(&[worker(0, 0, 0), joining(2)], 2, 1),
         Err(PlanFailure::Init)
     );
 }
 
 #[test]
-fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
+fn replicas_from_an_earlier_attempt_count_as_copies() {
     let fetched = Takeover {
         has_own: true,
         ..takeover(1, 5)
@@ -181,26 +181,26 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     let living = [
         worker(0, 0, 2),
         worker(3, 3, 2),
-        newcomer(4),
-        holding(5, 1, 0, 2),
+        joining(4),
+        with_replicas(5, 1, 0, 2),
     ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
-    assert_eq!(plan.process_of, players([0, 5, 4, 3]));
+    assert_eq!(plan.process_of, processes([0, 5, 4, 3]));
     // An older epoch is useless.
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
-        newcomer(4),
-        holding(5, 1, 0, 2),
+        joining(4),
+        with_replicas(5, 1, 0, 2),
     ];
     assert_eq!(lost_worker(&living, 4), Some(1));
     // Worker 1 stored the replica of worker 0, which its successor has received.
     let living = [
         worker(2, 2, 2),
         worker(3, 3, 2),
-        newcomer(4),
-        holding(5, 1, 1, 2),
+        joining(4),
+        with_replicas(5, 1, 1, 2),
     ];
     let plan = make(&living, 4, 1).unwrap();
     let both = Takeover {
@@ -212,8 +212,8 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     let living = [
         worker(2, 2, 2),
         worker(3, 3, 2),
-        newcomer(4),
-        holding(5, 1, 0, 2),
+        joining(4),
+        with_replicas(5, 1, 0, 2),
     ];
     assert_eq!(lost_worker(&living, 4), Some(0));
 }
@@ -226,7 +226,7 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
         Plan {
             epoch: Epoch(2),
             takeovers: vec![],
-            process_of: players([0, 1]),
+            process_of: processes([0, 1]),
             fetches: vec![],
             rebuilds: vec![],
             lost: None,
@@ -239,8 +239,8 @@ fn what_is_lost_in_memory_may_be_on_disk() {
     let living = [
         worker(0, 0, 2),
         worker(3, 3, 2),
-        newcomer(4),
-        holding(5, 1, 0, 2),
+        joining(4),
+        with_replicas(5, 1, 0, 2),
     ];
     let lost = PlanFailure::Behind {
         worker: Worker(3),
@@ -251,7 +251,7 @@ fn what_is_lost_in_memory_may_be_on_disk() {
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
     assert_eq!(
         (plan.process_of, plan.lost),
-        (players([0, 4, 5, 3]), Some(lost.clone()))
+        (processes([0, 4, 5, 3]), Some(lost.clone()))
     );
 }
 
@@ -264,13 +264,13 @@ fn refusing(mut identity: ProcessReport, worker: u32, at: u32) -> ProcessReport 
 }
 
 #[test]
-fn a_damaged_copy_is_not_used_and_made_again() {
+fn a_damaged_copy_is_not_used_and_is_rebuilt() {
     // Replicas of worker 1 are at workers 2 (damaged) and 3.
     let living = [
         worker(0, 0, 5),
         worker(2, 2, 5),
         worker(3, 3, 5),
-        refusing(newcomer(4), 1, 2),
+        refusing(joining(4), 1, 2),
     ];
     let plan = super::make_plan(&living, &copies(4, 1, 2), 4, &[]).unwrap();
     assert_eq!(plan.fetches, [fetch(1, 3)]);
@@ -279,16 +279,16 @@ fn a_damaged_copy_is_not_used_and_made_again() {
         [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
     );
     // With one replica per worker, worker 1 is lost.
-    let damaged = |died, holders| PlanFailure::Copies {
+    let damaged = |died, buddies| PlanFailure::Copies {
         worker: Worker(1),
         died,
-        buddies: holders,
+        buddies: buddies,
         epoch: Epoch(5),
     };
     let lost = damaged(true, vec![(Worker(2), SourceFailure::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
     // The error lists all lost replicas.
-    let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
+    let living = [&living[..2], &living[3..], &[joining(5)]].concat();
     let lost = damaged(
         true,
         vec![
@@ -320,21 +320,21 @@ fn a_damaged_copy_is_not_used_and_made_again() {
 ///
 /// It uses only living, idle processes.
 #[test]
-fn a_wish_counts_if_it_is_possible() {
+fn a_placement_hint_counts_if_it_is_possible() {
     let living = [
         worker(0, 0, 3),
         worker(3, 3, 3),
-        newcomer(4),
-        newcomer(5),
-        newcomer(6),
+        joining(4),
+        joining(5),
+        joining(6),
     ];
-    let takeovers = |wishes: &[(u32, u32)]| {
-        let wish = |&(worker, spare): &(u32, u32)| RequestedSpare {
+    let takeovers = |hints: &[(u32, u32)]| {
+        let hint = |&(worker, spare): &(u32, u32)| RequestedSpare {
             worker: Worker(worker),
             spare: ProcessNumber(spare),
         };
-        let wishes: Vec<RequestedSpare> = wishes.iter().map(wish).collect();
-        super::make_plan(&living, &copies(4, 2, 1), 4, &wishes)
+        let hints: Vec<RequestedSpare> = hints.iter().map(hint).collect();
+        super::make_plan(&living, &copies(4, 2, 1), 4, &hints)
             .unwrap()
             .takeovers
     };
@@ -356,18 +356,18 @@ fn a_wish_counts_if_it_is_possible() {
 }
 
 #[test]
-fn a_copy_that_is_there_counts_more_than_a_wish() {
+fn a_copy_in_place_counts_more_than_a_placement_hint() {
     let living = [
         worker(0, 0, 3),
         worker(2, 2, 3),
         worker(3, 3, 3),
-        newcomer(4),
-        holding(5, 1, 1, 3),
+        joining(4),
+        with_replicas(5, 1, 1, 3),
     ];
-    let wish = RequestedSpare {
+    let hint = RequestedSpare {
         worker: Worker(1),
         spare: ProcessNumber(4),
     };
-    let plan = super::make_plan(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
+    let plan = super::make_plan(&living, &copies(4, 2, 1), 4, &[hint]).unwrap();
     assert_eq!(plan.takeovers[0].process, ProcessNumber(5));
 }

@@ -100,8 +100,8 @@ mod tests {
                 let mut others: Vec<Worker> = (0..layers)
                     .map(|layer| groups.buddy_of(worker, layer))
                     .collect();
-                for (layer, &holder) in others.iter().enumerate() {
-                    assert_eq!(groups.owner_at(holder, layer), worker);
+                for (layer, &buddy) in others.iter().enumerate() {
+                    assert_eq!(groups.owner_at(buddy, layer), worker);
                 }
                 others.sort_unstable();
                 others.dedup();

@@ -16,7 +16,7 @@ use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_image::kernel::{Pagemap, ScanFilter, category};
 use understudy_image::layout::{Area, Backing, Layout};
-use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::pages::{self, AddrRange, PageRun};
 
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
@@ -141,14 +141,14 @@ impl SmapsCache {
             [&saved.flagged, &now.flagged].map(|it| if it.is_empty() { &none } else { it });
         for (flag, (then, now)) in FLAGS.iter().zip(then.iter().zip(now_flagged)) {
             let (name, set, clear) = *flag;
-            apply(name, clear, &runs::subtract(now, then));
-            apply(name, set, &runs::subtract(then, now));
+            apply(name, clear, &pages::subtract(now, then));
+            apply(name, set, &pages::subtract(then, now));
         }
         let guard =
             |advice, pages: &[PageRun]| apply("guard pages", AttributeCall::Advise(advice), pages);
         guard(
             MADV_GUARD_REMOVE,
-            &runs::subtract(&now.guards, &saved.guards),
+            &pages::subtract(&now.guards, &saved.guards),
         );
         guard(MADV_GUARD_INSTALL, &saved.guards);
     }
@@ -192,9 +192,9 @@ fn apply(name: &str, call: AttributeCall, pages: &[PageRun]) {
 
 fn flagged(layout: &Layout) -> FlaggedPages {
     let text = std::fs::read("/proc/self/smaps").unwrap_or_default();
-    let own = runs::normalise(areas(layout).map(|area| area.pages()).collect());
+    let own = pages::normalise(areas(layout).map(|area| area.pages()).collect());
     let all = parse(&text).into_iter();
-    all.map(|pages| runs::intersect(&pages, &own)).collect()
+    all.map(|pages| pages::intersect(&pages, &own)).collect()
 }
 
 /// Returns the program's areas except the stack.
@@ -222,7 +222,7 @@ fn parse(text: &[u8]) -> FlaggedPages {
             }
         }
     }
-    flagged.into_iter().map(runs::normalise).collect()
+    flagged.into_iter().map(pages::normalise).collect()
 }
 
 /// Parses the address range at the start of a mapping's first line.
@@ -270,7 +270,7 @@ fn guards(layout: &Layout) -> io::Result<Vec<PageRun>> {
     for area in areas(layout) {
         pagemap.scan(area.range, GUARDS, &mut regions)?;
     }
-    Ok(runs::normalise(
+    Ok(pages::normalise(
         regions.iter().map(|region| region.pages()).collect(),
     ))
 }

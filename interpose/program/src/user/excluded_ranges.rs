@@ -1,7 +1,7 @@
 //! Address ranges that do not belong to the program side.
 
 use std::sync::OnceLock;
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 use understudy_image::vmas::ExcludedRanges;
 
 static ZONES: OnceLock<ExcludedRanges> = OnceLock::new();

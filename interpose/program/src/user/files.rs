@@ -27,7 +27,7 @@ mod special;
 mod streams;
 
 use super::UserError;
-use super::descriptors::{descriptors, path_of, stat};
+use super::open_descriptors::{descriptors, path_of, stat};
 use crate::shim;
 use crate::user::program_runtime::Runtime;
 pub use former_name::{last_name_of, name_of};

@@ -14,7 +14,7 @@ mod feed;
 mod readers;
 mod remote_input;
 
-use super::{UserError, descriptors};
+use super::{UserError, open_descriptors};
 use crate::system_calls::move_owned_descriptor;
 use feed::{Feed, FeedError};
 use std::collections::{BTreeMap, VecDeque};
@@ -88,7 +88,7 @@ impl Input {
 }
 
 fn is_pipe(fd: i32) -> bool {
-    descriptors::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+    open_descriptors::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// Watches standard input; `None` if the user has too many watches.
@@ -145,7 +145,7 @@ impl Input {
     fn begin(&mut self, feed: Option<Feed>) {
         self.feed = feed;
         let is_others =
-            descriptors::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
+            open_descriptors::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
         self.watch = (is_others && is_pipe(libc::STDIN_FILENO))
             .then(watch)
             .flatten();
@@ -159,8 +159,9 @@ impl Input {
 
     /// Returns the program's descriptors of the relayed pipe.
     fn descriptors(&self) -> Vec<i32> {
-        let is_its = |fd: &i32| descriptors::stat(*fd).is_some_and(|about| self.is_relayed(&about));
-        descriptors::descriptors()
+        let is_its =
+            |fd: &i32| open_descriptors::stat(*fd).is_some_and(|about| self.is_relayed(&about));
+        open_descriptors::descriptors()
             .into_iter()
             .filter(is_its)
             .collect()
@@ -315,7 +316,7 @@ fn lost(why: &FeedError) -> UserError {
 
 /// True for an empty pipe without a writer.
 fn has_ended(fd: i32) -> bool {
-    descriptors::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
+    open_descriptors::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
 }
 
 /// Returns a pipe in which a reader finds the end of the input.

@@ -17,7 +17,7 @@ use crate::kernel_state::attributes::{REQUESTS, UNCOUNTED};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
-use understudy_abi::kernel_aio::{AioContext as Known, AioContexts, AioRequest};
+use understudy_abi::kernel_aio::{AioContext, AioContexts, AioRequest};
 use understudy_formats::proc_file::ProcFile;
 use understudy_image::procmap;
 use understudy_image::remap::memory_file;
@@ -111,7 +111,7 @@ unsafe fn header(address: u64) -> Header {
 /// Returns the context of a ring and its header.
 ///
 /// `None` if the ring is not as the kernel made it, or its requests are not counted.
-fn counted(ring: &Vma) -> Option<(Known, Header)> {
+fn counted(ring: &Vma) -> Option<(AioContext, Header)> {
     let known = contexts().find(ring.range.start as usize)?;
     if !(ring.shared && ring.prot.read && ring.prot.write && ring.offset == 0) {
         return None;
@@ -128,7 +128,7 @@ fn counted(ring: &Vma) -> Option<(Known, Header)> {
 }
 
 /// Returns the number of pending requests.
-fn under_way(known: &Known, header: &Header) -> u64 {
+fn under_way(known: &AioContext, header: &Header) -> u64 {
     let count = u64::from(header.events);
     (known.submitted % count + count - u64::from(header.tail)) % count
 }
@@ -145,7 +145,7 @@ fn objection(ring: &Vma) -> Option<&'static str> {
 ///
 /// All threads of the program must be stopped.
 pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
-    let has_ring = |known: &Known| {
+    let has_ring = |known: &AioContext| {
         let is_it = |ring: &&Vma| ring.range.start as usize == known.address;
         rings.iter().any(is_it)
     };
@@ -168,7 +168,7 @@ pub(super) fn capture() -> std::result::Result<AioContextsAtCut, UserError> {
     ))
 }
 
-fn save(ring: &Vma, known: &Known, header: &Header) -> SavedContext {
+fn save(ring: &Vma, known: &AioContext, header: &Header) -> SavedContext {
     let (first, length) = (ring.range.start + HEADER, ring.range.len() - HEADER);
     // SAFETY: the events of a ring, which has no pending requests.
     let events = unsafe { std::slice::from_raw_parts(first as *const u8, length as usize) };
@@ -278,7 +278,7 @@ impl SavedContext {
             to.add(self.events.len())
                 .write_bytes(0, length - HEADER as usize - self.events.len());
         }
-        contexts().insert(Known {
+        contexts().insert(AioContext {
             address: self.address as usize,
             requests: self.requests,
             submitted: u64::from(self.tail),
@@ -374,7 +374,7 @@ mod tests {
             let moved = unsafe { libc::mremap(made as *mut _, length, length, flags, place) };
             assert_eq!(moved, place);
             context.move_tail().expect("requests that read nothing");
-            let known = Known {
+            let known = AioContext {
                 address: context.address as usize,
                 requests: context.requests,
                 submitted: u64::from(tail) + 255 * 3,
@@ -384,7 +384,7 @@ mod tests {
             let header = unsafe { header(ring.range.start) };
             assert_eq!((header.head, header.tail), (head, tail));
             assert_eq!(under_way(&known, &header), 0);
-            let later = Known {
+            let later = AioContext {
                 submitted: known.submitted + 4,
                 ..known
             };

@@ -8,7 +8,7 @@ use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, PROGRAM_LD_HEAP, RUNTIME_LD_HEAP, STUB_PAGE};
 use understudy_catalogue::message;
 use understudy_image::layout::{Backing, Layout};
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 use understudy_image::vmas::{self, ExcludedRanges, Owner};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;

@@ -35,7 +35,7 @@ use tls_block::TlsBlock;
 use understudy_abi::{
     LD_HEAP_HEADER, LD_HEAP_SIZE, MAX_LIBRARY_ADDRESSES, PROGRAM_LD_HEAP, effect,
 };
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 use understudy_image::vmas;
 
 pub use imported_procedures::imports_procedure;

@@ -19,7 +19,7 @@
 use super::lock_words::{INHERIT, ROBUST, halves, is_mutex_of_owner, is_written_lock, join};
 use super::thread_number::{ThreadNumber, ThreadNumberChange};
 use understudy_image::layout::{Area, Backing, Layout};
-use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Number of words that are compared at once, before a match is examined.
 const CHUNK: usize = 512;
@@ -154,7 +154,7 @@ fn places(
         true => (range, range.end + MAX_LOCK_BYTES),
         false => (range, range.end),
     };
-    let loaded = writable().flat_map(|area| runs::within(pages, area.pages()));
+    let loaded = writable().flat_map(|area| pages::within(pages, area.pages()));
     let loaded = loaded.map(PageRun::range).map(with_rest);
     let aligned = thread_locals
         .iter()

@@ -28,16 +28,16 @@ pub(super) fn first_low_limit() -> Option<(MinimumLimit, u64)> {
 /// Undo logs of files need descriptors. An unprivileged process can raise the limit up to the hard
 /// limit only.
 #[derive(Debug)]
-pub(super) struct RaisedFileLimit(Option<libc::rlimit64>);
+pub(super) struct TemporaryFileLimit(Option<libc::rlimit64>);
 
-impl RaisedFileLimit {
+impl TemporaryFileLimit {
     /// Raises the limit if needed.
-    pub(super) fn new() -> RaisedFileLimit {
+    pub(super) fn new() -> TemporaryFileLimit {
         if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
-            return RaisedFileLimit(None);
+            return TemporaryFileLimit(None);
         }
         let Some(before) = limit(FILES, None).filter(|it| it.rlim_cur < FILES.limit) else {
-            return RaisedFileLimit(None);
+            return TemporaryFileLimit(None);
         };
         let with = |rlim_max: u64| libc::rlimit64 {
             rlim_cur: FILES.limit.min(rlim_max),
@@ -45,11 +45,11 @@ impl RaisedFileLimit {
         };
         let raised = limit(FILES, Some(with(before.rlim_max.max(FILES.limit))));
         raised.or_else(|| limit(FILES, Some(with(before.rlim_max))));
-        RaisedFileLimit(Some(before))
+        TemporaryFileLimit(Some(before))
     }
 }
 
-impl Drop for RaisedFileLimit {
+impl Drop for TemporaryFileLimit {
     fn drop(&mut self) {
         if let Some(before) = self.0 {
             limit(FILES, Some(before));

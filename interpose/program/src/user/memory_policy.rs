@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_image::layout::{Backing, Layout};
+use understudy_image::pages::{self, AddrRange, PageRun};
 use understudy_image::procmap;
-use understudy_image::runs::{self, AddrRange, PageRun};
 use understudy_image::vmas::{Owner, Vma};
 
 /// Policy with its flags, then the mask of nodes up to the last set bit.
@@ -133,10 +133,10 @@ pub(super) fn capture(has_loaded: bool, layout: &Layout) -> RangePolicies {
     let is_private = |backing: &Backing| matches!(backing, Backing::Anonymous | Backing::Heap);
     let areas = layout.areas().iter();
     let own = areas.filter(|area| is_private(&area.backing));
-    let own = runs::normalise(own.map(|area| area.pages()).collect());
+    let own = pages::normalise(own.map(|area| area.pages()).collect());
     let mut saved = RangePolicies::default();
     for vma in procmap::read_outside(zones()).unwrap_or_default() {
-        let pages = runs::intersect(&[vma.range.pages()], &own);
+        let pages = pages::intersect(&[vma.range.pages()], &own);
         let Some(first) = pages.first() else {
             continue;
         };
@@ -158,12 +158,12 @@ pub(super) fn restore(has_loaded: &Cell<bool>, saved: &RangePolicies, layout: &L
     let all = saved
         .0
         .iter()
-        .fold(Vec::new(), |all, (_, pages)| runs::union(&all, pages));
+        .fold(Vec::new(), |all, (_, pages)| pages::union(&all, pages));
     for (_, pages) in &now.0 {
-        apply(&runs::subtract(pages, &all), &default);
+        apply(&pages::subtract(pages, &all), &default);
     }
     for (policy, pages) in &saved.0 {
-        apply(&runs::subtract(pages, now.pages(policy)), policy);
+        apply(&pages::subtract(pages, now.pages(policy)), policy);
     }
 }
 
@@ -181,7 +181,7 @@ fn apply(pages: &[PageRun], policy: &[u8]) {
 impl RangePolicies {
     fn add(&mut self, policy: Policy, pages: Vec<PageRun>) {
         match self.0.iter_mut().find(|(known, _)| *known == policy) {
-            Some((_, known)) => *known = runs::union(known, &pages),
+            Some((_, known)) => *known = pages::union(known, &pages),
             None => self.0.push((policy, pages)),
         }
     }

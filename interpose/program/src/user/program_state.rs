@@ -12,7 +12,7 @@ use super::{
 };
 use crate::arch::Frame;
 use understudy_image::layout::Layout;
-use understudy_image::runs::PageRun;
+use understudy_image::pages::PageRun;
 use understudy_image::vmas::ExcludedRanges;
 
 /// State of the program side at a cut that is not in its pages.

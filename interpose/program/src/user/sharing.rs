@@ -4,7 +4,7 @@
 //! not be rolled back if another rank shares it.
 #![allow(unsafe_code)]
 
-use super::descriptors::{descriptors, path_of, stat};
+use super::open_descriptors::{descriptors, path_of, stat};
 use super::process_names::host_name;
 use super::{UserError, zones};
 use crate::shim;

@@ -21,7 +21,7 @@ use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;
 use understudy_abi::system_v::{
-    CREATED, FOREIGN, MESSAGES, SEMAPHORES, SystemVObject as Known, SystemVObjects, UNDO,
+    CREATED, FOREIGN, MESSAGES, SEMAPHORES, SystemVObject, SystemVObjects, UNDO,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -101,7 +101,7 @@ pub(super) fn check() -> Result<(), UserError> {
 }
 
 /// Returns the reason why an object cannot be restored.
-fn objection(object: &Known, read: &ObjectState<Content>) -> Option<&'static str> {
+fn objection(object: &SystemVObject, read: &ObjectState<Content>) -> Option<&'static str> {
     if read.is_foreign {
         // Recorded, because at the next cut the last user may be this process.
         objects().real_for_call(object.kind, object.identifier, FOREIGN);
@@ -117,7 +117,7 @@ fn objection(object: &Known, read: &ObjectState<Content>) -> Option<&'static str
 }
 
 /// Reads an object; `None` if it does not exist.
-fn read(object: &Known) -> io::Result<Option<ObjectState<Content>>> {
+fn read(object: &SystemVObject) -> io::Result<Option<ObjectState<Content>>> {
     found(match object.kind {
         SEMAPHORES => semaphore_sets::read(object.real).map(|it| it.with(Content::Set)),
         _ => message_queues::read(object.real).map(|it| it.with(Content::Queue)),
@@ -149,13 +149,13 @@ pub(super) fn capture() -> Result<SystemVObjectsAtCut, UserError> {
 /// Removes the objects that this process has created.
 ///
 /// For a spare that no worker needs, which has created them before MPI_Init.
-pub fn remove_created() {
+pub fn remove_created_system_v() {
     for known in objects().all().filter(|it| it.flags & CREATED != 0) {
         remove_made_object(&known);
     }
 }
 
-fn remove_made_object(known: &Known) {
+fn remove_made_object(known: &SystemVObject) {
     if let Err(error) = remove(known.kind, known.real) {
         log::warn!("{}: {error}", name(known.kind, known.identifier));
     }
@@ -163,18 +163,18 @@ fn remove_made_object(known: &Known) {
 
 /// Restores the objects of the checkpoint, and removes other objects that this process has created.
 pub(super) fn restore(rt: &Runtime, saved: &SystemVObjectsAtCut) -> Result<(), UserError> {
-    let known: Vec<Known> = objects().all().collect();
+    let known: Vec<SystemVObject> = objects().all().collect();
     if known.is_empty() && saved.objects.is_empty() {
         return Ok(());
     }
     let is_here = saved.namespace == namespace();
-    let is_saved = |known: &Known| {
+    let is_saved = |known: &SystemVObject| {
         let is_it = |it: &SavedObject| it.content.kind() == known.kind && it.real == known.real;
         is_here && saved.objects.iter().any(is_it)
     };
     objects().clear();
     rt.system_v.borrow_mut().clear();
-    let is_new = |known: &&Known| known.flags & CREATED != 0 && !is_saved(known);
+    let is_new = |known: &&SystemVObject| known.flags & CREATED != 0 && !is_saved(known);
     known.iter().filter(is_new).for_each(remove_made_object);
     for object in &saved.objects {
         let failed = |error: io::Error| UserError::File {
@@ -216,7 +216,7 @@ impl SavedObject {
             Content::Set(set) => set.write(real)?,
             Content::Queue(queue) => queue.write(real, &self.access)?,
         }
-        objects().insert(Known {
+        objects().insert(SystemVObject {
             kind,
             identifier: self.identifier,
             real,

@@ -11,7 +11,7 @@ use crate::{process_info, system_calls};
 use std::ffi::c_void;
 use understudy_abi::RUNTIME_FIRST_KEY;
 use understudy_elf::{LoadedModule, ProgramHeader};
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -27,7 +27,7 @@ pub struct AttemptResult {
     /// Frame from which the program resumes.
     pub frame: Frame,
     /// Signals that were pending at this frame.
-    pub signals: user::SavedSignals,
+    pub signals: user::SignalState,
     pub exceptions: u32,
     /// True if this process reports the recovery to the user.
     pub reports_to_user: bool,
@@ -51,7 +51,7 @@ pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> Result<AttemptResult, F
     });
     let Meeting { living, verdict } = after_barrier(all, met)?;
     let world = world::get(rt);
-    let dead = |player: &ProcessNumber| !living.contains(player);
+    let dead = |process: &ProcessNumber| !living.contains(process);
     let dead: Vec<ProcessNumber> = world.process_of.iter().copied().filter(dead).collect();
     let plan = verdict.unwrap_or_else(|lost| {
         report.record_deaths(rt, &dead, &world.process_of);

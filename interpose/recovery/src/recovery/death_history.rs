@@ -88,8 +88,8 @@ impl DeathHistory {
 }
 
 impl DeathHistory {
-    fn contains(&self, player: ProcessNumber) -> bool {
-        self.earlier.iter().any(|death| death.process == player)
+    fn contains(&self, process: ProcessNumber) -> bool {
+        self.earlier.iter().any(|death| death.process == process)
     }
 
     /// Returns the last process of each dead worker, and equalises the earlier deaths.
@@ -108,9 +108,9 @@ impl DeathHistory {
             }
         }
         let last = |at: usize| {
-            let players = views.iter().map(|view| view.processes[at]);
-            let dead = players.filter(|player| !living.contains(player));
-            dead.max_by_key(|&player| (!self.contains(player), player))
+            let processes = views.iter().map(|view| view.processes[at]);
+            let dead = processes.filter(|process| !living.contains(process));
+            dead.max_by_key(|&process| (!self.contains(process), process))
         };
         let count = views.first().map_or(0, |view| view.processes.len());
         (0..count)
@@ -189,17 +189,17 @@ impl DeathHistory {
             .iter()
             .filter(is_killed)
             .find(|death| count(death.worker) == MAX_EQUAL_DEATHS);
-        let told = often
+        let reported = often
             .map(|death| message::repeated_kill(death.worker, MAX_EQUAL_DEATHS, epoch).to_string());
         self.earlier.append(&mut self.now);
-        told
+        reported
     }
 }
 
 impl Death {
     /// Decodes the words of a dead process.
     pub(super) fn read(
-        (worker, player): (Worker, ProcessNumber),
+        (worker, process): (Worker, ProcessNumber),
         words: &[u64; RECORD_WORDS],
     ) -> Death {
         let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
@@ -212,7 +212,7 @@ impl Death {
         let epoch = Epoch::NONE;
         Death {
             worker,
-            process: player,
+            process,
             epoch,
             cause,
         }

@@ -119,7 +119,7 @@ fn a_process_that_ends_by_itself_ends_the_job() {
 #[test]
 fn many_kills_of_one_worker_are_reported_once() {
     let mut history = DeathHistory::default();
-    let told: Vec<bool> = (0..5)
+    let reported: Vec<bool> = (0..5)
         .map(|_| {
             history.now = vec![Death {
                 worker: Worker(2),
@@ -130,21 +130,21 @@ fn many_kills_of_one_worker_are_reported_once() {
             history.record_success(Epoch(3)).is_some()
         })
         .collect();
-    assert_eq!(told, [false, false, true, false, false]);
+    assert_eq!(reported, [false, false, true, false, false]);
 }
 
 /// An attempt has succeeded only in process 0, where process 4 is worker 2.
 #[test]
 fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
-    let death = |player: u32| Death {
+    let death = |process: u32| Death {
         worker: Worker(2),
-        process: ProcessNumber(player),
+        process: ProcessNumber(process),
         epoch: Epoch(3),
         cause: fault(libc::SIGSEGV, 1, &[5]),
     };
-    let view = |deaths: &[u32], player: u32| DeathView {
+    let view = |deaths: &[u32], process: u32| DeathView {
         earlier: deaths.iter().map(|&it| death(it)).collect(),
-        processes: vec![ProcessNumber(player)],
+        processes: vec![ProcessNumber(process)],
     };
     let views = [view(&[1, 2], 4), view(&[1], 2)];
     // Process 4 lives and is to take over again, or has also died.

@@ -38,27 +38,27 @@ pub fn exchange(
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let player = |&worker: &Worker| world::get(rt).process_of[worker.index()];
+    let process_of = |&worker: &Worker| world::get(rt).process_of[worker.index()];
     let own = DeathView {
         earlier: earlier(rt),
-        processes: dead.iter().map(player).collect(),
+        processes: dead.iter().map(process_of).collect(),
     };
-    let players = rt
+    let processes = rt
         .recovery
         .history
         .borrow_mut()
         .agree(&gather_from_all(all, &own)?, living);
-    let marks = user::failed_output(rt, &players);
-    let own: Vec<[u64; RECORD_WORDS]> = players
+    let marks = user::failed_output(rt, &processes);
+    let own: Vec<[u64; RECORD_WORDS]> = processes
         .iter()
         .zip(marks)
         .map(|(&rank, marks)| own_record(rt, rank, marks))
         .collect();
     // Unknown words are 0 in a process; the known values agree.
-    let all = all.allreduce_extremes(Extreme::Greatest, own.as_flattened())?;
+    let all = all.allreduce_min_max(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<RECORD_WORDS>();
-    let told = dead.iter().copied().zip(players).zip(all);
-    let deaths = told
+    let merged = dead.iter().copied().zip(processes).zip(all);
+    let deaths = merged
         .map(|(which, words)| Death::read(which, words))
         .collect();
     rt.recovery.history.borrow_mut().record(deaths);

@@ -13,8 +13,8 @@ use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::absent_pages;
+use understudy_image::pages::normalise;
 use understudy_image::prefault::Prefault;
-use understudy_image::runs::normalise;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_policy::recovery_plan::{self as plan, Plan, ReplicaRebuild};
@@ -109,13 +109,13 @@ impl OmittedPageSource {
     fn exchange(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<OmittedPageSource> {
         let (keep, world) = (copies::replicas(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
-        let thin = sent.filter_map(|fetch| {
+        let reduced = sent.filter_map(|fetch| {
             let layer = world.redundancy.layer(fetch.worker, me)?;
             let copy = &keep.stored[layer];
             Some((fetch.worker, &copy.image, copy.script.as_ref()))
         });
         let from: Vec<Worker> = plan.source(me).into_iter().collect();
-        let offers = static_data::exchange_omitted(rt, thin.collect(), &from)?;
+        let offers = static_data::exchange_omitted(rt, reduced.collect(), &from)?;
         drop(keep);
         Ok(match offers.into_iter().next().flatten() {
             None => OmittedPageSource::None,
@@ -225,11 +225,11 @@ pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) ->
     expected.sort_unstable_by_key(|remake| remake.layer);
     let own = remakes.iter().filter(|remake| remake.worker == me);
     let script = static_data::own_plan(rt);
-    let thin = own
+    let reduced = own
         .clone()
         .map(|remake| (remake.at, &keep.own.image, script.as_deref()));
     let from: Vec<Worker> = expected.iter().map(|remake| remake.worker).collect();
-    let offers = static_data::exchange_omitted(rt, thin.collect(), &from)?;
+    let offers = static_data::exchange_omitted(rt, reduced.collect(), &from)?;
     drop((keep, script));
     let mut moves: Vec<ReplicaTransfer> = expected
         .iter()

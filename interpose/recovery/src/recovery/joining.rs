@@ -3,7 +3,7 @@
 //! They were spares, or the process manager has started them because no spare was left. After the
 //! library's initialisation all processes meet, and the others send the state of the job. If all
 //! workers have died at once, the state is in the replicas of dead processes
-//! (`copies::look_for_legacy`).
+//! (`copies::read_passed_store`).
 
 use super::death_history::Death;
 use super::deaths;
@@ -207,7 +207,7 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
     let [all, own] = new_worlds()?;
     let number = process_info::process();
     let knows =
-        copies::look_for_legacy(rt).map_or(AvailableJobState::Nothing, AvailableJobState::Left);
+        copies::read_passed_store(rt).map_or(AvailableJobState::Nothing, AvailableJobState::Left);
     let own_member = Member {
         number,
         job_state: knows,
@@ -218,15 +218,15 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
     let text = broadcast(all, sender_of_job_state(&members)?, text)?;
     let places: ProcessLocations = domains::gather_locations(all)?;
     require_equal_layout(rt, all)?;
-    let (told, _) = bincode::decode_from_slice::<JobState, _>(&text, standard())
+    let (job_state, _) = bincode::decode_from_slice::<JobState, _>(&text, standard())
         .map_err(|_| mpi::Error::INTERN)?;
-    let mut nodes = told.nodes;
+    let mut nodes = job_state.nodes;
     let numbers = members.iter().map(|member| member.number);
     record_places(&mut nodes, numbers.zip(places.all()));
-    deaths::set_earlier(rt, told.deaths);
-    schedule::state(rt).pace.adopt(told.failures);
-    if let Some(disk) = told.disk {
-        disk::join(rt, disk, told.workers);
+    deaths::set_earlier(rt, job_state.deaths);
+    schedule::state(rt).pace.adopt(job_state.failures);
+    if let Some(disk) = job_state.disk {
+        disk::join(rt, disk, job_state.workers);
     }
     rt.recovery.first_communicator.set(Some(all));
     Ok(World {
@@ -235,15 +235,15 @@ fn try_join(rt: &Runtime) -> mpi::Result<World> {
         own,
         role: Role::Joining,
         process: number,
-        worker_count: told.workers,
-        redundancy: told.redundancy,
+        worker_count: job_state.workers,
+        redundancy: job_state.redundancy,
         nodes,
         protected: true,
         finalized: false,
         // The present recovery is counted when it begins in this process.
         recoveries: recoveries(&members)
             .checked_sub(1)
-            .unwrap_or(told.recoveries),
-        process_of: told.processes,
+            .unwrap_or(job_state.recoveries),
+        process_of: job_state.processes,
     })
 }

@@ -15,11 +15,11 @@ use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::absent_pages;
+use understudy_image::pages::{self, PageRun};
 use understudy_image::prefault::Prefault;
 use understudy_image::remap::{self, LayoutOrigin};
 use understudy_image::restore;
 use understudy_image::restore::RestoreError;
-use understudy_image::runs::{self, PageRun};
 use understudy_numbers::ProcessNumber;
 
 /// Result of loading the program side.
@@ -29,7 +29,7 @@ pub struct LoadedEpoch {
     /// Name of the epoch on disk, if it was to be written.
     pub on_disk: Option<disk::EpochKey>,
     /// Signals that were pending at the cut.
-    pub signals: user::SavedSignals,
+    pub signals: user::SignalState,
     /// Floating-point exceptions that the program has enabled, which are masked meanwhile.
     ///
     /// See [`sys::mask_exceptions`].
@@ -91,11 +91,11 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &EncodedState) -> Prefa
 /// Ends the job if workers that share memory are on several nodes.
 ///
 /// `players` are the processes of the workers.
-pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
-    if let Err(apart) = window::shared::check_nodes(rt, players) {
+pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) {
+    if let Err(apart) = window::shared::check_nodes(rt, processes) {
         abort_with_error(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
-    if let Err(apart) = file::check_nodes(rt, players) {
+    if let Err(apart) = file::check_nodes(rt, processes) {
         abort_with_error(rt, message::JOB_CANNOT_CONTINUE, &apart);
     }
 }
@@ -192,7 +192,7 @@ fn load_pages(
     log::debug!("{} pages copied, {} dropped", stats.copied, stats.dropped);
     Ok(match origin {
         LoadOrigin::Survivor => image.pages(),
-        _ => runs::intersect(&with_preceding_pages(&stats.selected), &image.pages()),
+        _ => pages::intersect(&with_preceding_pages(&stats.selected), &image.pages()),
     })
 }
 
@@ -201,7 +201,7 @@ fn with_preceding_pages(pages: &[PageRun]) -> Vec<PageRun> {
     let wider = pages
         .iter()
         .map(|run| PageRun::between(run.start.0.saturating_sub(1), run.end()));
-    runs::normalise(wider.collect())
+    pages::normalise(wider.collect())
 }
 
 /// Loads this worker's own committed epoch.
@@ -218,7 +218,7 @@ pub fn load(
         return Err(ReplicaDamage("the saved state has a wrong checksum".into()));
     }
     let saved = decode(rt, &state.bytes);
-    user::open_keys();
+    user::permit_all_keys();
     let layout = &saved.user.layout;
     let right = if origin == LoadOrigin::Survivor {
         let undone = reverse_computation::undo(rt, &saved.marks);
@@ -261,7 +261,7 @@ pub fn load(
     objects::rebuild_local(rt);
     copies::expose_windows(rt);
     requests::replace(rt, saved.requests);
-    drained::forget_matched(rt);
+    drained::discard_matched(rt);
     drained::replace(rt, saved.early);
     schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
     annotations::restore(rt, saved.marks);

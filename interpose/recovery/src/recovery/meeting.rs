@@ -70,14 +70,14 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     let dead: Vec<Worker> = Worker::all(world.worker_count)
         .filter(|&worker| !plays(worker))
         .collect();
-    let (wishes, asked) = placement::exchange_hints(rt, all, &identities, &dead)?;
-    let mut verdict = plan::make_plan(&identities, &world.redundancy, world.worker_count, &wishes);
+    let (hints, asked) = placement::exchange_hints(rt, all, &identities, &dead)?;
+    let mut verdict = plan::make_plan(&identities, &world.redundancy, world.worker_count, &hints);
     if let Err(
         lost @ (PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone),
     ) = &verdict
         && disk::has_disk_level(rt)
     {
-        verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
+        verdict = from_disk(rt, all, &identities, &hints, lost.clone())?;
     }
     let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
     living.sort_unstable();
@@ -97,7 +97,7 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
             .iter()
             .position(|&worker| plan.worker_of(world.process) == Some(worker))
         {
-            user::inherit_output(rt, output[at]);
+            user::set_inherited_output(rt, output[at]);
         }
     }
     Ok(Meeting { living, verdict })
@@ -109,15 +109,15 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
 /// changed.
 fn record_processes(rt: &Runtime, identities: &[ProcessReport]) -> bool {
     let held = identities.iter().filter_map(|living| living.kept);
-    let told: Vec<_> = held
+    let known_processes: Vec<_> = held
         .filter_map(|held| Some((held.own, held.process?)))
         .collect();
     world::update(rt, |world| {
-        for &(worker, player) in &told {
-            world.process_of[worker.index()] = player;
+        for &(worker, process) in &known_processes {
+            world.process_of[worker.index()] = process;
         }
     });
-    !told.is_empty()
+    !known_processes.is_empty()
 }
 
 /// Makes a plan that uses an epoch on disk, as memory has not enough replicas.
@@ -125,12 +125,12 @@ fn from_disk(
     rt: &Runtime,
     all: RealComm,
     identities: &[ProcessReport],
-    wishes: &[RequestedSpare],
+    hints: &[RequestedSpare],
     lost: PlanFailure,
 ) -> mpi::Result<Result<Plan, PlanFailure>> {
     let world = world::get(rt);
     let (redundancy, workers) = (&world.redundancy, world.worker_count);
-    let plan = plan::make_plan_from_disk(identities, redundancy, workers, wishes, lost.clone());
+    let plan = plan::make_plan_from_disk(identities, redundancy, workers, hints, lost.clone());
     let part = plan.worker_of(world.process).ok_or(mpi::Error::INTERN)?;
     let chosen = disk::choose(rt, all, part, &mut copies::replicas(rt).store)?;
     Ok(chosen.map_or(Err(lost), |key| {
@@ -199,9 +199,9 @@ pub fn cause(rt: &Runtime, lost: &PlanFailure) -> String {
         PlanFailure::Copies {
             worker,
             died,
-            buddies: holders,
+            buddies,
             epoch,
-        } => no_copy(rt, *worker, *died, holders, *epoch),
+        } => no_copy(rt, *worker, *died, buddies, *epoch),
         PlanFailure::Behind { worker, at, epoch } => {
             message::checkpoint_not_reached(worker_and_host(rt, *worker), at, epoch).to_string()
         }
@@ -216,12 +216,12 @@ fn no_copy(
     rt: &Runtime,
     worker: Worker,
     died: bool,
-    holders: &[(Worker, SourceFailure)],
+    buddies: &[(Worker, SourceFailure)],
     epoch: Epoch,
 ) -> String {
     let names = |gone: SourceFailure| {
-        let of = holders.iter().filter(move |holder| holder.1 == gone);
-        of.map(|holder| worker_and_host(rt, holder.0))
+        let of = buddies.iter().filter(move |buddy| buddy.1 == gone);
+        of.map(|buddy| worker_and_host(rt, buddy.0))
             .collect::<Vec<_>>()
     };
     let (dead, damaged) = (
@@ -232,12 +232,12 @@ fn no_copy(
     if world::get(rt).redundancy.is_parity() {
         return no_parity(&worker, died, [&dead, &damaged], epoch);
     }
-    let only = if holders.len() == 1 {
+    let only = if buddies.len() == 1 {
         "its only replica"
     } else {
         "its only replicas"
     };
-    if holders.is_empty() {
+    if buddies.is_empty() {
         return message::no_replica_left(worker, epoch).to_string();
     }
     match (died, damaged.is_empty(), dead.is_empty()) {

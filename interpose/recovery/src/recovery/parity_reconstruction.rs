@@ -23,7 +23,7 @@ pub fn send_part(rt: &Runtime, lost: Worker, me: Worker) -> Option<ReplicaTransf
     let layer = redundancy.layer(lost, me)?;
     let layers: Vec<Option<usize>> = redundancy
         .buddies_of(me)
-        .map(|holder| redundancy.layer(lost, holder))
+        .map(|buddy| redundancy.layer(lost, buddy))
         .collect();
     let transfer = parity_transfer::reconstruction_piece(
         &keep.own,
@@ -46,8 +46,8 @@ pub fn gather(
 ) -> mpi::Result<(Replica, Option<Prefault>)> {
     let mut copy = Replica::default();
     let mut ready = None;
-    for holder in plan.sources(me) {
-        let mut moves = [ReplicaTransfer::receive(holder)];
+    for buddy in plan.sources(me) {
+        let mut moves = [ReplicaTransfer::receive(buddy)];
         let driven = drive(rt, &mut moves, |_| ());
         let payload = moves[0].transfer.take_received();
         let added = match (driven, payload) {

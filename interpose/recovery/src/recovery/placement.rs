@@ -18,7 +18,7 @@ use understudy_policy::recovery_plan::{Plan, ProcessReport, RequestedSpare};
 use understudy_wire::spares::Lease;
 
 /// Registers this process for placement requests, if it has a daemon.
-pub fn register_for_requests() {
+pub fn register_for_placement_requests() {
     if daemon::is_set() {
         reinit::set_chooser(|fallen| request_spares(DOOR.get(), fallen));
     }
@@ -28,7 +28,7 @@ pub fn register_for_requests() {
 fn request_spares(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let (world, generation) = (world::get(rt), call::required_instance());
     let parts = Worker::all(world.worker_count).zip(&world.process_of);
-    let fallen = parts.filter(|(_, player)| fallen.contains(player));
+    let fallen = parts.filter(|(_, process)| fallen.contains(process));
     let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
     let asked = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
     let leases = asked.0.as_deref().unwrap_or_default();
@@ -74,12 +74,12 @@ pub fn exchange_hints(
         .map(|worker| leased(worker).map_or(0, |lease| 1 + u64::from(lease.rank.0)))
         .collect();
     // The process that has queried the daemon has nonzero values; all others have zeros.
-    let heard = all.allreduce_extremes(Extreme::Greatest, &own)?;
-    let wish = |(&worker, word): (&Worker, u64)| {
+    let hints = all.allreduce_min_max(Extreme::Greatest, &own)?;
+    let hint = |(&worker, word): (&Worker, u64)| {
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(RequestedSpare { worker, spare })
     };
-    Ok((dead.iter().zip(heard).filter_map(wish).collect(), asked))
+    Ok((dead.iter().zip(hints).filter_map(hint).collect(), asked))
 }
 
 /// Records the choice in the event file, and returns unused leases to the daemon.

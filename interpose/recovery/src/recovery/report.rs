@@ -80,9 +80,9 @@ impl RecoveryReport {
         rt: &Runtime,
         dead: &[ProcessNumber],
         plan: &Plan,
-        players: &[ProcessNumber],
+        processes: &[ProcessNumber],
     ) {
-        self.record_deaths(rt, dead, players);
+        self.record_deaths(rt, dead, processes);
         let causes = plan
             .takeovers
             .iter()
@@ -111,13 +111,13 @@ impl RecoveryReport {
         &mut self,
         rt: &Runtime,
         dead: &[ProcessNumber],
-        players: &[ProcessNumber],
+        processes: &[ProcessNumber],
     ) {
         self.failed.extend(dead);
         let parts = (0..)
             .map(Worker)
-            .zip(players)
-            .filter(|(_, player)| dead.contains(player));
+            .zip(processes)
+            .filter(|(_, process)| dead.contains(process));
         self.deaths.extend(parts.map(|(worker, &rank)| Kind::Death {
             recovery: self.recovery,
             rank,
@@ -161,8 +161,8 @@ impl RecoveryReport {
                 ns: ns + before,
             });
         }
-        for &&(worker, player) in &own {
-            let from = Spare(player.0.saturating_sub(world.worker_count));
+        for &&(worker, process) in &own {
+            let from = Spare(process.0.saturating_sub(world.worker_count));
             events::emit(Kind::Takeover {
                 recovery: self.recovery,
                 from,
@@ -200,9 +200,9 @@ mod tests {
     use understudy_policy::recovery_plan::Takeover;
 
     fn plan(takeovers: &[(u32, u32)]) -> Plan {
-        let takeover = |&(worker, player): &(u32, u32)| Takeover {
+        let takeover = |&(worker, process): &(u32, u32)| Takeover {
             worker: Worker(worker),
-            process: ProcessNumber(player),
+            process: ProcessNumber(process),
             has_own: false,
             layers: 0,
         };

@@ -66,7 +66,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage
     let own = world::get(rt).process;
     let from = plan
         .source(me)
-        .map_or(own, |holder| plan.process_of[holder.index()]);
+        .map_or(own, |buddy| plan.process_of[buddy.index()]);
     log::warn!("{}", message::replica_not_used(me, from, &damaged.0));
     let mut copies = vec![
         DamagedReplica {
@@ -109,12 +109,12 @@ pub fn refuse_stored(rt: &Runtime, me: Worker) {
 /// This worker's own replica may share damaged pages with them.
 fn damaged_stored_replicas(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::replicas(rt), &world::get(rt).redundancy);
-    let partners = redundancy.owners_at(me).zip(&keep.stored);
+    let stored = redundancy.owners_at(me).zip(&keep.stored);
     // The checksums of parity are in its description.
-    let partners = partners.filter(|(_, copy)| {
+    let stored = stored.filter(|(_, copy)| {
         !redundancy.is_parity() && keep.store.first_damaged(copy.image.runs()).is_some()
     });
-    partners.map(|(worker, _)| worker).collect()
+    stored.map(|(worker, _)| worker).collect()
 }
 
 /// Removes the refusal of this worker's own replica, which was replaced.

@@ -77,10 +77,10 @@ pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
         .iter()
         .filter_map(|&(number, _)| identity(number))
         .collect();
-    let mut holders: HashMap<RequestIdentity, usize> = HashMap::new();
+    let mut counts: HashMap<RequestIdentity, usize> = HashMap::new();
     for theirs in gather_from_all(world::get(rt).private, &own)? {
         for identity in theirs {
-            *holders.entry(identity).or_default() += 1;
+            *counts.entry(identity).or_default() += 1;
         }
     }
     let mut made = Vec::new();
@@ -88,7 +88,7 @@ pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
         let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
             continue;
         };
-        let held = holders.get(&recipe.identity).copied().unwrap_or(0);
+        let held = counts.get(&recipe.identity).copied().unwrap_or(0);
         if held < recipe.members as usize {
             log::debug!("request {index} is not created again: it was freed");
             continue;

@@ -65,7 +65,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         .resumed_in_init
         .set(load::is_init(&loaded.frame));
     arch::rewind(&loaded.frame);
-    user::threads_go_back(rt, &loaded.frame);
+    user::resume_threads_from_image(rt, &loaded.frame);
     resume_devices(rt);
     loaded.signals.resend(reinit::passed_signals());
     system_calls::restore_exceptions(loaded.exceptions);

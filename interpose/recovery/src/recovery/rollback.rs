@@ -90,7 +90,7 @@ fn resume(rt: &Runtime, outcome: &AttemptResult, report: &RecoveryReport) {
         .resumed_in_init
         .set(load::is_init(&outcome.frame));
     arch::rewind(&outcome.frame);
-    user::threads_go_back(rt, &outcome.frame);
+    user::resume_threads_from_image(rt, &outcome.frame);
     resume_devices(rt);
     outcome.signals.resend(reinit::passed_signals());
     let total = report.since_failure(rt);

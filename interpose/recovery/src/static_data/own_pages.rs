@@ -7,8 +7,8 @@ use crate::copies::ReplayPlan;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::image_delta::Image;
+use understudy_image::pages;
 use understudy_image::process_memory;
-use understudy_image::runs;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
 
@@ -24,7 +24,7 @@ pub fn rebuild(
         return Ok(());
     }
     let pages = absent_pages::pages_of(missing);
-    log::debug!("{} pages of static data are rebuilt", runs::total(&pages));
+    log::debug!("{} pages of static data are rebuilt", pages::total(&pages));
     let asked = rt.static_data.template.request_pages(script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }

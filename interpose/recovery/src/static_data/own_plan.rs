@@ -124,10 +124,10 @@ impl ReplayPlans {
             OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::Withdrawn { .. } => {}
             OwnPlan::InTrial { is_sent, .. } => *is_sent = false,
             OwnPlan::Proved {
-                is_sent_to_buddies: is_told,
-                is_own_reduced: is_thin,
+                is_sent_to_buddies,
+                is_own_reduced,
                 ..
-            } => (*is_told, *is_thin) = (false, false),
+            } => (*is_sent_to_buddies, *is_own_reduced) = (false, false),
         }
         self.sent.clear();
         self.proof = None;

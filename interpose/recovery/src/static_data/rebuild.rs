@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::image_delta::Image;
-use understudy_image::runs;
+use understudy_image::pages;
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
@@ -176,7 +176,7 @@ pub fn collect(
     store: &mut PageStore,
 ) -> Result<(), String> {
     let pages = absent_pages::pages_of(absent);
-    let length = runs::total(&pages) as usize * PAGE_SIZE;
+    let length = pages::total(&pages) as usize * PAGE_SIZE;
     let mut first = Some(asked);
     let mut replay = || {
         let asked = first

@@ -3,7 +3,7 @@
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::image_delta::Image;
-use understudy_image::runs::PageIndex;
+use understudy_image::pages::PageIndex;
 use understudy_image::store::PageStore;
 use understudy_image::sums::of_page;
 

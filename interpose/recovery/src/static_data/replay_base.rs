@@ -10,9 +10,9 @@ use std::os::unix::fs::FileExt;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::PageSums;
 use understudy_image::image_delta::Image;
+use understudy_image::pages::{self, PageIndex, PageRun};
 use understudy_image::process_memory;
 use understudy_image::remap::{self, LayoutOrigin};
-use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
 use understudy_policy::compression;
@@ -57,7 +57,7 @@ fn changed(image: &Image, store: &PageStore, known: &[PageSums]) -> (Vec<PageRun
         let sums = store.sums(std::slice::from_ref(run));
         for (number, (page, sum)) in (run.pages.start.0..).map(PageIndex).zip(sums).enumerate() {
             if known.get(&page) != Some(&sum) {
-                runs::push(&mut pages, PageRun::between(page.0, page.0 + 1));
+                pages::push(&mut pages, PageRun::between(page.0, page.0 + 1));
                 // SAFETY: the store holds the pages of the run at this address, one after the
                 // other.
                 content.extend_from_slice(unsafe {

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_image::absent_pages::PageSums;
 use understudy_image::layout::Layout;
+use understudy_image::pages::{PageIndex, PageRun};
 use understudy_image::process_memory;
-use understudy_image::runs::{PageIndex, PageRun};
 use understudy_image::vmas::{self, Vma};
 use understudy_image::{PAGE_SIZE, sums};
 
@@ -167,17 +167,17 @@ fn work(rt: &Runtime, script: &ReplayPlan, task: &ChildTask<'_>, output: c_int) 
         // The two descriptors are moved first, so that neither overwrites the other. Then all other
         // descriptors of the runtime side are closed: other processes must not mistake this process
         // for the rank.
-        let aside =
+        let moved =
             [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
         let [memory, output] = [
-            libc::dup2(aside[0], RUNTIME_FD_BASE),
-            libc::dup2(aside[1], RUNTIME_FD_BASE + 1),
+            libc::dup2(moved[0], RUNTIME_FD_BASE),
+            libc::dup2(moved[1], RUNTIME_FD_BASE + 1),
         ];
         libc::fcntl(output, libc::F_SETFL, 0);
         libc::close_range(RUNTIME_FD_BASE as u32 + 2, u32::MAX, 0);
         (File::from_raw_fd(output), memory)
     };
-    user::leave_input();
+    user::replace_by_empty_input();
     user::stop_recording();
     let finding = match &script.source {
         PageSource::Replay(replay) => replay_and_run_task(rt, script, replay, task, memory),
@@ -363,7 +363,8 @@ fn places(pages: &[u64]) -> Vec<String> {
             .entry(vma.map_or("nothing mapped".into(), label))
             .or_default() += 1;
     }
-    let told = found.into_iter().take(MAX_NAMED_MAPPINGS);
-    told.map(|(name, count)| format!("{name}: {count}"))
+    let named = found.into_iter().take(MAX_NAMED_MAPPINGS);
+    named
+        .map(|(name, count)| format!("{name}: {count}"))
         .collect()
 }

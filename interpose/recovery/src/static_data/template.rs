@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
-use understudy_image::runs::PageRun;
+use understudy_image::pages::PageRun;
 use understudy_wire::line::Line;
 
 /// Time that an answer may take in addition to the replay.
@@ -122,12 +122,12 @@ impl ReplayRequest {
     /// Returns true once the request is completed, or the reason of its failure.
     fn is_done(&self, template: &Template, limit: Duration) -> Result<bool, String> {
         loop {
-            let heard = template
+            let received = template
                 .0
                 .borrow()
                 .as_ref()
                 .map(|seed| seed.line.receive::<Answer>(limit));
-            match heard {
+            match received {
                 Some(Ok(None)) => return Ok(false),
                 Some(Ok(Some(answer))) if answer.number == self.number => {
                     return answer.outcome.map(|()| true);

@@ -31,12 +31,12 @@ impl TrialQueue {
     pub(super) fn poll(&mut self, rt: &Runtime, template: &Template) {
         self.receive(rt);
         if let Some((worker, asked)) = &mut self.running {
-            let Some(rehearsed) = asked.trial_result(template) else {
+            let Some(result) = asked.trial_result(template) else {
                 return;
             };
-            let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(TrialResult::none));
+            let (worker, result) = (*worker, result.unwrap_or_else(TrialResult::none));
             self.running = None;
-            self.report_result(rt, worker, rehearsed);
+            self.report_result(rt, worker, result);
         }
         if !self.waiting.is_empty() {
             let (worker, script) = self.waiting.remove(0);
@@ -63,13 +63,13 @@ impl TrialQueue {
         }
     }
 
-    fn report_result(&mut self, rt: &Runtime, worker: Worker, rehearsed: TrialResult) {
+    fn report_result(&mut self, rt: &Runtime, worker: Worker, result: TrialResult) {
         fault::point("rehearse.end", Epoch::NONE);
-        log_result(worker, &rehearsed);
+        log_result(worker, &result);
         if !omits_static_data() {
             return;
         }
-        let finding = rehearsed.finding;
+        let finding = result.finding;
         self.sent.retain_mut(|message| message.test() == Ok(false));
         let proof: StaticDataProof = finding
             .failure
@@ -85,13 +85,13 @@ impl TrialQueue {
     }
 }
 
-fn log_result(worker: Worker, rehearsed: &TrialResult) {
+fn log_result(worker: Worker, result: &TrialResult) {
     let TrialResult {
         finding,
         journal,
         pages,
         took,
-    } = rehearsed;
+    } = result;
     log::info!(
         "trial replay of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
         finding.different.len(),

@@ -50,8 +50,8 @@ pub fn poll(rt: &Runtime) {
         state.send_to_buddies(rt);
         let come = state.received_plans(rt);
         drop(state);
-        for (layer, partner, bytes) in come {
-            reduce_stored(rt, layer, partner, &bytes);
+        for (layer, owner, bytes) in come {
+            reduce_stored(rt, layer, owner, &bytes);
         }
         self::state(rt).reduce_own(rt);
     }
@@ -257,13 +257,13 @@ impl ReplayPlans {
     fn send_to_buddies(&mut self, rt: &Runtime) {
         let OwnPlan::Proved {
             script,
-            is_sent_to_buddies: is_told,
+            is_sent_to_buddies,
             ..
         } = &mut self.own
         else {
             return;
         };
-        if std::mem::replace(is_told, true) {
+        if std::mem::replace(is_sent_to_buddies, true) {
             return;
         }
         let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
@@ -286,7 +286,7 @@ impl ReplayPlans {
     fn reduce_own(&mut self, rt: &Runtime) {
         let OwnPlan::Proved {
             script,
-            is_own_reduced: is_thin,
+            is_own_reduced,
             ..
         } = &mut self.own
         else {
@@ -295,7 +295,7 @@ impl ReplayPlans {
         let keep = &mut *copies::replicas(rt);
         let lives = matches!(script.source, PageSource::File(_)) || rt.static_data.template.lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
-        if lives && omits_own_static_data() && !std::mem::replace(is_thin, true) {
+        if lives && omits_own_static_data() && !std::mem::replace(is_own_reduced, true) {
             let before = image.page_count();
             image.elide_equal(&script.pages, store);
             let left = image.page_count();
@@ -331,8 +331,8 @@ impl ReplayPlans {
     /// Returns the received plans of other workers: layer, worker, and encoded plan.
     fn received_plans(&mut self, rt: &Runtime) -> Vec<(usize, Worker, Vec<u8>)> {
         let world = world::get(rt);
-        let partners: Vec<Worker> = world.redundancy.owners_at(world::worker(rt)).collect();
-        for (layer, &partner) in partners.iter().enumerate() {
+        let owners: Vec<Worker> = world.redundancy.owners_at(world::worker(rt)).collect();
+        for (layer, &owner) in owners.iter().enumerate() {
             if self
                 .incoming_plans
                 .iter()
@@ -340,14 +340,14 @@ impl ReplayPlans {
             {
                 continue;
             }
-            let message = ByteMessage::probe(world.private, Some(partner), tag::STATIC);
+            let message = ByteMessage::probe(world.private, Some(owner), tag::STATIC);
             self.incoming_plans
                 .extend(message.map(|message| (layer, message)));
         }
         let come = self
             .incoming_plans
             .extract_if(.., |(_, message)| message.test() == Ok(true));
-        come.map(|(layer, message)| (layer, partners[layer], message.bytes.to_vec()))
+        come.map(|(layer, message)| (layer, owners[layer], message.bytes.to_vec()))
             .collect()
     }
 }
@@ -366,11 +366,11 @@ fn trial_worker(rt: &Runtime) -> Worker {
 }
 
 /// Reduces the stored replica of another worker by the pages that a replay rebuilds.
-fn reduce_stored(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
+fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
     let Ok((script, _)) = bincode::decode_from_slice::<ReplayPlan, _>(bytes, standard()) else {
         return;
     };
-    if script.worker != partner {
+    if script.worker != owner {
         return;
     }
     fault::point("thin.begin", copies::committed_epoch(rt));
@@ -388,10 +388,10 @@ fn reduce_stored(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     drop(guard);
     log::info!(
         "the replica of worker {} is without {pages} of {before} pages, which can be rebuilt",
-        partner
+        owner
     );
     events::emit(Kind::Thinned {
-        worker: partner,
+        worker: owner,
         pages,
         left: before - pages,
         journal,

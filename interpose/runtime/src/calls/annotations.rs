@@ -6,7 +6,7 @@ use crate::annotations::FunctionRegion;
 use crate::arch::{Frame, mpi_lock};
 use crate::{annotations, arch, copies, cut, journal, schedule, world};
 use std::ffi::c_int;
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 
 /// Levels of `MPI_Pcontrol` that are annotations.
 const POINT: c_int = 75001;

@@ -103,10 +103,10 @@ unsafe fn begin_duplicate(
         freed::remove(rt, &[begun.index]);
         return handle_error(rt, procedure, rc, Some(comm));
     }
-    let mut told = None;
+    let mut companion = None;
     if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
         let number = (&raw mut begun.uid).cast();
-        let request = told.insert(RealRequest(std::ptr::null_mut()));
+        let request = companion.insert(RealRequest(std::ptr::null_mut()));
         // SAFETY: eight bytes that do not move until the request has completed.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
@@ -121,7 +121,7 @@ unsafe fn begin_duplicate(
     // SAFETY: the caller guarantees it.
     unsafe {
         newcomm.write(new);
-        request.write(requests::add_duplicate(rt, comm, begun, made, told));
+        request.write(requests::add_duplicate(rt, comm, begun, made, companion));
     }
     errors::SUCCESS
 }

@@ -300,7 +300,7 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
     let interval = rendezvous::board_poll_interval(rt, others.clone());
     let (mut waiting, began) = (PollingWait { polls: 0 }, Instant::now());
-    let (mut next, mut told) = (began, false);
+    let (mut next, mut is_reported) = (began, false);
     loop {
         if Instant::now() >= next {
             next = Instant::now() + interval;
@@ -314,8 +314,8 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
                 }
                 Err(rc) => return Ok(Err(rc)),
             }
-            if !told && began.elapsed() > LONG_WAIT {
-                told = true;
+            if !is_reported && began.elapsed() > LONG_WAIT {
+                is_reported = true;
                 system_calls::print_message(message::join_waits(LONG_WAIT.as_secs()));
             }
         }

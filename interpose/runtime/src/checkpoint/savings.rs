@@ -1,12 +1,12 @@
 //! Pages that a capture omits because of annotations of the program.
 
 use crate::Runtime;
-use crate::annotations::{self, Annotation, Way};
+use crate::annotations::{self, Annotation, AnnotationKind};
 use crate::events;
 use crate::journal::address_names;
 use understudy_formats::events::{AnnotationSaving, Kind};
 use understudy_image::capture::OmittedPages;
-use understudy_image::runs::{self, PageRun};
+use understudy_image::pages::{self, PageRun};
 use understudy_numbers::Epoch;
 
 /// Largest number of listed annotations of a capture.
@@ -18,14 +18,14 @@ pub fn record(
     epoch: Epoch,
     at_point: bool,
     left_out: OmittedPages,
-    spared: &[PageRun],
+    elided: &[PageRun],
 ) {
     let (counting, forgotten) = annotations::at_cut(rt, at_point);
     if counting.is_empty() && forgotten.is_empty() || !events::is_recording() {
         return;
     }
-    let pages = runs::total(&left_out.written);
-    let mut marks = shares(&counting, left_out, spared);
+    let pages = pages::total(&left_out.written);
+    let mut marks = shares(&counting, left_out, elided);
     marks.extend(forgotten.into_iter().map(|mark| AnnotationShare {
         mark,
         counts: false,
@@ -60,7 +60,7 @@ impl AnnotationShare {
             place: name(place),
             start: memory.start,
             bytes: memory.len(),
-            whole_pages: runs::total(&annotations::whole_pages(memory)),
+            whole_pages: pages::total(&annotations::whole_pages(memory)),
             counts: self.counts,
             held_pages: self.held,
             saved_pages: self.saved,
@@ -71,24 +71,24 @@ impl AnnotationShare {
 /// Returns the pages that each annotation saves.
 ///
 /// Pages with several annotations count for the first one. Pages whose changes functions undo are
-/// captured, but the own replica omits those in `spared`.
+/// captured, but the own replica omits those in `elided`.
 fn shares(
     marks: &[Annotation],
     mut left_out: OmittedPages,
-    spared: &[PageRun],
+    elided: &[PageRun],
 ) -> Vec<AnnotationShare> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
-        let taken = runs::total(&runs::intersect(from, pages));
-        *from = runs::subtract(from, pages);
+        let taken = pages::total(&pages::intersect(from, pages));
+        *from = pages::subtract(from, pages);
         taken
     };
     let share = |&mark: &Annotation| {
         let pages = annotations::whole_pages(mark.memory);
-        if mark.way == Way::Reverse {
+        if mark.way == AnnotationKind::Reverse {
             return AnnotationShare {
                 mark,
                 counts: true,
-                held: runs::total(&runs::intersect(spared, &pages)),
+                held: pages::total(&pages::intersect(elided, &pages)),
                 saved: 0,
             };
         }
@@ -105,12 +105,12 @@ fn shares(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use understudy_image::runs::AddrRange;
+    use understudy_image::pages::AddrRange;
 
     #[test]
     fn a_page_that_is_marked_twice_is_saved_once() {
         let mark = |start, end| Annotation {
-            way: Way::Exclude,
+            way: AnnotationKind::Exclude,
             memory: AddrRange::new(start, end),
             place: 0,
         };
@@ -127,8 +127,8 @@ mod tests {
             left_out,
             &[],
         );
-        let told: Vec<_> = shares.iter().map(|it| (it.held, it.saved)).collect();
-        assert_eq!(told, [(3, 1), (2, 1), (0, 0)]);
+        let reported: Vec<_> = shares.iter().map(|it| (it.held, it.saved)).collect();
+        assert_eq!(reported, [(3, 1), (2, 1), (0, 0)]);
         assert_eq!(shares[2].saving(|_| String::new()).whole_pages, 0);
     }
 }

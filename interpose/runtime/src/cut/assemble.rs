@@ -7,7 +7,7 @@ use super::anywhere::{leave, poll_agreement};
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
 use crate::control_messages::{self, Peer, tag};
-use crate::schedule::{self, AssemblyWord, Side};
+use crate::schedule::{self, AssemblyMessage, Side};
 use crate::{recovery, work_flags, world};
 use bincode::config::standard;
 use understudy_mpi as mpi;
@@ -54,19 +54,19 @@ fn make_progress(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
     while let Some((from, word)) = receive(rt)? {
         schedule::state(rt).assemblies.receive(from, word);
     }
-    let (enters, told) = {
+    let (enters, messages) = {
         let state = &mut *schedule::state(rt);
         let enters = state.assemblies.advance(me, thread, &mut state.gatherings);
         state.control_messages.remove_sent()?;
         (enters, state.assemblies.take_outgoing())
     };
-    for (to, word) in told {
+    for (to, word) in messages {
         send(rt, to, &word)?;
     }
     Ok(enters)
 }
 
-fn send(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
+fn send(rt: &Runtime, rank: Worker, word: &AssemblyMessage) -> mpi::Result<()> {
     let bytes = bincode::encode_to_vec(word, standard()).map_err(|_| mpi::Error::INTERN)?;
     let to = Peer {
         comm: world::private(rt),
@@ -77,7 +77,7 @@ fn send(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
 }
 
 /// Returns the next message that has arrived.
-fn receive(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
+fn receive(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyMessage)>> {
     let Some((from, bytes)) = control_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);
     };

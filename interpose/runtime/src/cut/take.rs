@@ -46,14 +46,14 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     let (ability, objection) = ability(rt, are_even)?;
     let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
     if !matches!(exchanged, ExchangeOutcome::InFlight(_)) {
-        user::let_threads_go(rt);
+        user::resume_threads(rt);
         recovery::resume_devices(rt);
     }
     match exchanged {
         ExchangeOutcome::InFlight(sent) => {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_cut_point = candidate;
-            user::note_files(rt);
+            user::record_files_at_cut(rt);
             if let Err(error) = file::record_at_cut(rt) {
                 abort::abort_with_error(rt, message::FILES_NOT_SAVED, &error);
             }

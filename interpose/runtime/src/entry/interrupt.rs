@@ -21,7 +21,7 @@ use understudy_mpi::call;
 const RED_ZONE: i64 = 128;
 
 /// Registers the handlers for calls by a signal, and for the end of the program.
-pub fn begin() {
+pub fn register_handlers() {
     arch::set_handler(RECOVER, recover as *const () as *mut c_void);
     arch::set_handler(LEAVE, leave as *const () as *mut c_void);
     call::set_outside_handler(make_thread_call);

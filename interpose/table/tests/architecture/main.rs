@@ -93,13 +93,13 @@ fn crates_use_each_other_one_way_only() {
 #[test]
 fn every_crate_from_elsewhere_is_accounted_for() {
     let members: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
-    let told = read(&root().join("docs/reference/dependencies.md"));
+    let document = read(&root().join("docs/reference/dependencies.md"));
     for rule in RULES {
         let manifest = read(&root().join(rule.directory).join("Cargo.toml"));
         for name in dependencies(&manifest).into_values().flatten() {
-            let is_told = told.contains(&format!("`{name}`"));
+            let is_listed = document.contains(&format!("`{name}`"));
             assert!(
-                is_told || members.contains(name.as_str()),
+                is_listed || members.contains(name.as_str()),
                 "docs/reference/dependencies.md does not say why {} uses {name}",
                 rule.name
             );

@@ -102,14 +102,14 @@ fn all_data_are_passed_in_both_directions() {
     let copy = sent.clone();
     let writing = std::thread::spawn(move || {
         client.write_all(&copy).unwrap();
-        let mut heard = vec![0; copy.len()];
-        client.read_exact(&mut heard).unwrap();
-        assert!(heard == copy);
+        let mut received = vec![0; copy.len()];
+        client.read_exact(&mut received).unwrap();
+        assert!(received == copy);
     });
-    let mut heard = vec![0; sent.len()];
-    server.read_exact(&mut heard).unwrap();
-    assert!(heard == sent);
-    server.write_all(&heard).unwrap();
+    let mut received = vec![0; sent.len()];
+    server.read_exact(&mut received).unwrap();
+    assert!(received == sent);
+    server.write_all(&received).unwrap();
     writing.join().unwrap();
 }
 

@@ -116,12 +116,12 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let mut library = None;
     while ended.is_none() && began.elapsed() < Duration::from_secs(arguments.seconds) {
         std::thread::sleep(PERIOD);
-        if let Ok(Some(standing)) = live.poll() {
-            let pids = standing.processes.values().map(|process| process.pid);
+        if let Ok(Some(state)) = live.poll() {
+            let pids = state.processes.values().map(|process| process.pid);
             library = library.or_else(|| pids.into_iter().find_map(mpi_library));
             let is_worker = |role| matches!(role, Role::Worker(_));
-            largest = largest.max(resident_most(standing, is_worker));
-            spare = spare.max(resident_most(standing, |role| !is_worker(role)));
+            largest = largest.max(resident_most(state, is_worker));
+            spare = spare.max(resident_most(state, |role| !is_worker(role)));
         }
         ended = child.try_wait()?;
     }
@@ -129,11 +129,11 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if was_long {
         end(&mut child)?;
     }
-    let standing = live.poll()?.cloned();
-    let is_protected = standing
+    let state = live.poll()?.cloned();
+    let is_protected = state
         .as_ref()
-        .is_some_and(|standing| standing.checkpoint.is_some());
-    if let Some(check) = trial(is_protected, standing.is_some(), ended, arguments.seconds) {
+        .is_some_and(|state| state.checkpoint.is_some());
+    if let Some(check) = trial(is_protected, state.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
     let with = library.map_or_else(String::new, |file| format!(" with {file}"));
@@ -243,8 +243,8 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::TERM);
     }
-    let told = Instant::now();
-    while told.elapsed() < GRACE {
+    let signalled = Instant::now();
+    while signalled.elapsed() < GRACE {
         if child.try_wait()?.is_some() {
             return Ok(());
         }
@@ -255,8 +255,8 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
 }
 
 /// Largest resident memory among the processes of this node that have such a role.
-fn resident_most(standing: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
-    let processes = standing
+fn resident_most(state: &JobState, has_role: impl Fn(Role) -> bool) -> u64 {
+    let processes = state
         .processes
         .values()
         .filter(|process| has_role(process.role));

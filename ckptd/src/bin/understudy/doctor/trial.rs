@@ -59,8 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
             status => break status,
         }
     };
-    let standing = Live::new(events.path()).poll()?.cloned();
-    let has_checkpoint = standing.is_some_and(|standing| standing.checkpoint.is_some());
+    let state = Live::new(events.path()).poll()?.cloned();
+    let has_checkpoint = state.is_some_and(|state| state.checkpoint.is_some());
     let check = judge(status, &std::fs::read(&messages)?, has_checkpoint);
     let finding = format!("{} (with {})", check.finding, mpi.library.display());
     Ok(Check { finding, ..check })

@@ -1,7 +1,7 @@
-//! From the launcher's start to its end.
+//! Supervision of the launcher, from its start to the exit status of the job.
 
 use super::failures::{NOT_STARTED, cannot};
-use super::progress::{Progress, Teller};
+use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
@@ -19,16 +19,16 @@ use understudy_launch::EXIT_OUTPUT_LOST;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
-/// How often the event files are looked at.
+/// Interval between two polls of the event files.
 const PERIOD: Duration = Duration::from_millis(200);
 /// Exit status after an error inside understudy (EX_SOFTWARE of sysexits.h).
 const INTERNAL_ERROR: u8 = 70;
 
-/// Where the ranks write their event files.
+/// Directory in which the ranks write their event files.
 pub enum Events {
-    /// Where the user wants them.
+    /// Directory that the user has named, or that a dry run would use.
     Named(PathBuf),
-    /// Removed at the end.
+    /// Directory that is removed at the end of the run.
     Temporary(tempfile::TempDir),
 }
 
@@ -41,9 +41,11 @@ impl Events {
     }
 }
 
-/// The directory for event files; of an earlier job's files there it keeps none. One that nobody
-/// has named is in the working directory if there are several hosts, since that is most likely to
-/// be the same for all.
+/// Returns the directory for event files, after removal of an earlier job's event files.
+///
+/// Without `--log-dir`, the directory is temporary.
+/// With several hosts, it is created in the working directory, which the hosts most likely share.
+/// A dry run neither creates nor removes files.
 pub fn event_directory(
     settings: &Settings,
     spans_hosts: bool,
@@ -109,10 +111,10 @@ pub struct Job {
 /// Starts a job, reports its progress, and returns its exit status.
 pub fn run(job: Job, progress: Progress) -> Outcome {
     let mut record = Record::begin(&job.events);
-    let mut teller = Teller::new(progress);
-    let Running { end, signal, pumps } = job.start.run(teller.terminal().as_ref())?;
+    let mut display = ProgressDisplay::new(progress);
+    let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
-    let end = attend(&end, &mut live, &mut teller)?;
+    let end = attend(&end, &mut live, &mut display)?;
     let unwritten = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
@@ -132,7 +134,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     let status = conclude(
         &end,
         &mut live,
-        &mut teller,
+        &mut display,
         &job.events,
         job.disk.as_deref(),
     );
@@ -150,11 +152,11 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     Ok(ExitCode::from(status))
 }
 
-/// Waits for the launcher's end.
+/// Reports progress until the launcher ends, and returns its result.
 fn attend(
     end: &Receiver<Result<u8, String>>,
     live: &mut Live,
-    teller: &mut Teller,
+    display: &mut ProgressDisplay,
 ) -> Result<Result<u8, String>, Failure> {
     let ticks = tick(PERIOD);
     loop {
@@ -163,57 +165,57 @@ fn attend(
                 return end.map_err(|_| cannot("the thread that waits for the launcher has ended"));
             }
             // Without event files the job continues.
-            recv(ticks) -> _ => if let Ok(Some(standing)) = live.poll() {
-                teller.tell(standing);
+            recv(ticks) -> _ => if let Ok(Some(state)) = live.poll() {
+                display.show(state);
             },
         }
     }
 }
 
-/// End of a job, as the launcher shows it.
+/// End of a job as the launcher reports it.
 struct End {
     /// Exit status of the launcher.
     launcher: u8,
     /// Number of the last signal that may have ended the job, or 0.
     signal: i32,
-    /// Workers that the user has asked for.
+    /// Number of workers that the user has requested.
     workers: u32,
 }
 
-/// Reports the result of the job. Returns the exit status.
+/// Reports the result of the job and returns its exit status.
 fn conclude(
     end: &End,
     live: &mut Live,
-    teller: &mut Teller,
+    display: &mut ProgressDisplay,
     events: &Events,
     disk: Option<&Path>,
 ) -> u8 {
-    let standing = live.poll().ok().flatten();
-    // What is not written tells nothing.
+    let state = live.poll().ok().flatten();
+    // Events that could not be written prove nothing about the job.
     let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
-    let mut verdict = verdict(standing, end.launcher, is_silent);
-    // A job that was ended by a signal has no result; one that has come to its end meanwhile has.
-    let was_ended = end.signal != 0 && (verdict.status != 0 || standing.is_none());
+    let mut verdict = verdict(state, end.launcher, is_silent);
+    // A signal replaces the verdict unless the job has completed in the meantime.
+    let was_ended = end.signal != 0 && (verdict.status != 0 || state.is_none());
     if was_ended {
         verdict = Verdict {
             status: 128 + end.signal as u8,
             remark: Some(last_will(end.signal, disk)),
         };
     }
-    teller.end(standing, verdict.status);
-    if let Some(standing) = standing
-        && standing.workers != end.workers
+    display.end(state, verdict.status);
+    if let Some(state) = state
+        && state.workers != end.workers
     {
         print_error(format_args!(
             "the program had {} instead of {}",
-            count(standing.workers, "rank", "ranks"),
+            count(state.workers, "rank", "ranks"),
             end.workers
         ));
     }
     if let Some(remark) = &verdict.remark {
         print_error(remark);
     }
-    if let Some(Protection::Refused(why)) = standing.map(|standing| &standing.protection) {
+    if let Some(Protection::Refused(why)) = state.map(|state| &state.protection) {
         log::info!("unprotected: {why}");
     }
     for problem in live.problems() {
@@ -222,7 +224,7 @@ fn conclude(
     verdict.status
 }
 
-/// What ended the job, and how it can go on.
+/// Returns a message that names the signal and the way to continue the job.
 fn last_will(signal: i32, disk: Option<&Path>) -> String {
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     let next = match disk {
@@ -239,13 +241,13 @@ fn last_will(signal: i32, disk: Option<&Path>) -> String {
     format!("{name} has ended the job; {next}")
 }
 
-/// Whether a file there can have a few bytes.
+/// Returns true if a file of 4096 bytes can be written in the directory.
 fn has_room(directory: &Path) -> bool {
     let file = tempfile::tempfile_in(directory);
     file.and_then(|mut file| file.write_all(&[0; 4096])).is_ok()
 }
 
-/// Whether an event file there has not even its header.
+/// Returns true if the directory has an event file that is shorter than its header.
 fn has_torn_headers(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let is_events = |entry: &DirEntry| {
@@ -262,7 +264,7 @@ fn has_torn_headers(directory: &Path) -> bool {
         .any(|length| length < HEADER_LEN as u64)
 }
 
-/// The account of the run that is kept with event files that the user wants.
+/// Record of the run beside event files whose directory the user has named.
 struct Record(Option<(PathBuf, RunRecord)>);
 
 impl Record {
@@ -298,7 +300,7 @@ impl Record {
     }
 
     fn write(&self) {
-        // The job does not depend on it.
+        // The job continues without a record.
         if let Some((directory, run)) = &self.0
             && let Err(error) = run.write(directory)
         {

@@ -1,7 +1,7 @@
-//! The daemon of a job: the user's own if one serves this node, else one that ends with the job.
+//! Daemon of a job: the user's daemon on this node, or one for this job.
 //!
-//! The job does not depend on it, and so neither does its start: what goes wrong here is told, and
-//! the job goes on without.
+//! A job can run without a daemon.
+//! Errors here are therefore reported, and the job starts without one.
 
 use super::attend::Events;
 use super::settings::Settings;
@@ -19,27 +19,27 @@ use tempfile::TempDir;
 use understudy_daemon::default_socket;
 use understudy_wire::client::{Client, DaemonAddress};
 
-/// How long a daemon that runs already may take to answer.
+/// Maximum time in which a running daemon must answer.
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// A daemon, as long as the job lasts.
+/// Daemon for the duration of the job.
 #[derive(Default)]
 pub struct Daemon {
-    /// The variables by which the ranks find it.
+    /// Environment variables by which the ranks find the daemon.
     pub variables: Vec<(&'static str, OsString)>,
-    _own: Option<Own>,
+    _own: Option<OwnDaemon>,
 }
 
-/// One that was started for this job.
-struct Own {
+/// Daemon that was started for this job.
+struct OwnDaemon {
     child: Child,
     _directory: TempDir,
     token: Option<PathBuf>,
 }
 
-impl Drop for Own {
+impl Drop for OwnDaemon {
     fn drop(&mut self) {
-        // It ends when nobody holds the other end.
+        // The daemon exits at the end of its standard input (`--until-stdin-ends`).
         drop(self.child.stdin.take());
         let _ = self.child.wait();
         if let Some(token) = &self.token {
@@ -48,24 +48,27 @@ impl Drop for Own {
     }
 }
 
-/// Who wants a daemon.
-pub struct Wish<'a> {
+/// Request for the daemon of a job.
+pub struct DaemonRequest<'a> {
     pub settings: &'a Settings,
     pub library: &'a Path,
     pub events: &'a Events,
-    /// Hosts that ranks may run on, if this is not the only one.
+    /// Hosts that ranks may run on; empty if that is this host alone.
     pub hosts: Vec<String>,
-    /// None may be started.
+    /// True if no daemon may be started (`--dry-run`).
     pub is_dry: bool,
 }
 
 impl Daemon {
-    /// Finds or starts it. The error says why the job does without.
-    pub fn for_job(wish: &Wish<'_>) -> Result<Daemon, String> {
-        if wish.settings.get("UNDERSTUDY_DAEMON").is_some() {
+    /// Finds or starts the daemon of a job.
+    ///
+    /// # Errors
+    /// The message for the user, with the reason for which the job runs without a daemon.
+    pub fn for_job(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
+        if request.settings.get("UNDERSTUDY_DAEMON").is_some() {
             return Ok(Daemon::default());
         }
-        if wish.hosts.is_empty() {
+        if request.hosts.is_empty() {
             let socket = default_socket();
             if Client::connect(&DaemonAddress::Local(socket.clone()), None, LIMIT, 0).is_ok() {
                 return Ok(Daemon {
@@ -74,16 +77,17 @@ impl Daemon {
                 });
             }
         }
-        if wish.is_dry {
+        if request.is_dry {
             return Ok(Daemon::default());
         }
-        start(wish).map_err(|why| {
+        start(request).map_err(|why| {
             format!("no daemon ({why}), so the lowest spare replaces each failed worker")
         })
     }
 }
 
-fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
+/// Starts a daemon that ends with this program.
+fn start(request: &DaemonRequest<'_>) -> Result<Daemon, String> {
     let text = |error: std::io::Error| error.to_string();
     let directory = tempfile::Builder::new()
         .prefix("understudy-")
@@ -91,7 +95,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         .tempdir()
         .map_err(text)?;
     let socket = directory.path().join("ckptd.socket");
-    let mut command = Command::new(product_files::companion(wish.library, "ckptd"));
+    let mut command = Command::new(product_files::companion(request.library, "ckptd"));
     command
         .args(["serve", "--until-stdin-ends", "--socket"])
         .arg(&socket)
@@ -100,12 +104,12 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     if std::env::var_os("UNDERSTUDY_LOG").is_none() {
         command.env("UNDERSTUDY_LOG", "warn");
     }
-    let token = match wish.hosts.as_slice() {
+    let token = match request.hosts.as_slice() {
         [] => None,
         hosts => {
             let address =
                 own_address(hosts).ok_or("this host has no address that others could reach")?;
-            let token = wish.events.path().join("ckptd.token");
+            let token = request.events.path().join("ckptd.token");
             write_token(&token).map_err(|error| format!("{}: {error}", token.display()))?;
             command.args([
                 "--listen",
@@ -117,7 +121,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         }
     };
     let child = command.spawn().map_err(text)?;
-    let mut own = Own {
+    let mut own = OwnDaemon {
         child,
         _directory: directory,
         token,
@@ -136,7 +140,7 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     })
 }
 
-/// Waits until it is ready; where it listens for other nodes.
+/// Waits until the daemon is ready, and returns its address for other nodes if `is_remote`.
 fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<String>> {
     let ended = || std::io::Error::other("it ended immediately");
     let mut lines = BufReader::new(child.stdout.take().ok_or_else(ended)?).lines();
@@ -151,6 +155,7 @@ fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<Strin
         .transpose()
 }
 
+/// Writes a new random token to a file that only this user can read.
 fn write_token(path: &Path) -> std::io::Result<()> {
     let text = understudy_wire::auth::nonce()?
         .iter()
@@ -167,11 +172,13 @@ fn write_token(path: &Path) -> std::io::Result<()> {
     writeln!(file, "{text}")
 }
 
-/// The address of this host on the way to the first of these; none that only this host knows.
+/// Returns the source address of this host for packets to one of the given hosts.
+///
+/// The first host whose route begins at a specified address other than loopback decides.
 fn own_address(hosts: &[String]) -> Option<IpAddr> {
     let on_the_way = |host: &String| {
         let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        // Nothing is sent.
+        // Connecting a datagram socket selects its source address and sends nothing (udp(7)).
         socket.connect((host.as_str(), 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_only_this_host_knows_is_none() {
+    fn a_loopback_address_is_not_used() {
         assert_eq!(
             own_address(&["localhost".into()]).filter(IpAddr::is_loopback),
             None

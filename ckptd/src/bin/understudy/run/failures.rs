@@ -3,7 +3,9 @@
 use crate::outcome::{Failure, USAGE};
 use std::fmt::Display;
 
-/// The job could not be started: no launcher, too few slots, another MPI.
+/// Exit status if the job could not be started.
+///
+/// Reasons are a missing launcher, too few slots or an unsupported MPI library.
 pub const NOT_STARTED: u8 = 125;
 
 /// Returns the failure of a wrong command or setting.

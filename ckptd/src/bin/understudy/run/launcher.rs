@@ -1,4 +1,4 @@
-//! The launcher: which one, and whether it will do.
+//! Choice and check of Open MPI's launcher.
 
 use super::failures::cannot;
 use crate::mpi;
@@ -6,7 +6,7 @@ use crate::outcome::Failure;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The words of what the user has given as the launcher.
+/// Splits the value of `--mpirun` into words, as a shell would.
 pub fn words(command: &str) -> Result<Vec<OsString>, Failure> {
     let words = shell_words::split(command)
         .map_err(|error| cannot(format!("--mpirun: {error} in `{command}`")))?;
@@ -18,7 +18,7 @@ pub fn words(command: &str) -> Result<Vec<OsString>, Failure> {
     Ok(words.into_iter().map(OsString::from).collect())
 }
 
-/// The words as a shell takes them.
+/// Joins words into a line for a shell.
 pub fn quoted(words: &[OsString]) -> String {
     let words = words.iter().map(|word| word.to_string_lossy());
     words
@@ -27,6 +27,7 @@ pub fn quoted(words: &[OsString]) -> String {
         .join(" ")
 }
 
+/// Returns the path of a launcher.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     mpi::launcher(name).ok_or_else(|| {
         cannot(format!(
@@ -37,7 +38,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// It must be that of an Open MPI that goes on after a failure.
+/// Checks that the launcher's Open MPI continues after a failure of a rank.
 pub fn check(launcher: &Path) -> Result<(), Failure> {
     let shown = launcher.display();
     let found = mpi::Installation::query(launcher)
@@ -50,13 +51,15 @@ pub fn check(launcher: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Open MPI refuses to serve root unless it is told twice.
+/// Refuses to run as root without the permissions that Open MPI requires.
+///
+/// Open MPI serves root only with `--allow-run-as-root` or with both of the variables.
 pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
-    let is_told = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
+    let is_permitted = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
         .iter()
         .all(|name| std::env::var_os(name).is_some());
     if rustix::process::geteuid().is_root()
-        && !is_told
+        && !is_permitted
         && !line.iter().any(|word| word == "--allow-run-as-root")
     {
         return Err(cannot(

@@ -1,4 +1,4 @@
-//! What is to be run: whether it can be, and what it is.
+//! Checks of the program before the job is started.
 
 use super::failures::cannot;
 use crate::outcome::Failure;
@@ -13,14 +13,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use understudy_catalogue::message;
 
-/// The program cannot be executed.
+/// Exit status if the program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// There is no such program.
+/// Exit status if the program does not exist.
 const NOT_FOUND: u8 = 127;
-/// As much of a file as must be seen.
+/// Number of bytes at the start of a file that the checks read.
 const HEAD: u64 = 64 * 1024;
 
-/// First part of the file name of musl's dynamic loader.
+/// Prefix of the file name of musl's dynamic loader.
 const MUSL: &str = "ld-musl";
 
 /// Programs that start MPI programs themselves.
@@ -39,7 +39,7 @@ const LAUNCHERS: [&str; 12] = [
     "aprun",
 ];
 
-/// Looks at the program as the launcher will find it.
+/// Checks that the program, as the launcher finds it, can be executed and protected.
 pub fn check(name: &OsStr) -> Result<(), Failure> {
     let path = find(name)?;
     let shown = path.display();
@@ -92,7 +92,10 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     }
 }
 
-/// Whether the program would get rights that this user has not (execve(2), capabilities(7)).
+/// Returns true if the program would get rights that this user lacks.
+///
+/// Sources of such rights are the set-user-ID bit, the set-group-ID bit and file capabilities
+/// (execve(2), capabilities(7)).
 fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     let (user, group, mode) = (geteuid(), getegid(), metadata.mode());
     let sets_user = mode & 0o4000 != 0 && metadata.uid() != user.as_raw();
@@ -102,7 +105,7 @@ fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     sets_user || sets_group || (!user.is_root() && has_capabilities())
 }
 
-/// By the search path and then in the working directory, as the launcher does.
+/// Finds the program as the launcher does: on the PATH, then in the working directory.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let path = Path::new(name);
     if name.as_encoded_bytes().contains(&b'/') {
@@ -123,7 +126,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// The first bytes of a file.
+/// Reads the first bytes of a file.
 pub fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     std::fs::File::open(path)?
@@ -132,6 +135,9 @@ pub fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
+/// Returns the name of a script's interpreter from the text after `#!`.
+///
+/// For `env`, this is the program that env(1) starts.
 fn interpreter(line: &[u8]) -> String {
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
@@ -147,10 +153,11 @@ fn interpreter(line: &[u8]) -> String {
     }
 }
 
-/// Returns the file name of the dynamic loader; `Some(None)` if there is none.
+/// Returns the file name of the dynamic loader from the first bytes of a program.
 ///
-/// Empty if the name lies behind the first bytes: patchelf(1) moves it to the end of the file.
-/// `None` if the file is no 64-bit ELF file.
+/// `None` if the file is not a 64-bit ELF file; `Some(None)` if the program names no loader.
+/// The name is empty if it lies beyond the first bytes: patchelf(1) moves it to the end of the
+/// file.
 fn loader(head: &[u8]) -> Option<Option<String>> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
@@ -166,9 +173,11 @@ fn loader(head: &[u8]) -> Option<Option<String>> {
     Some(segment.map(name))
 }
 
-/// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher
-/// takes a rank that was killed for one that has ended. Other interpreters are the program
-/// themselves.
+/// Refuses shell scripts without `exec`.
+///
+/// A shell that waits for the MPI program outlives it and exits with a status of its own.
+/// The launcher would therefore take a killed rank for a rank that has exited.
+/// Interpreters other than shells are themselves the program.
 fn check_script(
     shown: &impl std::fmt::Display,
     interpreter: &str,
@@ -186,7 +195,9 @@ fn check_script(
     )))
 }
 
-/// Whether a line of a script lets a program take the shell's place. (`exec >file` does not.)
+/// Returns true if a line of a script replaces the shell by a program.
+///
+/// `exec >file` does not.
 fn executes(line: &str) -> bool {
     let commands = line
         .split([';', '&', '|', '{', '(', ')'])

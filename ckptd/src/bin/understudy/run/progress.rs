@@ -1,4 +1,4 @@
-//! Telling how a job gets on.
+//! Display of a job's progress on standard error.
 
 use clap::ValueEnum;
 use parking_lot::Mutex;
@@ -11,24 +11,25 @@ use understudy_report::{JobState, Protection};
 /// Form in which progress is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Progress {
-    /// On one line if standard error is a terminal, in plain lines otherwise.
+    /// Single line if standard error is a terminal, otherwise plain lines.
     Auto,
-    /// On one line that is written over and over.
+    /// Single line that is overwritten.
     Line,
-    /// When something happens.
+    /// Plain lines.
     Plain,
+    /// No display.
     None,
 }
 
-/// Time between two plain lines about nothing but checkpoints.
+/// Minimum time between two plain lines that report only a new checkpoint.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 
-/// One line at the bottom of a terminal, below what the job prints.
+/// Line at the bottom of a terminal, below the output of the job.
 #[derive(Default)]
 struct Bottom {
     text: String,
     is_shown: bool,
-    /// The job is in the middle of a line.
+    /// True if the last output of the job did not end its line.
     is_inside: bool,
 }
 
@@ -48,12 +49,12 @@ impl Bottom {
     }
 }
 
-/// The terminal, which the job's output and the line at the bottom share.
+/// Terminal that the job's output and the line at the bottom share.
 #[derive(Clone, Default)]
 pub struct Terminal(Arc<Mutex<Bottom>>);
 
 impl Terminal {
-    /// Passes the job's output through.
+    /// Writes output of the job to `to`, above the line at the bottom.
     pub fn write(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
         let mut bottom = self.0.lock();
         let mut screen = io::stderr().lock();
@@ -65,6 +66,7 @@ impl Terminal {
         written
     }
 
+    /// Replaces the text of the line at the bottom.
     fn set(&self, text: String) {
         let mut bottom = self.0.lock();
         if bottom.text != text || !bottom.is_shown {
@@ -76,21 +78,22 @@ impl Terminal {
     }
 }
 
-pub enum Teller {
+/// Display of a job's progress.
+pub enum ProgressDisplay {
     Line(Terminal),
     Plain(Plain),
-    Nobody,
+    Silent,
 }
 
-/// What was told last.
+/// State of the last plain line.
 #[derive(Default)]
 pub struct Plain {
-    said: Option<(Protection, u32)>,
+    shown: Option<(Protection, u32)>,
     at: Option<Instant>,
     epoch: u64,
 }
 
-impl Teller {
+impl ProgressDisplay {
     pub fn new(how: Progress) -> Self {
         let is_terminal = || {
             io::stderr().is_terminal()
@@ -100,11 +103,11 @@ impl Teller {
             Progress::Auto if is_terminal() => Self::Line(Terminal::default()),
             Progress::Line => Self::Line(Terminal::default()),
             Progress::Auto | Progress::Plain => Self::Plain(Plain::default()),
-            Progress::None => Self::Nobody,
+            Progress::None => Self::Silent,
         }
     }
 
-    /// The terminal through which output must go.
+    /// Returns the terminal through which output of the job must be written.
     pub fn terminal(&self) -> Option<Terminal> {
         match self {
             Self::Line(terminal) => Some(terminal.clone()),
@@ -112,46 +115,52 @@ impl Teller {
         }
     }
 
-    pub fn tell(&mut self, standing: &JobState) {
+    /// Shows the state of the job.
+    pub fn show(&mut self, state: &JobState) {
         match self {
             Self::Line(terminal) => terminal.set(cut(
-                &format!("understudy: {}", standing.to_line(realtime_ns())),
+                &format!("understudy: {}", state.to_line(realtime_ns())),
                 width(),
             )),
-            Self::Plain(plain) => plain.tell(standing),
-            Self::Nobody => {}
+            Self::Plain(plain) => plain.show(state),
+            Self::Silent => {}
         }
     }
 
-    /// The last word, with the job's status.
-    pub fn end(&mut self, standing: Option<&JobState>, status: u8) {
+    /// Replaces the line at the bottom by the last line, with the job's exit status.
+    pub fn end(&mut self, state: Option<&JobState>, status: u8) {
         if let Self::Line(terminal) = self {
             terminal.set(String::new());
         }
-        if let (Self::Line(_) | Self::Plain(_), Some(standing)) = (&self, standing) {
-            crate::outcome::print_error(standing.to_last_line(status));
+        if let (Self::Line(_) | Self::Plain(_), Some(state)) = (&self, state) {
+            crate::outcome::print_error(state.to_last_line(status));
         }
     }
 }
 
 impl Plain {
-    fn tell(&mut self, standing: &JobState) {
-        let state = (standing.protection.clone(), standing.recoveries);
-        let epoch = standing.checkpoint.map_or(0, |last| last.epoch.0);
-        let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
+    /// Prints a line if protection or the number of recoveries has changed.
+    ///
+    /// A new checkpoint alone is reported at most once a [`PLAIN_PERIOD`].
+    fn show(&mut self, state: &JobState) {
+        let new = (state.protection.clone(), state.recoveries);
+        let epoch = state.checkpoint.map_or(0, |last| last.epoch.0);
+        let is_news = self.shown.as_ref() != Some(&new) && new.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::print_error(standing.to_line(realtime_ns()));
-            (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
+            crate::outcome::print_error(state.to_line(realtime_ns()));
+            (self.shown, self.at, self.epoch) = (Some(new), Some(Instant::now()), epoch);
         }
     }
 }
 
+/// Returns the width of the terminal in columns.
 fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     size.map_or(80, |size| usize::from(size.ws_col)).max(20)
 }
 
+/// Shortens a text so that the last column of the terminal stays free.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width - 1).collect()
 }

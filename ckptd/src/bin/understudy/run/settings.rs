@@ -1,4 +1,4 @@
-//! The settings as options, out of the one table that the runtime reads them by.
+//! Options of `understudy run` for the settings, from the table that the runtime reads.
 
 use super::failures::usage;
 use crate::node;
@@ -12,10 +12,10 @@ use std::path::Path;
 use understudy_report::count;
 use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, present_name, unknown};
 
-/// Values by variable: what was given as an option, later also what the environment has.
+/// Values by variable: those of options, and later those of the environment.
 pub struct Settings {
     all: BTreeMap<String, OsString>,
-    /// Variables that stand for options.
+    /// Variables whose values were given as options.
     options: BTreeSet<String>,
 }
 
@@ -74,7 +74,7 @@ impl clap::FromArgMatches for Settings {
 }
 
 impl Settings {
-    /// Adds the variables of the environment that no option stands for.
+    /// Adds variables of the environment; options take precedence.
     pub fn with_environment(&self) -> Self {
         let mut all = self.all.clone();
         let ours = std::env::vars_os().filter_map(|(name, value)| {
@@ -93,13 +93,16 @@ impl Settings {
         }
     }
 
+    /// Returns the value of a variable unless it is empty.
     pub fn get(&self, variable: &str) -> Option<&OsString> {
         self.all.get(variable).filter(|value| !value.is_empty())
     }
 
-    /// All values as the ranks will read them, and whether a job of so many workers can be
-    /// protected by them. What the ranks would refuse is refused here, before the job has waited
-    /// for anything.
+    /// Returns all values as the ranks will read them.
+    ///
+    /// # Errors
+    /// Values that the ranks would refuse, such as those with which `workers` cannot be protected:
+    /// the job would otherwise wait for its start in vain.
     pub fn check(
         &self,
         workers: u32,
@@ -134,16 +137,16 @@ impl Settings {
         checked().map_err(|why: String| usage(self.as_given(why)))
     }
 
-    /// Whether epochs can be written where they are to go.
+    /// Checks that checkpoints can be written to the directory of the disk level.
     pub fn check_disk(&self, config: &Config) -> Result<(), Failure> {
         node::check_disk(config).map_err(|why| {
             usage(self.as_given(why + ". Choose a directory that can be written to."))
         })
     }
 
-    /// A message with options in place of the variables that the user has not set.
+    /// Replaces variables in a message by the options that the user has given.
     fn as_given(&self, mut message: String) -> String {
-        // The longest names first: some begin like others.
+        // Longest names first: some names are prefixes of others.
         let mut options: Vec<_> = SETTINGS
             .iter()
             .filter(|it| self.options.contains(it.variable))
@@ -157,8 +160,9 @@ impl Settings {
         message
     }
 
-    /// What all ranks know and other users do not: what the user has given, or 128 random bits.
-    /// `None` with a disk level, where every start of the job must have the same.
+    /// Returns the secret that the ranks share: the user's value, or 128 random bits.
+    ///
+    /// `None` with a disk level: every start of the job must then have the same secret.
     pub fn secret(&self) -> Option<OsString> {
         if self.get("UNDERSTUDY_DISK").is_some() {
             return None;
@@ -171,7 +175,7 @@ impl Settings {
         self.get(SECRET).cloned().or_else(random)
     }
 
-    /// All variables of the ranks but the [`secret`](Self::secret).
+    /// Returns the variables of the ranks, without the [`secret`](Self::secret).
     pub fn variables(
         &self,
         library: &Path,
@@ -185,7 +189,7 @@ impl Settings {
             all.entry("UNDERSTUDY_REQUIRE".into())
                 .or_insert_with(|| "start".into());
         }
-        // Everybody may read the launcher's command line.
+        // Every user can read the command line of the launcher.
         all.remove(SECRET);
         all.insert("UNDERSTUDY_EVENTS".into(), events.into());
         let mut preload = OsString::from(library);

@@ -1,4 +1,4 @@
-//! Signals to this program are meant for the job.
+//! Forwarding of signals from this program to the job.
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -8,17 +8,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 
-/// What is passed on.
+/// Signals that are forwarded.
 const PASSED: [i32; 5] = [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
 
-/// Signals that have come, and are passed on from now on.
+/// Caught signals, which a thread forwards.
 pub struct Signals {
     signals: SignalsInfo<WithOrigin>,
     last: Arc<AtomicI32>,
 }
 
 impl Signals {
-    /// Catches signals; they wait until there is somebody to whom they can be passed on.
+    /// Catches signals, which stay pending until [`Signals::pass_on_to`] forwards them.
     pub fn catch() -> io::Result<Self> {
         Ok(Self {
             signals: SignalsInfo::new(PASSED)?,
@@ -26,8 +26,9 @@ impl Signals {
         })
     }
 
-    /// Passes signals on to a process, in a thread that ends with this program. What is returned
-    /// has the last one that may end a job, or 0.
+    /// Forwards signals to a process, in a thread that ends with this program.
+    ///
+    /// Returns a cell with the last signal that may end a job, or 0.
     pub fn pass_on_to(mut self, child: u32) -> io::Result<Arc<AtomicI32>> {
         let last = Arc::clone(&self.last);
         std::thread::Builder::new().spawn(move || {
@@ -35,8 +36,8 @@ impl Signals {
                 if may_end_a_job(origin.signal) {
                     self.last.store(origin.signal, SeqCst);
                 }
-                // A key of the terminal has reached the launcher already: a second time it would
-                // mean "at once".
+                // A signal from the terminal has already reached the launcher.
+                // The launcher would take a second one for a request to end at once.
                 if origin.process.is_some() {
                     pass(child, origin.signal);
                 }
@@ -46,15 +47,16 @@ impl Signals {
     }
 }
 
-/// True for signals other than those of the user.
+/// Returns true for signals other than SIGUSR1 and SIGUSR2.
 pub fn may_end_a_job(signal: i32) -> bool {
     ![SIGUSR1, SIGUSR2].contains(&signal)
 }
 
+/// Sends a signal to the child.
 fn pass(child: u32, signal: i32) {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
-        // It may have ended by itself meanwhile.
+        // An error means that the child has exited in the meantime.
         let _ = kill_process(pid, signal);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether there is room for all ranks.
+//! Slots for the ranks: hosts, cores and the maximum number of processes.
 
 use super::failures::{cannot, usage};
 use crate::node;
@@ -11,25 +11,28 @@ use understudy_report::count;
 /// A request for slots.
 pub struct SlotRequest<'a> {
     pub workers: u32,
-    /// Workers and spares.
+    /// Number of workers and spares.
     pub ranks: u32,
-    /// Lists of hosts, as of `--host`.
+    /// Values of `--host`, each a list of hosts.
     pub hosts: &'a [String],
     pub hostfile: Option<&'a Path>,
     /// True if more ranks than slots are allowed.
     pub oversubscribe: bool,
 }
 
-/// Whether the launcher must be told that ranks may share cores. An error if that would be needed,
-/// but was not asked for where it may do harm: on hosts that the user has counted out.
+/// Returns true if the launcher needs the option that lets ranks share cores.
+///
+/// # Errors
+/// Too few slots on hosts that the user has named, without `--oversubscribe`; or more processes
+/// than this node permits.
 pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Result<bool, Failure> {
     let ranks = request.ranks;
-    let says_so = |word: &OsString| {
+    let is_permission = |word: &OsString| {
         word.to_string_lossy()
             .to_lowercase()
             .contains("oversubscribe")
     };
-    if line.iter().any(says_so) {
+    if line.iter().any(is_permission) {
         return Ok(false);
     }
     if request.oversubscribe {
@@ -55,7 +58,7 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
     if !request.hosts.is_empty() || request.hostfile.is_some() || batch_system().is_some() {
         return Ok(false);
     }
-    // Each has a guardian and a relay.
+    // Each rank has a guardian and a relay.
     if u64::from(ranks) * 3 > most {
         return Err(cannot(format!(
             "{ranks} ranks are more than this node can have: it has {most} processes at most"
@@ -64,15 +67,18 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
     Ok(node::cores() < ranks)
 }
 
-/// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named
-/// without a number.
+/// Returns the number of slots of a list of hosts, as the launcher counts them.
+///
+/// A host without a number has one slot for each occurrence.
 fn slots(hosts: &str) -> Result<u32, Failure> {
     let hosts = hosts_of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
     Ok(hosts.iter().map(|host| host.slots).sum())
 }
 
-/// The hosts that ranks may run on, or none if that is this one alone. A batch system may give
-/// others, whose names are not known here: this one's name stands for them.
+/// Returns the hosts that ranks may run on; none if that is this host alone.
+///
+/// Without a list, a batch system may grant other hosts, whose names are unknown here.
+/// The result is then the name of this host.
 pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let own = rustix::system::uname()
         .nodename()
@@ -86,6 +92,7 @@ pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     }
 }
 
+/// Returns the hosts of lists and of a host file, without numbers of slots.
 fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let text = file
         .and_then(|path| std::fs::read_to_string(path).ok())
@@ -102,7 +109,7 @@ fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
         .collect()
 }
 
-/// The batch system that has granted slots to this shell.
+/// Returns the name of the batch system that has granted slots to this shell.
 pub fn batch_system() -> Option<&'static str> {
     const SIGNS: [(&str, &str); 4] = [
         ("SLURM_JOB_ID", "Slurm"),

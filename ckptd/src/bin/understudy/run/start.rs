@@ -1,4 +1,6 @@
-//! Start of a job: by Open MPI's mpirun in a child, or by understudy's own starter in a thread.
+//! Start of a job by Open MPI's mpirun or by understudy's own starter.
+//!
+//! mpirun runs in a child process, the starter in a thread.
 
 use super::failures::cannot;
 use super::launcher::quoted;
@@ -33,7 +35,7 @@ pub struct MpirunCommand {
     variables: Vec<OsString>,
     /// The program and its arguments.
     program: Vec<OsString>,
-    /// Value of `UNDERSTUDY_SECRET`, which every user could read in the command.
+    /// Value of `UNDERSTUDY_SECRET`, which is no part of the command: every user can read that.
     secret: Option<OsString>,
 }
 
@@ -56,9 +58,9 @@ impl MpirunCommand {
 /// Threads that pass the output of a job to the terminal.
 type Pumps = Vec<JoinHandle<io::Result<()>>>;
 
-/// A job that has been started.
+/// Job that has been started.
 pub struct Running {
-    /// Receives the exit status of the launcher, or the reason for which it could not continue.
+    /// Receives the exit status of the launcher, or the reason why it failed.
     pub end: Receiver<Result<u8, String>>,
     /// Number of the last signal that may have ended the job, or 0.
     pub signal: Arc<AtomicI32>,
@@ -143,6 +145,7 @@ fn words_of(plan: &Plan) -> Vec<OsString> {
     words
 }
 
+/// Starts mpirun and a thread that waits for its exit.
 fn run_mpirun(command: MpirunCommand, terminal: Option<&Terminal>) -> Result<Running, Failure> {
     let line = command.words();
     let secret = command.secret;
@@ -152,7 +155,8 @@ fn run_mpirun(command: MpirunCommand, terminal: Option<&Terminal>) -> Result<Run
     let [stdout, stderr] = streams.for_command()?;
     command.args(&line[1..]).stdout(stdout).stderr(stderr);
     command.envs(secret.iter().map(|secret| (SECRET, secret)));
-    // A job without its launcher's parent could not be ended, and would compete with a restart.
+    // Signals to the job pass through this process: without it, the job could not be ended and
+    // would compete with a restart.
     end_with_parent(&mut command);
     let mut child = command.spawn().map_err(|error| {
         cannot(format!(
@@ -172,6 +176,7 @@ fn run_mpirun(command: MpirunCommand, terminal: Option<&Terminal>) -> Result<Run
     Ok(Running { end, signal, pumps })
 }
 
+/// Runs understudy's own starter in a thread.
 fn run_starter(mut plan: Plan, terminal: Option<&Terminal>) -> Result<Running, Failure> {
     let (streams, pumps) = streams_for(terminal)?;
     plan.context.streams = streams;
@@ -186,7 +191,7 @@ fn run_starter(mut plan: Plan, terminal: Option<&Terminal>) -> Result<Running, F
     // The job's processes end with this thread.
     thread::Builder::new().spawn(move || {
         let status = starter::run(&plan, notify);
-        // The pumps end when all write ends are closed.
+        // The pumps end when all write ends of their pipes are closed.
         drop(plan);
         let status = status.map(|status| status.clamp(0, 255) as u8);
         sender.send(status.map_err(|error| error.to_string()))
@@ -202,7 +207,7 @@ fn status_of(status: ExitStatus) -> u8 {
     }
 }
 
-/// Returns the streams of a job, and the threads that pass their content to the terminal.
+/// Returns the streams of a job and the threads that pass them to the terminal.
 fn streams_for(terminal: Option<&Terminal>) -> Result<(Streams, Pumps), Failure> {
     let Some(terminal) = terminal else {
         return Ok((Streams::own()?, Vec::new()));

@@ -1,61 +1,64 @@
-//! What came of a job. The launcher's status is not enough: it is 0 after a rank was killed, and
-//! may be after a crash.
+//! Result of a job, from its event files and the launcher's exit status.
+//!
+//! The launcher's exit status alone is not sufficient: it is 0 after a rank was killed, and may be
+//! 0 after a crash.
 
 use understudy_formats::events::{EndReason, Worker};
 use understudy_report::{JobState, Protection};
 
-/// A failure could not be recovered from (`understudy_abi::exit::LOST`).
+/// Exit status if a failure could not be recovered from (`understudy_abi::exit::LOST`).
 const LOST: u8 = 75;
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub status: u8,
-    /// What the user should know, unless the job has said it.
+    /// Message for the user; `None` if the job has already printed one.
     pub remark: Option<String>,
 }
 
-/// From what the ranks have written down, and from the launcher's status. `is_silent`: they could
-/// not write.
-pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
-    let told = |status, remark: String| Verdict {
+/// Derives the result from the state that the ranks have recorded and the launcher's status.
+///
+/// `is_silent` is true if the ranks could not write their event files.
+pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
+    let with_remark = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
     };
-    let silent = |status| Verdict {
+    let without_remark = |status| Verdict {
         status,
         remark: None,
     };
-    let Some(standing) = standing else {
+    let Some(state) = state else {
         return match launcher {
-            status if is_silent => told(
+            status if is_silent => with_remark(
                 status,
                 "the ranks could not write their event files, so there is no record of the job; \
                  its messages tell whether it was protected. Make room there, or name another \
                  directory with --events"
                     .into(),
             ),
-            0 => told(
+            0 => with_remark(
                 0,
                 "no rank has recorded an event, so the program was not protected: it has not \
                  called MPI_Init, is linked with another MPI, or its event files are on other \
                  nodes"
                     .into(),
             ),
-            status => silent(status),
+            status => without_remark(status),
         };
     };
-    let ends: Vec<_> = (0..standing.workers)
+    let ends: Vec<_> = (0..state.workers)
         .map(|worker| {
             (
                 worker,
-                standing
+                state
                     .process_of(Worker(worker))
                     .and_then(|(_, process)| process.end),
             )
         })
         .collect();
-    let aborted = standing
+    let aborted = state
         .processes
         .values()
         .find_map(|process| match process.end {
@@ -63,7 +66,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
             _ => None,
         });
     if let Some(code) = aborted {
-        return silent(if launcher == 0 {
+        return without_remark(if launcher == 0 {
             as_status(code)
         } else {
             launcher
@@ -79,24 +82,24 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
             Some(EndReason::Exited(status)) => Some(*status),
             _ => None,
         });
-        return silent(match (launcher, left) {
+        return without_remark(match (launcher, left) {
             (0, Some(status)) => (status & 0xff) as u8,
             _ => launcher,
         });
     }
     if is_silent {
-        return told(
+        return with_remark(
             launcher,
             "there was no room for event files, so the record of the job, which has ended well, is \
              incomplete"
                 .into(),
         );
     }
-    let why = match &standing.protection {
+    let why = match &state.protection {
         Protection::Refused(_) => "the job was not protected at that time",
         _ => "no process took over",
     };
-    told(
+    with_remark(
         LOST,
         format!(
             "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
@@ -111,6 +114,7 @@ pub fn verdict(standing: Option<&JobState>, launcher: u8, is_silent: bool) -> Ve
     )
 }
 
+/// Returns the exit status for an error code of `MPI_Abort`; never 0.
 fn as_status(code: i32) -> u8 {
     match (code & 0xff) as u8 {
         0 => 1,
@@ -124,7 +128,7 @@ mod tests {
     use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role};
     use understudy_report::Live;
 
-    /// A worker that has begun, and nothing more.
+    /// The event file of a worker contains only its start.
     #[test]
     fn a_full_event_directory_does_not_make_a_job_fail() {
         let directory = tempfile::tempdir().expect("there is room");
@@ -143,8 +147,8 @@ mod tests {
         };
         writer.emit(Epoch(0), start);
         let mut live = Live::new(directory.path());
-        let standing = live.poll().expect("the directory is there");
-        let lost = verdict(standing, 0, false);
+        let state = live.poll().expect("the directory is there");
+        let lost = verdict(state, 0, false);
         let why = lost.remark.unwrap_or_default();
         assert_eq!(lost.status, LOST);
         // ckptd may have been the launcher.
@@ -152,7 +156,7 @@ mod tests {
             why.contains("the launcher exited") && !why.contains("mpirun"),
             "{why}"
         );
-        let full = verdict(standing, 0, true);
+        let full = verdict(state, 0, true);
         assert!(
             full.status == 0
                 && full

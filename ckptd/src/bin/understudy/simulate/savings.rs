@@ -93,7 +93,7 @@ mod tests {
 
     /// A machine of 100,000 nodes saves as much as 13 machines of 100 W take.
     #[test]
-    fn a_large_machine_saves_what_the_paper_says() {
+    fn a_large_machine_saves_as_published() {
         let model = Model::new(&Machine {
             nodes: 1e5,
             node_mtbf: 50.0 * 365.25 * 86_400.0,

@@ -175,7 +175,7 @@ fn decide(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> CallDisposition
     let Some(mut hold) = rt.journal.filter.take() else {
         return CallDisposition::EndReplay;
     };
-    let fate = answer(&mut hold, number, arguments);
+    let disposition = answer(&mut hold, number, arguments);
     rt.journal.filter.set(Some(hold));
-    fate
+    disposition
 }

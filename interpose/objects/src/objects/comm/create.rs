@@ -326,7 +326,7 @@ pub fn create_between_groups(
 /// Distributes the error of a member, so that no other member waits for that member.
 fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     let code = own.as_ref().err().map_or(0, |&code| code as u64);
-    let codes = comm.allreduce_extremes(Extreme::Greatest, &[code]);
+    let codes = comm.allreduce_min_max(Extreme::Greatest, &[code]);
     match codes.map_err(|error| error.code())?.first() {
         Some(&code @ 1..) => Err(code as c_int),
         _ => own,

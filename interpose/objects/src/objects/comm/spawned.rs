@@ -80,10 +80,10 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut found = vec![None; size.max(0) as usize];
     let world = real_comm(rt, super::predefined_comms::world_handle(rt));
     with_group(rt, world, own_group, |all| {
-        enter_known_members(group, all, &mut found, |rank| Some(Worker(rank as u32)))
+        enter_members(group, all, &mut found, |rank| Some(Worker(rank as u32)))
     })?;
     visit(rt, |known, numbers| {
-        enter_known_members(group, known, &mut found, |rank| numbers.get(rank).copied())
+        enter_members(group, known, &mut found, |rank| numbers.get(rank).copied())
     })?;
     let number = |found: Option<Worker>| {
         found.unwrap_or_else(|| {
@@ -96,7 +96,7 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
 }
 
 /// Enters the members of `group` that are not found yet and are members of `within`.
-fn enter_known_members(
+fn enter_members(
     group: RealGroup,
     within: RealGroup,
     found: &mut [Option<Worker>],

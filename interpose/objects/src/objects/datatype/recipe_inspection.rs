@@ -66,16 +66,18 @@ pub(super) fn inspect(
     contained: &[VirtDatatype],
     counts: CountSize,
 ) -> Result<Recipe, c_int> {
-    let told = envelope(datatype, counts)?;
-    let bases = contained.get(..told.datatypes).ok_or(ERR_INTERN)?;
+    let envelope_counts = envelope(datatype, counts)?;
+    let bases = contained
+        .get(..envelope_counts.datatypes)
+        .ok_or(ERR_INTERN)?;
     let mut recipe = Recipe {
-        combiner: told.combiner,
-        integers: vec![0; told.integers],
-        addresses: vec![0; told.addresses],
-        counts: vec![0; told.counts],
+        combiner: envelope_counts.combiner,
+        integers: vec![0; envelope_counts.integers],
+        addresses: vec![0; envelope_counts.addresses],
+        counts: vec![0; envelope_counts.counts],
         contained: bases.iter().map(|base| base.0 as u64).collect(),
     };
-    let mut found = vec![RealDatatype(std::ptr::null_mut()); told.datatypes];
+    let mut found = vec![RealDatatype(std::ptr::null_mut()); envelope_counts.datatypes];
     check(read_contents(datatype, &mut recipe, &mut found, counts))?;
     for mut duplicate in found {
         if virtual_of(rt, duplicate) == null_handle(rt)

@@ -76,7 +76,7 @@ pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
 }
 
 pub(super) fn set_descriptor(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
-    user::also_written_file(rt, &descriptor);
+    user::add_runtime_file(rt, &descriptor);
     rt.objects
         .files
         .borrow_mut()

@@ -113,14 +113,14 @@ pub fn restore(rt: &Runtime) -> Result<(), FileError> {
 
 /// Checks that workers which share a pointer in memory are on one node.
 ///
-/// `players` are the processes of the workers.
+/// `processes` are the processes of the workers.
 ///
 /// # Errors
 /// The workers are on several nodes.
-pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), FileError> {
+pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) -> Result<(), FileError> {
     let in_memory = in_memory();
     let is_apart = |file: &&OpenFile| {
-        file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players)
+        file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), processes)
     };
     let files: Vec<OpenFile> = objects(rt)
         .files
@@ -137,13 +137,13 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), FileEr
 
 /// True if all members of a communicator are on one node.
 ///
-/// `players` are the processes of the workers.
-pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, players: &[ProcessNumber]) -> bool {
+/// `processes` are the processes of the workers.
+pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, processes: &[ProcessNumber]) -> bool {
     let world = world::get(rt);
     let members = comm::members(rt, comm).unwrap_or_default();
     let nodes: BTreeSet<u64> = members
         .iter()
-        .map(|it| world.nodes[players[it.index()].index()])
+        .map(|it| world.nodes[processes[it.index()].index()])
         .collect();
     nodes.len() < 2
 }

@@ -86,7 +86,7 @@ pub fn change(rt: &Runtime, file: &OpenFile, to: impl FnOnce(u64) -> u64) -> io:
         },
     );
     let open = open(file);
-    user::note_made(rt);
+    user::record_created_file(rt);
     let open = open?;
     let old = read(&open)?.unwrap_or(file.shared_start);
     open.write_all_at(&to(old).to_le_bytes(), 0)?;

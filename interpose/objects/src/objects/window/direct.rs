@@ -156,9 +156,9 @@ impl DirectWindow {
     pub(super) fn new(
         rt: &Runtime,
         window: &Window,
-        players: &[ProcessNumber],
+        processes: &[ProcessNumber],
     ) -> io::Result<DirectWindow> {
-        let are_together = window.region.is_on_one_node(rt, players);
+        let are_together = window.region.is_on_one_node(rt, processes);
         let map = || LockMapping::map(window.region.window(), window.region.members());
         let locks = are_together.then(map).transpose()?;
         Ok(DirectWindow {

@@ -28,7 +28,7 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>
     map_locks(rt, number, &window, &world::get(rt).process_of)
 }
 
-/// Maps the locks of the window with this index; `players` are the workers' processes.
+/// Maps the locks of the window with this index; `processes` are the workers' processes.
 ///
 /// # Errors
 /// As [`direct`].
@@ -36,12 +36,12 @@ pub(super) fn map_locks(
     rt: &Runtime,
     index: u32,
     window: &Window,
-    players: &[ProcessNumber],
+    processes: &[ProcessNumber],
 ) -> io::Result<Option<Rc<DirectWindow>>> {
     if !window.region.is_mapped() {
         return Ok(None);
     }
-    let new = DirectWindow::new(rt, window, players).inspect_err(|why| {
+    let new = DirectWindow::new(rt, window, processes).inspect_err(|why| {
         log::error!(
             "{}",
             message::window_locks_not_mapped(SHARED_MEMORY_DIRECTORY, why)

@@ -38,22 +38,22 @@ pub fn open_in_library(rt: &Runtime, win: VirtWin) -> c_int {
     let (Ok(Some(own)), Some(window)) = (with_own_locks(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
-    let (Epochs { all, locks, .. }, mut told, real) =
+    let (Epochs { all, locks, .. }, mut reported, real) =
         (&window.epochs, own.library_epochs(), real_win(rt, win));
     // SAFETY: a window of the runtime.
     unsafe {
-        if all.is_some() && !told.all {
+        if all.is_some() && !reported.all {
             match real::PMPI_Win_lock_all(NO_CHECK, real) {
-                SUCCESS => told.all = true,
+                SUCCESS => reported.all = true,
                 rc => return rc,
             }
         }
         for rank in locks.ranks() {
-            if told.ranks.contains(&rank) {
+            if reported.ranks.contains(&rank) {
                 continue;
             }
             match real::PMPI_Win_lock(LOCK_SHARED, rank, NO_CHECK, real) {
-                SUCCESS => told.ranks.insert(rank),
+                SUCCESS => reported.ranks.insert(rank),
                 rc => return rc,
             };
         }
@@ -71,7 +71,9 @@ pub fn call_in_epochs(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_
     }
 }
 
-/// Same as [`told`], for a procedure that starts an operation which may stay incomplete.
+/// Calls a procedure as [`call_in_epochs`] does and marks the window as busy.
+///
+/// The procedure starts an operation that may stay incomplete.
 pub fn start_in_epochs(
     rt: &Runtime,
     win: VirtWin,

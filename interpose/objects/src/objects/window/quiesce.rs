@@ -26,7 +26,7 @@ pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
             real, comm, epochs, ..
         } = window;
         let says = [epochs.is_fenced, !epochs.is_fenced, epochs.excludes_fence()].map(u64::from);
-        match real_comm(rt, comm).allreduce_extremes(Extreme::Greatest, &says)?[..] {
+        match real_comm(rt, comm).allreduce_min_max(Extreme::Greatest, &says)?[..] {
             [1, 1, _] => are_even = false,
             // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
             // which would exclude an epoch between fences.

@@ -110,10 +110,10 @@ impl SharedRegion {
     pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
         let node = |process: ProcessNumber| world.nodes[process.index()];
-        let player = |owner: &Worker| world.process_of[owner.index()];
+        let process = |owner: &Worker| world.process_of[owner.index()];
         self.owners
             .get(member)
-            .is_some_and(|owner| node(player(owner)) == node(world.process))
+            .is_some_and(|owner| node(process(owner)) == node(world.process))
     }
 
     pub(super) fn own_part(&self) -> Option<(WindowPart, Range<u64>)> {
@@ -146,9 +146,9 @@ impl SharedRegion {
     }
 
     /// True if all members are on one node.
-    pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
+    pub fn is_on_one_node(&self, rt: &Runtime, processes: &[ProcessNumber]) -> bool {
         let world = world::get(rt);
-        let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
+        let node = |owner: &Worker| world.nodes[processes[owner.index()].index()];
         self.owners
             .windows(2)
             .all(|two| node(&two[0]) == node(&two[1]))

@@ -115,17 +115,17 @@ pub struct OnSeveralNodes;
 
 /// Checks that the members of each window of `MPI_Win_allocate_shared` are on one node.
 ///
-/// `players` are the workers' processes. Members of other windows may be on several nodes: the
+/// `processes` are the workers' processes. Members of other windows may be on several nodes: the
 /// library accesses the parts that this process cannot ([`SharedRegion::reaches`]).
 ///
 /// # Errors
 /// Members are on several nodes.
-pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), OnSeveralNodes> {
+pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) -> Result<(), OnSeveralNodes> {
     let all = objects(rt);
     let shared = |window: &Window| window.flavor == WindowFlavor::Shared;
     let mut windows = all.windows.iter().map(|(_, window)| window);
     windows
-        .all(|window| !shared(window) || window.region.is_on_one_node(rt, players))
+        .all(|window| !shared(window) || window.region.is_on_one_node(rt, processes))
         .then_some(())
         .ok_or(OnSeveralNodes)
 }

@@ -18,11 +18,11 @@ use understudy_numbers::ProcessNumber;
 
 /// Creates all windows from their recipes, and reopens the epochs that were open.
 ///
-/// Collective over the workers, whose communicators exist and whose processes are `players`.
+/// Collective over the workers, whose communicators exist and whose processes are `processes`.
 ///
 /// # Errors
 /// The first error of a real procedure; all workers then restart in another MPI instance.
-pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
+pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
     for known in in_order(rt) {
         let Some(window) = objects(rt).windows.get(known.index).cloned() else {
             continue;
@@ -34,7 +34,7 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
-        let own = direct_windows::map_locks(rt, known.index, &window, players)
+        let own = direct_windows::map_locks(rt, known.index, &window, processes)
             .map_err(|_| mpi::Error::INTERN)?;
         match own.filter(|own| own.has_locks()) {
             Some(own) => {

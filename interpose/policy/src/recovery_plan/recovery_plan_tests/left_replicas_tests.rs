@@ -1,6 +1,6 @@
 //! Plans with processes that have the replicas of dead workers.
 
-use super::{fetch, holding, lost_worker, make, newcomer, takeover, whole, worker};
+use super::{fetch, joining, lost_worker, make, takeover, whole, with_replicas, worker};
 use crate::recovery_plan::{PlanFailure, ProcessReport, Takeover, make_plan};
 use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, ProcessNumber};
@@ -10,7 +10,7 @@ use understudy_settings::Scheme;
 ///
 /// They are also of a later epoch unless `whole` is 0.
 fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
-    let mut heir = holding(process, own, 1, epoch);
+    let mut heir = with_replicas(process, own, 1, epoch);
     if let Some(held) = &mut heir.kept {
         held.whole = (whole != 0).then_some(Epoch(whole));
         held.process = Some(ProcessNumber(own));
@@ -47,7 +47,7 @@ fn heirs_need_nobody_else() {
             .len(),
         1
     );
-    let lost = make_plan(&[newcomer(1)], &alone, 1, &[]);
+    let lost = make_plan(&[joining(1)], &alone, 1, &[]);
     assert_eq!(lost, Err(PlanFailure::Everyone));
 }
 
@@ -143,11 +143,11 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         Ok((4, 0))
     );
     assert_eq!(
-        epoch(&[living(0, 80), newcomer(4), other.clone()]),
+        epoch(&[living(0, 80), joining(4), other.clone()]),
         Ok((4, 1))
     );
     assert_eq!(
-        epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
+        epoch(&[living(0, 80), with_replicas(4, 1, 1, 3), other.clone()]),
         Ok((4, 1))
     );
     // A dead process never entered the vote.
@@ -168,7 +168,7 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
         epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]),
         Ok((4, 0))
     );
-    assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
+    assert_eq!(epoch(&[thin(0), joining(4), other.clone()]), Ok((4, 1)));
     // No earlier epoch exists.
     let first = |identity| costs(whole(identity, 1), 0, 80);
     assert_eq!(
@@ -199,6 +199,6 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
     );
     assert_eq!(plan.rebuilds, []);
     // No other process has worker 1's replica.
-    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), joining(5)];
     assert_eq!(lost_worker(&living, 3), Some(1));
 }

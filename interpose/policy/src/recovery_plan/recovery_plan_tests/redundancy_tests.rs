@@ -1,6 +1,6 @@
 //! Plans with several replicas of each worker, and with parity.
 
-use super::{copies, fetch, holding, newcomer, refusing, remake, worker};
+use super::{copies, fetch, joining, refusing, remake, with_replicas, worker};
 use crate::recovery_plan::{PlanFailure, ProcessReport, SourceFailure, make_plan};
 use crate::redundancy::Redundancy;
 use understudy_numbers::{Epoch, Worker};
@@ -12,7 +12,7 @@ fn with_two_copies_any_two_may_die_at_once() {
         for second in first + 1..5u32 {
             let alive = (0..5u32).filter(|part| ![first, second].contains(part));
             let mut living: Vec<ProcessReport> = alive.map(|part| worker(part, part, 3)).collect();
-            living.extend([newcomer(5), newcomer(6)]);
+            living.extend([joining(5), joining(6)]);
             let plan = make_plan(&living, &copies(5, 1, 2), 5, &[]).unwrap();
             let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker.0).collect();
             assert_eq!(fetched, [first, second]);
@@ -40,8 +40,8 @@ fn with_parity_all_others_of_the_group_are_needed() {
         worker(1, 1, 5),
         worker(2, 2, 5),
         worker(4, 4, 5),
-        newcomer(5),
-        newcomer(6),
+        joining(5),
+        joining(6),
     ];
     let plan = parity(&living).unwrap();
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
@@ -60,8 +60,8 @@ fn with_parity_all_others_of_the_group_are_needed() {
         worker(1, 1, 5),
         worker(3, 3, 5),
         worker(4, 4, 5),
-        newcomer(5),
-        newcomer(6),
+        joining(5),
+        joining(6),
     ];
     assert_eq!(
         parity(&living),
@@ -70,13 +70,13 @@ fn with_parity_all_others_of_the_group_are_needed() {
     // A successor that has everything of the dead member is equivalent to it; one without the
     // parity is not.
     let living = |layers| {
-        let successor = holding(5, 2, layers, 5);
+        let successor = with_replicas(5, 2, layers, 5);
         [
             worker(1, 1, 5),
             worker(3, 3, 5),
             worker(4, 4, 5),
             successor,
-            newcomer(6),
+            joining(6),
         ]
     };
     assert_eq!(
@@ -93,7 +93,7 @@ fn with_parity_all_others_of_the_group_are_needed() {
         refusing(worker(2, 2, 5), 2, 2),
         worker(3, 3, 5),
         worker(4, 4, 5),
-        newcomer(5),
+        joining(5),
     ];
     assert_eq!(
         parity(&living),

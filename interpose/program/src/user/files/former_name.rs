@@ -1,6 +1,6 @@
 //! Names of open files, including files whose names were removed.
 
-use crate::user::descriptors::{link_of, path_of, stat};
+use crate::user::open_descriptors::{link_of, path_of, stat};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

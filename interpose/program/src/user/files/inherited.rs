@@ -1,7 +1,7 @@
 //! Descriptors that the process inherited at its start.
 
 use super::streams;
-use crate::user::descriptors::{path_of, stat};
+use crate::user::open_descriptors::{path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 
 /// Object that a descriptor referred to at the start.

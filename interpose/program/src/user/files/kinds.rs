@@ -3,7 +3,7 @@
 
 use super::sockets::LocalSockets;
 use super::{former_name, memory_file, pipes, posix_queues, proc_names, sockets};
-use crate::user::descriptors::{path_of, stat};
+use crate::user::open_descriptors::{path_of, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 

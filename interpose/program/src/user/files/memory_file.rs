@@ -1,7 +1,7 @@
 //! Files of memfd_create(2): their names and seals.
 #![allow(unsafe_code)]
 
-use crate::user::descriptors::path_of;
+use crate::user::open_descriptors::path_of;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::memory_file;
-use crate::user::descriptors::{link_of, stat};
+use crate::user::open_descriptors::{link_of, stat};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;

@@ -9,8 +9,8 @@ use super::streams::Stream;
 use super::{kinds, pipes, posix_queues, sockets};
 use crate::kernel_state::{self, DESCRIPTORS};
 use crate::user::UserError;
-use crate::user::descriptors::{descriptors, path_of, stat};
 use crate::user::input::Input;
+use crate::user::open_descriptors::{descriptors, path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 

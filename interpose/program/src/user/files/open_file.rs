@@ -6,7 +6,7 @@ use super::nameless::{Nameless, content};
 use super::posix_queues::is_queue;
 use super::proc_names;
 use crate::user::UserError;
-use crate::user::descriptors::{is_same_description, path_of};
+use crate::user::open_descriptors::{is_same_description, path_of};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -1,7 +1,7 @@
 //! Content of pipes of which this process has both ends.
 #![allow(unsafe_code)]
 
-use crate::user::descriptors;
+use crate::user::open_descriptors;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,7 +18,7 @@ pub fn is_read_end(fd: i32) -> bool {
 
 /// True if no process has the other end.
 pub fn is_orphan(fd: i32) -> bool {
-    descriptors::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
+    open_descriptors::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// Returns the number of bytes in the pipe.

@@ -8,7 +8,7 @@
 use super::former_name;
 use crate::system_calls;
 use crate::user::children;
-use crate::user::descriptors::{path_of, stat};
+use crate::user::open_descriptors::{path_of, stat};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};

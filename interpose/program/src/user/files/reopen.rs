@@ -5,7 +5,7 @@ use super::nameless::Nameless;
 use super::open_file::OpenFile;
 use super::{memory_file, proc_names};
 use crate::user::UserError;
-use crate::user::descriptors::link_of;
+use crate::user::open_descriptors::link_of;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, OpenOptions};

@@ -8,7 +8,7 @@
 use super::pipes;
 use super::posix_queues::{Queue, is_queue};
 use super::sockets::{self, LocalSockets, Socket};
-use crate::user::descriptors::{is_same_description, path_of, stat};
+use crate::user::open_descriptors::{is_same_description, path_of, stat};
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::discriminant;

@@ -1,7 +1,7 @@
 //! Threads that wait in a system call for input of a pipe (proc(5), `syscall`).
 #![allow(unsafe_code)]
 
-use crate::user::descriptors;
+use crate::user::open_descriptors;
 use std::fs;
 use understudy_image::process_memory;
 
@@ -55,7 +55,7 @@ fn parse(line: &str) -> Option<(i64, [u64; 2])> {
 }
 
 fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
-    let is_pipe = |fd: i32| descriptors::stat(fd).is_some_and(|about| about.st_ino == inode);
+    let is_pipe = |fd: i32| open_descriptors::stat(fd).is_some_and(|about| about.st_ino == inode);
     let names = CALLS.iter().find(|(call, _)| *call == number);
     match names.map(|(_, names)| names) {
         None => false,

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use understudy_abi::{
     LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, PROGRAM_LD_HEAP, RUNTIME_LD_HEAP,
 };
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
@@ -103,7 +103,7 @@ fn excluded_ranges(data: AddrRange) -> Option<[AddrRange; 3]> {
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 
-unsafe extern "C" fn find_held_lock(
+unsafe extern "C" fn find_own_mutex(
     _: *mut libc::dl_phdr_info,
     _: usize,
     argument: *mut std::ffi::c_void,
@@ -127,7 +127,7 @@ unsafe extern "C" fn find_held_lock(
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
     // SAFETY: the callback receives the argument that it expects.
-    unsafe { libc::dl_iterate_phdr(Some(find_held_lock), (&raw mut argument).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(find_own_mutex), (&raw mut argument).cast()) };
     let [held] = argument.1[..] else { return None };
     // SAFETY: words of ld.so's data.
     let kind = |at: u64| unsafe { ((at + 16) as *const u32).read() };

@@ -16,7 +16,7 @@ use crate::process_info;
 use crate::user::{UserError, zones};
 use std::ffi::CString;
 use understudy_abi::MAX_LIBRARY_ADDRESSES;
-use understudy_image::runs::AddrRange;
+use understudy_image::pages::AddrRange;
 use understudy_image::vmas::{self, Owner};
 
 /// Gives ld.so these libraries and blocks; the operations lead to this state.

@@ -126,7 +126,7 @@ mod tests {
     use super::translate;
 
     #[test]
-    fn a_thread_knows_the_same_libraries() {
+    fn a_restored_thread_has_the_same_libraries() {
         let then = [(1, 1), (2, 1), (5, 3), (6, 4)];
         assert_eq!(translate(3, &then, &then), Some(3));
         // The order is equal, and the generations are later.

@@ -166,11 +166,11 @@ impl ThreadsAtCut {
         let quiet = BlockedSignals::begin();
         for thread in &all {
             let [block, known] = [thread.block, thread.generation];
-            let is_told = thread.is_main()
+            let is_notified = thread.is_main()
                 // SAFETY: the thread's memory is restored, and the thread is stopped or not created
                 // yet.
                 || unsafe { dtv_generations::set_generation(block, known, &self.libraries, &now) };
-            if !is_told {
+            if !is_notified {
                 return Err(UserError::ThreadDataUnknown);
             }
             let number = if is_restoring(thread) {

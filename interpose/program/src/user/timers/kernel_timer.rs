@@ -261,7 +261,7 @@ fn create(kind: &TimerKind) -> Result<(), UserError> {
     }
 }
 
-fn create_any(kind: &TimerKind, wish: i32) -> Result<i32, UserError> {
+fn create_any(kind: &TimerKind, wanted: i32) -> Result<i32, UserError> {
     // SAFETY: a structure of numbers and pointers, for which zeros are valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_signo = kind.signal;
@@ -274,7 +274,7 @@ fn create_any(kind: &TimerKind, wish: i32) -> Result<i32, UserError> {
             libc::SIGEV_THREAD_ID
         }
     };
-    let mut number = wish;
+    let mut number = wanted;
     // SAFETY: timer_create(2) reads the event, and writes the number.
     match unsafe {
         libc::syscall(

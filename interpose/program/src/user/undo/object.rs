@@ -3,7 +3,7 @@
 
 use super::recording::with_recorder;
 use super::undo_log::Effect;
-use crate::user::descriptors::stat;
+use crate::user::open_descriptors::stat;
 use crate::user::program_runtime::Runtime;
 use crate::user::system_v::kernel_object;
 use std::ffi::{CStr, CString, OsStr};

@@ -7,7 +7,7 @@ use super::overwrite::Source;
 use super::recorder::Recorder;
 use crate::role;
 use crate::user::files::last_name_of;
-use crate::user::lowered_limits::RaisedFileLimit;
+use crate::user::lowered_limits::TemporaryFileLimit;
 use crate::user::program_runtime::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
@@ -74,7 +74,7 @@ pub fn record_overwriting(rt: &Runtime, fd: c_int, part: &effect::FilePart, is_m
 }
 
 fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
-    let _raised = RaisedFileLimit::new();
+    let _raised = TemporaryFileLimit::new();
     if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)
@@ -129,7 +129,7 @@ pub(super) fn with_recorder(
     path: &Path,
     act: impl FnOnce(&mut Recorder) -> io::Result<()>,
 ) {
-    let _raised = RaisedFileLimit::new();
+    let _raised = TemporaryFileLimit::new();
     if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)

@@ -53,7 +53,7 @@ pub fn fork_template(rt: &Runtime) {
 
 /// Forks a template process; returns the line to it.
 fn fork(rt: &Runtime) -> io::Result<Line> {
-    let ([mine, theirs], turns) = (pair()?, open_lock_file()?);
+    let ([mine, theirs], lock_file) = (pair()?, open_lock_file()?);
     let quiet = BlockedSignals::begin();
     // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); the children never return.
     unsafe {
@@ -67,7 +67,7 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
-                    serve(rt, [theirs.into(), own, turns.into()], &quiet);
+                    serve(rt, [theirs.into(), own, lock_file.into()], &quiet);
                 }
                 libc::_exit(0)
             }

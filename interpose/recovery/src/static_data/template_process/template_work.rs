@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_image::runs::PageRun;
+use understudy_image::pages::PageRun;
 use understudy_wire::line::Line;
 
 /// Name of the process in lists of processes.
@@ -32,10 +32,11 @@ const CHILD_POLL_MS: i32 = 1000;
 struct NodeLock<'a>(&'a File);
 
 impl NodeLock<'_> {
-    fn get(turns: &File) -> Option<NodeLock<'_>> {
+    fn get(lock_file: &File) -> Option<NodeLock<'_>> {
         // SAFETY: flock(2) has no memory effects.
-        let is_ours = unsafe { libc::flock(turns.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
-        is_ours.then_some(NodeLock(turns))
+        let is_ours =
+            unsafe { libc::flock(lock_file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        is_ours.then_some(NodeLock(lock_file))
     }
 }
 
@@ -49,7 +50,7 @@ impl Drop for NodeLock<'_> {
 /// Trial replays of a phase.
 #[derive(Default)]
 struct Trial<'a> {
-    turn: Option<NodeLock<'a>>,
+    lock: Option<NodeLock<'a>>,
     /// Combined finding of the replays up to now.
     found: Option<ReplayFinding>,
     times: u32,
@@ -78,7 +79,7 @@ impl Trial<'_> {
 }
 
 enum WorkGoal<'a> {
-    Rehearse(Trial<'a>),
+    TrialReplay(Trial<'a>),
     Make(Vec<PageRun>),
 }
 
@@ -102,7 +103,7 @@ impl<'a> RequestInWork<'a> {
             Request::Trial(number) => (
                 number,
                 read(&mut question).ok()?,
-                WorkGoal::Rehearse(Trial::default()),
+                WorkGoal::TrialReplay(Trial::default()),
             ),
             Request::Rebuild(number) => {
                 let (script, pages) = read(&mut question).ok()?;
@@ -123,7 +124,7 @@ impl<'a> RequestInWork<'a> {
     fn make_progress(
         &mut self,
         rt: &Runtime,
-        turns: &'a File,
+        lock_file: &'a File,
         quiet: &BlockedSignals,
     ) -> Option<Result<(), String>> {
         if self.child.as_mut().is_some_and(|child| !child.is_done()) {
@@ -132,12 +133,12 @@ impl<'a> RequestInWork<'a> {
         if let Some(finding) = self.child.take().map(ReplayChild::finding) {
             match &mut self.goal {
                 WorkGoal::Make(_) => return Some(finding.failure.map_or(Ok(()), Err)),
-                WorkGoal::Rehearse(rehearsal) => {
-                    if !rehearsal.add_finding(finding, &mut self.script) {
-                        let found = rehearsal.found.take().unwrap_or_default();
-                        let rehearsed = TrialResult::of(&self.script, found);
+                WorkGoal::TrialReplay(trial) => {
+                    if !trial.add_finding(finding, &mut self.script) {
+                        let found = trial.found.take().unwrap_or_default();
+                        let result = TrialResult::of(&self.script, found);
                         return Some(
-                            write(&mut self.result, &rehearsed).map_err(|error| error.to_string()),
+                            write(&mut self.result, &result).map_err(|error| error.to_string()),
                         );
                     }
                 }
@@ -145,9 +146,9 @@ impl<'a> RequestInWork<'a> {
         }
         let task = match &mut self.goal {
             WorkGoal::Make(pages) => ChildTask::Write(pages, &self.result),
-            WorkGoal::Rehearse(rehearsal) => {
-                rehearsal.turn = rehearsal.turn.take().or_else(|| NodeLock::get(turns));
-                rehearsal.turn.as_ref()?;
+            WorkGoal::TrialReplay(trial) => {
+                trial.lock = trial.lock.take().or_else(|| NodeLock::get(lock_file));
+                trial.lock.as_ref()?;
                 ChildTask::Compare
             }
         };
@@ -165,16 +166,16 @@ impl<'a> RequestInWork<'a> {
 pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
     // SAFETY: system calls in a process that has one thread. All other descriptors of the runtime
     // side are closed, which other processes could mistake for the rank's.
-    let [line, owner, turns] = unsafe {
+    let [line, owner, lock_file] = unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
-        let aside =
+        let moved =
             kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
         let mut low = RUNTIME_FD_BASE..;
-        let kept = aside.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
+        let kept = moved.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
         libc::close_range(RUNTIME_FD_BASE as u32 + 3, u32::MAX, 0);
         kept.map(|fd| OwnedFd::from_raw_fd(fd))
     };
-    let (line, turns) = (Line::from(line), File::from(turns));
+    let (line, lock_file) = (Line::from(line), File::from(lock_file));
     let mut work: Option<RequestInWork> = None;
     loop {
         let child = work
@@ -203,7 +204,7 @@ pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
         }
         let outcome = work
             .as_mut()
-            .and_then(|work| Some((work.number, work.make_progress(rt, &turns, quiet)?)));
+            .and_then(|work| Some((work.number, work.make_progress(rt, &lock_file, quiet)?)));
         if let Some((number, outcome)) = outcome {
             work = None;
             if line.send(&Answer { number, outcome }).is_err() {

@@ -150,7 +150,7 @@ pub(super) fn agree(comm: RealComm, outcome: FileResult<()>) -> FileResult<()> {
         library => return library,
     };
     match comm
-        .allreduce_extremes(Extreme::Greatest, &[code as u64])?
+        .allreduce_min_max(Extreme::Greatest, &[code as u64])?
         .first()
     {
         Some(&worst) if worst != SUCCESS as u64 => Err(class(worst as c_int)),

@@ -85,7 +85,7 @@ fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> FileResult<()> {
         .create_new(true)
         .mode(0o666)
         .open(path);
-    user::note_made(rt);
+    user::record_created_file(rt);
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => {
             Ok(())
@@ -179,7 +179,7 @@ fn agree_on(
     let [beside, in_memory] = paths;
     let is_apart = !can_be_made(&beside);
     let says = [code as u64, u64::from(is_apart), length];
-    match real.allreduce_extremes(Extreme::Greatest, &says)?[..] {
+    match real.allreduce_min_max(Extreme::Greatest, &says)?[..] {
         [worst, ..] if worst != SUCCESS as u64 => Err(class(worst as c_int)),
         [_, is_apart, length] => {
             let shared_path = match is_apart == 1 {

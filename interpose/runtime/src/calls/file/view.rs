@@ -122,7 +122,7 @@ fn set(rt: &Runtime, fh: VirtFile, new: FileResult<FileView>) -> FileResult<()> 
     };
     // The unit must be equal in all processes. The shared pointer is set to 0 while no process uses
     // it.
-    let greatest = comm.allreduce_extremes(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
+    let greatest = comm.allreduce_min_max(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
     }

@@ -5,8 +5,8 @@
 
 use super::socket_options::{self, PEEK_OFFSET};
 use super::tcp::{self, MAX_CONTENT, MAX_WAIT, TOO_MUCH};
-use crate::user::descriptors;
-use crate::user::descriptors::stat;
+use crate::user::open_descriptors;
+use crate::user::open_descriptors::stat;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,8 @@ pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut with_empty = WITH_EMPTY_MESSAGE
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if with_empty.contains(&inode) && descriptors::events(fd, libc::POLLIN) & libc::POLLIN != 0 {
+    if with_empty.contains(&inode) && open_descriptors::events(fd, libc::POLLIN) & libc::POLLIN != 0
+    {
         return Err(EMPTY_MESSAGE);
     }
     let offset = PEEK_OFFSET.read(fd);
@@ -49,7 +50,7 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut messages: Vec<Vec<u8>> = Vec::new();
     while let Some(message) = peek(fd)? {
         let is_end = kind != libc::SOCK_DGRAM
-            && descriptors::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
+            && open_descriptors::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
         match messages.last_mut() {
             _ if message.is_empty() && is_end => break,
             _ if message.is_empty() => return Err(EMPTY_MESSAGE),

@@ -13,7 +13,7 @@ use super::socket_options::{
     CORK, DEFER_ACCEPT, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT, reset_at_close,
 };
 use super::{connecting, tcp, time_wait};
-use crate::user::descriptors;
+use crate::user::open_descriptors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ pub fn empty_listener(fd: i32, backlog: u32) {
 
 /// Accepts a connection that arrives within `patience`.
 fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
-    if descriptors::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
+    if open_descriptors::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // SAFETY: accept4(2), whose new descriptor has no other owner.

@@ -7,8 +7,8 @@
 use super::connection_list::{self, Connection};
 use super::endpoint::Endpoint;
 use super::socket_options::{self, QUICK_ACK};
-use crate::user::descriptors;
-use crate::user::descriptors::stat;
+use crate::user::open_descriptors;
+use crate::user::open_descriptors::stat;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -131,14 +131,14 @@ pub fn unacknowledged(fd: i32) -> usize {
 ///
 /// A shutdown for writing by the other end counts as a shutdown for reading.
 pub fn is_shut(fd: i32) -> u8 {
-    let is_shut_for_reading = descriptors::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
+    let is_shut_for_reading = open_descriptors::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
     let is_shut_for_writing = matches!(state(fd), FIN_WAIT1 | FIN_WAIT2);
     u8::from(is_shut_for_reading) | u8::from(is_shut_for_writing) << 1
 }
 
 /// Waits until a connection has room for more data; false after one second.
 pub fn wait_for_room(fd: i32) -> bool {
-    let events = descriptors::events_within(fd, libc::POLLOUT, MAX_WAIT);
+    let events = open_descriptors::events_within(fd, libc::POLLOUT, MAX_WAIT);
     events & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
 }
 
@@ -163,7 +163,7 @@ pub fn wait_for_arrival(fd: i32, other: i32) -> bool {
 
 /// Returns the reason why a connection cannot be saved.
 pub fn objection(fd: i32, other: i32) -> Option<&'static str> {
-    if descriptors::events(fd, libc::POLLPRI) & libc::POLLPRI != 0 {
+    if open_descriptors::events(fd, libc::POLLPRI) & libc::POLLPRI != 0 {
         return Some("it holds urgent data (MSG_OOB); let the program receive it sooner");
     }
     let has_arrived = wait_for_arrival(fd, other);
