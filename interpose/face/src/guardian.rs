@@ -44,9 +44,9 @@ pub unsafe fn execute_matching_library(program: &Program, list: *const *const c_
             program.refuse(None, &message::PRELOAD_LIBRARY_MISSING);
         }
         // SAFETY: a valid environment.
-        if let Some(environment) =
-            unsafe { environ::with_preload_library(list, own_path(), face.as_bytes()) }
-        {
+        let environment =
+            unsafe { environ::with_preload_library(list, own_path(), face.as_bytes()) };
+        if let Some(environment) = environment {
             program.execute(environment);
         }
     }

@@ -235,10 +235,8 @@ mod tests {
             PublishedValue::Number(7),
         ] {
             // SAFETY: the pointers in the result of `borrowed` fit its type.
-            assert_eq!(
-                unsafe { PublishedValue::copy(&value.borrowed()) },
-                Some(value)
-            );
+            let copied = unsafe { PublishedValue::copy(&value.borrowed()) };
+            assert_eq!(copied, Some(value));
         }
     }
 }

@@ -282,7 +282,7 @@ fn a_damaged_copy_is_not_used_and_is_rebuilt() {
     let damaged = |died, buddies| PlanFailure::Copies {
         worker: Worker(1),
         died,
-        buddies: buddies,
+        buddies,
         epoch: Epoch(5),
     };
     let lost = damaged(true, vec![(Worker(2), SourceFailure::Damaged)]);
