@@ -15,7 +15,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_COPIES",
         default: "1",
         meaning: "Redundancy of each worker's memory: `1` or `2` replicas (with 2 any two nodes \
-            may fail at once, for twice the memory and traffic of replicas), or `xor:G`, parity \
+            may fail at once, for twice the traffic and the memory at buddies), or `xor:G`, parity \
             over groups of G workers (one worker of each group may fail at a time, for 1/(G - 1) \
             of the memory)",
         form: Form::Value("1|2|xor:G"),
@@ -32,8 +32,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_BUDDY_OFFSET",
         default: "ranks per node",
-        meaning: "Distance of buddies: worker (r + offset) mod W stores the replica of worker r, \
-            or a near one, if both are in one failure domain and another buddy need not be",
+        meaning: "Distance of buddies: worker (r + K) mod W stores the replica of worker r, where \
+            W is the number of workers. Another worker near it does if these two are in one \
+            failure domain",
         form: Form::Value("K"),
     },
     Setting {
@@ -110,8 +111,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "off",
         meaning: "Workers whose set-up is replayed for comparison in a process beside another \
             worker: `all`, `sample` (every fourth worker) or `off`. With UNDERSTUDY_STATIC=image \
-            the only effect is a line in the event files; with `replay`, replicas keep all data \
-            that was not compared, and `off` means `all`",
+            the only effect is a line in the event files. With UNDERSTUDY_STATIC=replay, replicas \
+            of workers that were not compared keep all data; `off` is treated as `all` then",
         form: Form::Variable,
     },
     Setting {
@@ -125,7 +126,8 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_DISK_EVERY",
         default: "1",
         meaning: "Distance of checkpoints that are written to disk: 1 is every checkpoint. While \
-            one is being written, no other is begun",
+            one is being written, no other is begun. A checkpoint that `understudy warn` requests \
+            is written only if it is due",
         form: Form::Value("N"),
     },
     Setting {
@@ -169,8 +171,8 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_DAEMON",
         default: "none",
         meaning: "Daemon that may choose the spare for a failed worker: path of its socket, or \
-            `tcp:ADDRESS:PORT`. Without its answer, a spare of the failed worker's node is taken, \
-            or the one with the lowest rank",
+            `tcp:ADDRESS:PORT`. Without its answer, or if the failed worker's replica is left on \
+            its node, the rules of the job apply",
         form: Form::Value("WHERE"),
     },
     Setting {
@@ -182,9 +184,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_REQUIRE",
         default: "0",
-        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs \
-            unprotected; `start` (default of `understudy run`): as 1, but a running job that gets \
-            short of memory continues",
+        meaning: "1: a job that cannot be protected, or loses its protection, stops with status \
+            78; 0: it runs unprotected; `start` (default of `understudy run`): as 1, but a running \
+            job that gets short of memory continues",
         form: Form::Variable,
     },
     Setting {

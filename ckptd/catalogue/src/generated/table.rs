@@ -599,7 +599,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "Open MPI {version} is too old; use 4.1 or later (LD_LIBRARY_PATH decides which \
          version is loaded)",
         cause: "`LD_LIBRARY_PATH` leads to an old version",
-        remedy: "put a newer version first (4.1 is enough on one node)",
+        remedy: "put 5.0.10 or later first; 4.1 is tested on one node only",
     },
     Message {
         identifier: "components-not-opened",
@@ -2053,7 +2053,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "worker {worker} failed{cause}. This failure has happened {count} times since \
          checkpoint {checkpoint}: the program, or a library that it uses, has a bug \
          there, which every replacement would meet again{calls}",
-        cause: "three processes failed at the same place since the same checkpoint",
+        cause: "three processes failed at one place, with at most two checkpoints in between",
         remedy: "`addr2line -Cfpe MODULE OFFSET` names the line, if MODULE was compiled with `-g`",
     },
     Message {
