@@ -55,6 +55,9 @@ const FORBIDDEN_IN_DESIGN: &[&str] = &[
 /// Terms of the MPI standard that contain a forbidden word.
 const ALLOWED: [&str; 2] = ["access epoch", "exposure epoch"];
 
+/// Beginning of the names of understudy's variables.
+const VARIABLE_PREFIX: &str = "UNDERSTUDY_";
+
 /// Returns the lines of a document with a forbidden term.
 ///
 /// Code between backquotes is excluded, in a line or in a fenced block.
@@ -90,10 +93,15 @@ pub fn messages(source: &Source) -> Vec<usize> {
     found.map(|range| source.line_at(range.start)).collect()
 }
 
+/// Searches prose; names of variables are not prose.
 fn contains_term(text: &str, special: &[&str]) -> bool {
+    let is_prose = |word: &&str| !word.contains(VARIABLE_PREFIX);
+    let prose: Vec<&str> = text.split_whitespace().filter(is_prose).collect();
     let text = ALLOWED
         .iter()
-        .fold(text.to_lowercase(), |text, term| text.replace(term, ""));
+        .fold(prose.join(" ").to_lowercase(), |text, term| {
+            text.replace(term, "")
+        });
     let words = words_of_text(&text);
     contains_any(&words, FORBIDDEN) || contains_any(&words, special)
 }
@@ -126,6 +134,7 @@ mod tests {
         for text in [
             format!("exposure {term}s"),
             format!("`a {term}`"),
+            format!("(UNDERSTUDY_{})", term.to_uppercase()),
             format!("a{term}a"),
             format!("```text\n{term}\n```"),
         ] {
