@@ -289,7 +289,7 @@ impl std::io::Write for MessageWriter {
 /// If the file system refuses, the job runs without ledgers and logs, and reports it.
 fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
-        Err(refused) if refused.is_planted() => Err(StartRefusal {
+        Err(refused) if refused.is_fatal() => Err(StartRefusal {
             reason: refused.to_string(),
             is_local: true,
         }),
