@@ -94,10 +94,13 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 /// A received message is counted.
 fn record_completion(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
-    if let Some(RequestKind::Receive(envelope) | RequestKind::PersistentReceive(envelope)) = kind {
-        // See `requests::ends`.
-        if envelope.peer != PROC_NULL {
-            count_received(rt, envelope.comm(), &status);
+    if let Some(
+        RequestKind::Receive(message_arguments) | RequestKind::PersistentReceive(message_arguments),
+    ) = kind
+    {
+        // See `requests::completion_fast_path`.
+        if message_arguments.peer != PROC_NULL {
+            count_received(rt, message_arguments.comm(), &status);
         }
     }
     set_state(rt, index, done_state(status, rc));
@@ -214,7 +217,7 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutc
     Ok(Some(finish_alone(rt, (index, request), handle, status, rc)))
 }
 
-/// Returns the outcome of a request from [`requests::alone`], and updates the record.
+/// Returns the outcome of a request from [`requests::completable`], and updates the record.
 #[inline]
 fn finish_alone(
     rt: &Runtime,
@@ -229,7 +232,7 @@ fn finish_alone(
     if arch::is_recording() {
         report_completion(rt, index, &status);
     }
-    requests::end(rt, handle, &status);
+    requests::complete_one(rt, handle, &status);
     RequestOutcome {
         status,
         rc,
@@ -306,7 +309,7 @@ pub unsafe fn complete_together(
         return Ok(ManyResult::OneByOne);
     }
     let mut room = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
-    let Some(reals) = requests::all_completable(rt, handles, &mut room) else {
+    let Some(real_requests) = requests::all_completable(rt, handles, &mut room) else {
         return Ok(ManyResult::OneByOne);
     };
     let mut own = [const { MaybeUninit::<Status>::uninit() }; MAX_TOGETHER];
@@ -315,14 +318,16 @@ pub unsafe fn complete_together(
     } else {
         statuses
     };
-    let (count, mut flag) = (reals.len() as c_int, 1);
+    let (count, mut flag) = (real_requests.len() as c_int, 1);
     // SAFETY: real requests, which do not move, and room for their statuses.
     let rc = unsafe {
         match how {
-            CompletionCall::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
+            CompletionCall::Test => {
+                real::PMPI_Testall(count, real_requests.as_mut_ptr(), &mut flag, place)
+            }
             CompletionCall::Wait => {
                 arch::mark_blocking_wait();
-                real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
+                real::PMPI_Waitall(count, real_requests.as_mut_ptr(), place)
             }
         }
     };
@@ -334,9 +339,9 @@ pub unsafe fn complete_together(
         return Ok(ManyResult::OneByOne);
     }
     // SAFETY: the library has written as many statuses as there are requests.
-    let statuses = unsafe { std::slice::from_raw_parts(place, reals.len()) };
+    let statuses = unsafe { std::slice::from_raw_parts(place, real_requests.len()) };
     if rc == ERR_IN_STATUS {
-        record_outcomes(rt, handles, reals, statuses)?;
+        record_outcomes(rt, handles, real_requests, statuses)?;
         return Ok(ManyResult::OneByOne);
     }
     if arch::is_recording() {
@@ -359,10 +364,10 @@ pub unsafe fn complete_together(
 fn record_outcomes(
     rt: &Runtime,
     handles: &[VirtRequest],
-    reals: &[RealRequest],
+    real_requests: &[RealRequest],
     statuses: &[Status],
 ) -> Result<(), Rewound> {
-    for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
+    for ((&handle, &real), &status) in handles.iter().zip(real_requests).zip(statuses) {
         // The library may store codes of its own here.
         let rc = if status.error < SUCCESS {
             ERR_OTHER
@@ -414,7 +419,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(generalized::cancel(general, !is_active(rt, index)));
     }
-    let goes_on = |kind: &RequestKind| kind.is_send() || matches!(kind, RequestKind::Flush(_));
+    let goes_on =
+        |kind: &RequestKind| kind.is_plain_send() || matches!(kind, RequestKind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
     let rc = match goes_on {
         // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
@@ -456,7 +462,8 @@ fn report_completion(rt: &Runtime, index: u32, status: &Status) {
 /// Reports to the journal that the data of a request are complete.
 #[inline]
 fn report_to_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
-    let is_receive = || get(rt, index).is_some_and(|request| request.kind.envelope().is_some());
+    let is_receive =
+        || get(rt, index).is_some_and(|request| request.kind.message_arguments().is_some());
     journal::record_completion(rt, index, || is_receive().then_some(status.bytes), stays);
 }
 
