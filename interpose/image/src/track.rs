@@ -497,7 +497,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `map_arena`.
+        // SAFETY: unmaps the mapping of [`Scratch::map`].
         unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
     }
 }

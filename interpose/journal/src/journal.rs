@@ -7,8 +7,8 @@
 //! address. The layout of the program side is equal in all processes that replay, so a replay needs
 //! no information about the arguments. The written bytes follow from the call table
 //! ([`call_outputs`]); those of a request are recorded when the request completes. A replay runs
-//! the program from `MPI_Init` in a child process (`rehearsal`). Every call is answered from the
-//! journal ([`replay`]), and effects on the outside world are suppressed ([`hold`]).
+//! the program from `MPI_Init` in a child process (`static_data`). Every call is answered from the
+//! journal ([`replay`]), and effects on the outside world are suppressed ([`syscall_filter`]).
 
 pub mod address_names;
 mod breakpoint;

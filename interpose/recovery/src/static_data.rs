@@ -3,13 +3,13 @@
 //! The method is that of Cantwell and Nielsen 2018, sections 2.3 and 2.4.
 //!
 //! A worker's set-up phase is recorded ([`crate::journal`]), and its buddy runs trial replays of
-//! the phase (`holder`). The buddy has a template process (`seed`), which was forked at the end of
-//! `MPI_Init`. A child of the template process (`replay_child`) replays the phase, and compares the
-//! resulting pages with the worker's. Equal pages are proved to be static data that a replay
-//! rebuilds in another process. The worker reports them to its buddies (`worker`), which need not
-//! store them any longer. When a joining process takes over from a worker, its own template process
-//! replays the phase again and returns the pages (`rebuild`). Every page is compared with its
-//! checksum before it is used.
+//! the phase (`trial_buddy`). The buddy has a template process (`template_process`), which was
+//! forked at the end of `MPI_Init`. A child of the template process (`replay_child`) replays the
+//! phase, and compares the resulting pages with the worker's. Equal pages are proved to be static
+//! data that a replay rebuilds in another process. The worker reports them to its buddies
+//! (`worker_plan`), which need not store them any longer. When a joining process takes over from a
+//! worker, its own template process replays the phase again and returns the pages (`rebuild`).
+//! Every page is compared with its checksum before it is used.
 //!
 //! The worker's own replica also omits these pages (`own_pages`): its memory holds them as they are
 //! at the last epoch, except those that it has changed for the first time since. If it has to roll
@@ -18,9 +18,9 @@
 //! A page that changes after the phase is part of the next checkpoint, and of the replicas from
 //! then on.
 //!
-//! The value with the state in the crate's `Runtime` (`trial_state`) uses `holder`, `template` and
-//! `own_plan`. It is used by `again`, `replay_base`, `decision`, `rebuild`, `seed`, `worker` and
-//! `phases`.
+//! The value with the state in the crate's `Runtime` (`trial_state`) uses `trial_buddy`, `template`
+//! and `own_plan`. It is used by `new_phases`, `replay_base`, `decision`, `rebuild`,
+//! `template_process`, `worker_plan` and `phases`.
 
 mod byte_message;
 mod decision;

@@ -2,10 +2,10 @@
 //!
 //! A process that rolls back starts its children a second time. Therefore the children that it has
 //! started since the checkpoint are killed, with all their descendants, and waited for. When a
-//! process is killed, its children are killed as well (`ward` of `ckptd/launch`). Changes of files
-//! by children are undone ([`super::undo`]). A checkpoint contains neither a child that runs at the
-//! checkpoint nor changes of files by a program without the preload library. The user is warned of
-//! both, with one line each.
+//! process is killed, its children are killed as well (`guarded_process` of `ckptd/launch`).
+//! Changes of files by children are undone ([`super::undo`]). A checkpoint contains neither a child
+//! that runs at the checkpoint nor changes of files by a program without the preload library. The
+//! user is warned of both, with one line each.
 #![allow(unsafe_code)]
 
 use super::signals;

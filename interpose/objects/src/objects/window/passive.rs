@@ -1,6 +1,6 @@
 //! Passive target epochs of windows whose memory all members share.
 //!
-//! The runtime implements their locks ([`super::locks`]). Before the library performs an operation,
+//! The runtime implements their locks (`super::locks`). Before the library performs an operation,
 //! a lock is taken in the library as well, with `MPI_MODE_NOCHECK`: conflicting locks are excluded
 //! already.
 #![allow(unsafe_code)]
@@ -71,7 +71,7 @@ pub fn call_in_epochs(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_
     }
 }
 
-/// Same as [`told`], for a procedure that starts an operation which may stay incomplete.
+/// Same as [`call_in_epochs`], for a procedure that starts an operation which may stay incomplete.
 pub fn start_in_epochs(
     rt: &Runtime,
     win: VirtWin,
