@@ -12,11 +12,11 @@
 //!   [`users`]: several users;
 //! - [`kill`]: moments of failures; [`processes`]: /proc; [`living_processes`]: processes under
 //!   guardians;
-//! - [`launcher_command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`;
+//! - [`command`]: the `understudy` command; [`daemon_process`]: `ckptd serve`;
 //!   [`plain_commands`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`reduced_replicas`]: replicas without static data; [`hang`]: diagnosis of a job that does not
 //!   end;
-//! - [`older`]: the distribution's Open MPI, and Fortran programs;
+//! - [`open_mpi_4`]: the distribution's Open MPI, and Fortran programs;
 //! - [`root_file_system`]: other distributions;
 //! - [`library_programs`]: programs of the distribution's libraries;
 //! - [`paths`]: paths of products, MPI and example programs; [`programs`]: those programs with

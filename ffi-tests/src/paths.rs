@@ -378,7 +378,7 @@ fn is_side_by_side() -> bool {
 
 /// Waits until no other test program of this machine runs a job.
 ///
-/// Jobs would disturb each other's timing. Those of [`SIDE_BY_SIDE`] tolerate each other.
+/// Jobs would disturb each other's timing. Those of `SIDE_BY_SIDE` tolerate each other.
 ///
 /// # Panics
 /// If the lock file cannot be opened.

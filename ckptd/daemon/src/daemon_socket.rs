@@ -81,8 +81,8 @@ pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
 fn private_directory(path: &Path) -> Result<(), StartError> {
     match PrivateDirectory::make(path) {
         Ok(_) => Ok(()),
-        Err(DirectoryRefusal::System(path, error)) => {
-            Err(StartError::system(path.display().to_string())(error))
+        Err(DirectoryRefusal::SystemCall { path, source }) => {
+            Err(StartError::system(path.display().to_string())(source))
         }
         Err(refused) => Err(StartError::Place(format!(
             "{refused}; or give a --socket in a directory of your own"

@@ -2,9 +2,9 @@
 //!
 //! It keeps the pools of spares of all the user's jobs on the node.
 //!
-//! Modules: [`server`] is the loop of the only thread; it polls sockets and deadlines, and never
-//! waits for a single client. [`service`] answers messages, without sockets. [`connection`] is a
-//! client with bounded buffers and deadlines. [`daemon_socket`] makes the socket and checks its
+//! Modules: `server` is the loop of the only thread; it polls sockets and deadlines, and never
+//! waits for a single client. `service` answers messages, without sockets. `connection` is a
+//! client with bounded buffers and deadlines. `daemon_socket` makes the socket and checks its
 //! owner. [`pool`] is a state machine of the spares.
 //!
 //! Jobs choose spares themselves if no daemon runs. The daemon stores nothing on disk; after a

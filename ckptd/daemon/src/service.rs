@@ -109,9 +109,9 @@ impl Service {
                     return Reply::End("a connection belongs to one spare".into());
                 }
                 let registered = self.pools.register(now, &key, about, limits);
-                let answer = registered.map(|(ticket, happened)| {
+                let answer = registered.map(|(ticket, changes)| {
                     *spare = Some((key.clone(), ticket));
-                    self.record(&key, &happened);
+                    self.record(&key, &changes);
                     Answer::Welcome
                 });
                 self.answer(answer)
@@ -135,8 +135,8 @@ impl Service {
             Request::Lease { job, round, needs } => {
                 let key = JobKey { realm, name: job };
                 let leased = self.pools.lease(now, &key, round, &needs);
-                let answer = leased.map(|(leases, happened)| {
-                    self.record(&key, &happened);
+                let answer = leased.map(|(leases, changes)| {
+                    self.record(&key, &changes);
                     Answer::Leased(leases)
                 });
                 self.answer(answer)
@@ -150,7 +150,7 @@ impl Service {
             Request::GiveBack { job, token } => {
                 let key = JobKey { realm, name: job };
                 match self.pools.give_back(&key, token) {
-                    Ok(happened) => self.record(&key, &happened),
+                    Ok(changes) => self.record(&key, &changes),
                     Err(_) => self.counters.refused += 1,
                 }
                 Reply::Nothing
@@ -178,8 +178,8 @@ impl Service {
             return Reply::End("this connection does not belong to a spare".into());
         };
         match act(&mut self.pools, key, *ticket) {
-            Ok(happened) => {
-                self.record(key, &happened);
+            Ok(changes) => {
+                self.record(key, &changes);
                 Reply::Nothing
             }
             Err(refusal) => {
@@ -195,16 +195,16 @@ impl Service {
             spare: Some((key, ticket)),
             ..
         } = who
-            && let Ok(happened) = self.pools.lost(now, key, *ticket)
+            && let Ok(changes) = self.pools.lost(now, key, *ticket)
         {
-            self.record(key, &happened);
+            self.record(key, &changes);
         }
     }
 
     /// Performs all actions that are due; returns true if a job has ended.
     pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) -> bool {
-        for (key, happened) in self.pools.tick(now) {
-            self.record(&key, &happened);
+        for (key, changes) in self.pools.tick(now) {
+            self.record(&key, &changes);
         }
         let is_empty = self
             .pools
@@ -290,10 +290,10 @@ impl Service {
         }
     }
 
-    fn record(&mut self, key: &JobKey, happened: &[PoolChange]) {
-        for what in happened {
+    fn record(&mut self, key: &JobKey, changes: &[PoolChange]) {
+        for change in changes {
             let count = &mut self.counters;
-            match what {
+            match change {
                 PoolChange::Registered { .. } => count.registered += 1,
                 PoolChange::Left { .. } => {}
                 PoolChange::Died { .. } => count.died += 1,
@@ -302,7 +302,7 @@ impl Service {
                 PoolChange::TookOver { .. } => count.playing += 1,
                 PoolChange::Wanted { count: wanted } => count.wanted += u64::from(*wanted),
             }
-            self.rings.note(key, ring::text(what));
+            self.rings.note(key, ring::text(change));
         }
     }
 }

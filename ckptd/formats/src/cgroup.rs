@@ -117,7 +117,7 @@ impl ControlGroups {
         self.limit_within(u64::MAX)
     }
 
-    /// Returns the limit that leaves the least memory, like [`Groups::limit`].
+    /// Returns the limit that leaves the least memory, like [`ControlGroups::limit`].
     ///
     /// Reclaimable memory is only counted if less than `ample` bytes are left, because reading
     /// memory.stat takes longer than reading all other files.

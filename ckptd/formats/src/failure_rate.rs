@@ -1,12 +1,12 @@
 //! Failure rate of a job, estimated while it runs.
 //!
 //! Failures are modelled as a Poisson process whose rate may change. The belief about the rate is a
-//! gamma distribution: the user's expectation counts as [`PRIOR_FAILURES`] failures in the time
+//! gamma distribution: the user's expectation counts as `PRIOR_FAILURES` failures in the time
 //! that these would take, and observations are added (Gelman et al., "Bayesian Data Analysis",
 //! 2.6). Two mechanisms let the belief follow the environment (the adaptive frequency of MoLOToF,
 //! section 3.2):
 //!
-//! - observations lose half of their weight after [`HALF_LIFE_SECONDS`], and the user's expectation
+//! - observations lose half of their weight after `HALF_LIFE_SECONDS`, and the user's expectation
 //!   regains weight;
 //! - a change point: if the last few failures occurred faster than the belief allows, all earlier
 //!   observations are discarded.

@@ -1,6 +1,6 @@
 //! Directories that only one user can access, and files in them.
 //!
-//! Data that outlive a process lie in [`create_in_memory`], one directory (0700) for each user,
+//! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user,
 //! usually in `/dev/shm`, to which all users can write. The names of jobs can be guessed. Without
 //! that directory, any local user could place a FIFO, a link or a huge file where a ledger or an
 //! undo log will be created.

@@ -47,9 +47,9 @@ pub enum Error {
     /// A file of understudy is missing; ld.so would start the program without it.
     #[error("{}", message::file_missing(.0.display()))]
     Missing(PathBuf),
-    /// The directory of this user in memory belongs to another user.
+    /// The directory of this user in memory is unsafe or misconfigured.
     #[error("{0}")]
-    Planted(private_directories::DirectoryRefusal),
+    RefusedDirectory(private_directories::DirectoryRefusal),
     /// The directory of this user in memory cannot be made.
     #[error("{}", message::no_shared_memory(.0))]
     NoSharedMemory(private_directories::DirectoryRefusal),
@@ -60,7 +60,7 @@ pub enum Error {
 impl Error {
     /// Returns true if the program can run without understudy because no process was started yet.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self, Error::Planted(_) | Error::NoSharedMemory(_))
+        matches!(self, Error::RefusedDirectory(_) | Error::NoSharedMemory(_))
     }
 
     /// Returns a function for `map_err` that wraps the error of a system call.

@@ -46,8 +46,8 @@ pub fn directory_of(job: &str) -> PathBuf {
 /// # Errors
 /// Refusals of the directory, and errors of the lock.
 pub fn locked(job: &str) -> Result<(PrivateDirectory, File), Error> {
-    let refused = |refused: private_directories::DirectoryRefusal| match refused.is_planted() {
-        true => Error::Planted(refused),
+    let refused = |refused: private_directories::DirectoryRefusal| match refused.is_fatal() {
+        true => Error::RefusedDirectory(refused),
         false => Error::NoSharedMemory(refused),
     };
     private_directories::make_in_memory().map_err(refused)?;

@@ -20,7 +20,7 @@ pub enum FromGuardian {
     },
     /// State of one process.
     ///
-    /// Sent after [`crate::Hello::Guardian`] and before [`FromGuardian::Told`].
+    /// Sent after [`crate::Hello::Guardian`] and before [`FromGuardian::AllReported`].
     Process(ProcessRecord),
     AllReported,
 }

@@ -7,7 +7,7 @@ use understudy_numbers::{ProcessNumber, Worker};
 /// A message from a manager to a guardian.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToGuardian {
-    /// Starts a process of the program; `anew` unless this is the first start.
+    /// Starts a process of the program; `is_restart` is true unless this is the first start.
     Start {
         number: ProcessNumber,
         is_restart: bool,

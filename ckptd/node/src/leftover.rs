@@ -40,7 +40,7 @@ impl Leftover {
     /// removed the leftover meanwhile.
     ///
     /// # Errors
-    /// Errors of [`Directory::remove_all`].
+    /// Errors of [`PrivateDirectory::remove_all`].
     pub fn remove(&self) -> io::Result<()> {
         self.directory.remove_all(&self.name)
     }

@@ -61,7 +61,7 @@ impl Server {
     /// Starts the server that fits the MPI library; the channel reports events of ranks.
     ///
     /// # Errors
-    /// Errors of [`PmixServer::start`] and [`Pmi1Server::start`].
+    /// Errors of `PmixServer::start` and `Pmi1Server::start`.
     pub fn start(settings: &ServerSettings) -> Result<(Server, Receiver<RankEvent>), Error> {
         let (protocol, events) = match settings.mpi.kind {
             MpiKind::OpenMpi => {
@@ -93,7 +93,7 @@ impl Server {
     /// at the end of the generation.
     ///
     /// # Errors
-    /// Errors of [`PmixServer::begin`], [`Pmi1Server::begin`] and mkdir(2).
+    /// Errors of `PmixServer::begin`, `Pmi1Server::begin` and mkdir(2).
     pub fn begin(&self, generation: &Namespace, segments: &Path) -> Result<(), Error> {
         match &self.protocol {
             Protocol::Pmix(server) => server.begin(generation)?,
@@ -114,7 +114,8 @@ impl Server {
     /// Returns the variables and descriptor that make a process this rank of this node.
     ///
     /// # Errors
-    /// Errors of [`PmixServer::environment`] and [`Pmi1Server::identity`]; [`Error::Unknown`].
+    /// Errors of `PmixServer::environment` and `Pmi1Server::identity`;
+    /// [`Error::UnknownGeneration`].
     pub fn identity(&self, generation: &GenerationName, rank: Rank) -> Result<Identity, Error> {
         let unknown = || Error::UnknownGeneration(generation.to_string());
         let segments = self.segments.lock().get(generation).cloned();
@@ -194,7 +195,7 @@ impl Server {
     /// Ends a generation and removes the files that its ranks have left.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::UnknownGeneration`].
     pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         match &self.protocol {
             Protocol::Pmix(server) => server.end(generation)?,

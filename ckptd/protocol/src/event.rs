@@ -64,7 +64,8 @@ pub struct ProcessHistory {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A guardian of this node has joined; all its processes were reported ([`Event::Known`]).
+    /// A guardian of this node has joined; all its processes were reported
+    /// ([`Event::ProcessReported`]).
     GuardianJoined(Guardian, Node),
     /// A guardian has died with its processes.
     GuardianDied(Guardian),

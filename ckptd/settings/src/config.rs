@@ -170,7 +170,7 @@ const VALUES: &[(&str, Parse)] = &[
             })?;
         Ok(())
     }),
-    // The module `private` reads this variable before a configuration exists.
+    // The module `private_directories` reads this variable before a configuration exists.
     ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
         match text.is_empty() || text.starts_with('/') {
             true => Ok(()),

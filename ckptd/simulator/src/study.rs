@@ -28,13 +28,13 @@ impl Values {
         }
     }
 
-    /// Combines the values of both, one by one.
-    fn with(self, other: Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+    /// Applies a function to each pair of equal fields of both.
+    fn combine(self, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
         Self {
-            failures: combine(self.failures, other.failures),
-            recomputed: combine(self.recomputed, other.recomputed),
-            energy_j: combine(self.energy_j, other.energy_j),
-            time_s: combine(self.time_s, other.time_s),
+            failures: function(self.failures, other.failures),
+            recomputed: function(self.recomputed, other.recomputed),
+            energy_j: function(self.energy_j, other.energy_j),
+            time_s: function(self.time_s, other.time_s),
         }
     }
 }
@@ -55,14 +55,16 @@ impl Strategy {
     fn new(runs: &[Run], joules: f64, expected: Option<Values>) -> Self {
         let count = runs.len() as f64;
         let values = || runs.iter().map(|run| Values::new(run, joules));
-        let sum = values().fold(Values::default(), |sum, it| sum.with(it, |a, b| a + b));
-        let mean = sum.with(sum, |sum, _| sum / count);
+        let sum = values().fold(Values::default(), |sum, it| sum.combine(it, |a, b| a + b));
+        let mean = sum.combine(sum, |sum, _| sum / count);
         let squares = values().fold(Values::default(), |sum, it| {
-            sum.with(it.with(mean, |it, mean| (it - mean).powi(2)), |a, b| a + b)
+            sum.combine(it.combine(mean, |it, mean| (it - mean).powi(2)), |a, b| {
+                a + b
+            })
         });
         Self {
             mean,
-            deviation: squares.with(squares, |sum, _| (sum / (count - 1.0).max(1.0)).sqrt()),
+            deviation: squares.combine(squares, |sum, _| (sum / (count - 1.0).max(1.0)).sqrt()),
             expected,
         }
     }
@@ -102,7 +104,7 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
         flow.push(data_flow);
     }
     let expected = model::expected(setting);
-    let of = |recomputed: fn(&Expected) -> f64| {
+    let expected_values = |recomputed: fn(&Expected) -> f64| {
         expected.map(|it| Values {
             failures: it.failures,
             recomputed: recomputed(&it),
@@ -110,7 +112,8 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
             time_s: it.time,
         })
     };
-    let strategy = |runs: &[Run], recomputed| Strategy::new(runs, joules, of(recomputed));
+    let strategy =
+        |runs: &[Run], recomputed| Strategy::new(runs, joules, expected_values(recomputed));
     Simulation {
         nodes,
         iterations: setting.iterations,
@@ -128,7 +131,7 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
 /// Simulates machines of one shape, from a tenth of the size to the whole size.
 pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
     let mut grids: Vec<Grid> = (1..=SIZES)
-        .map(|tenths| part(setting.grid, tenths))
+        .map(|tenths| scaled_grid(setting.grid, tenths))
         .collect();
     grids.dedup();
     let settings = grids.into_iter().map(|grid| Setting { grid, ..*setting });
@@ -138,7 +141,7 @@ pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
 }
 
 /// Returns a grid with some tenths of the nodes, but at least one node.
-fn part(grid: Grid, tenths: usize) -> Grid {
+fn scaled_grid(grid: Grid, tenths: usize) -> Grid {
     let share = tenths as f64 / SIZES as f64;
     let scaled = |length: usize, share: f64| ((length as f64 * share).round() as usize).max(1);
     if grid.is_chain() {

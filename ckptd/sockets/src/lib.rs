@@ -7,5 +7,5 @@ mod local_peer;
 mod other_user;
 mod poller;
 
-pub use local_peer::is_foreign;
+pub use local_peer::is_other_user;
 pub use poller::{Poller, RETRY, Ready, Registry, Source};

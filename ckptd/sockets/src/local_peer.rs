@@ -33,7 +33,7 @@ const INODE: usize = OWNER + 4;
 ///
 /// False without information: the peer is on another host, has exited, or the kernel has no
 /// sock_diag(7).
-pub fn is_foreign(connection: impl AsFd) -> bool {
+pub fn is_other_user(connection: impl AsFd) -> bool {
     owner(connection).is_ok_and(|owner| owner.is_some_and(|owner| owner != geteuid().as_raw()))
 }
 
@@ -114,7 +114,7 @@ mod tests {
         if let Some(other) = connect_as_another_user(port) {
             let (near, _) = listener.accept().unwrap();
             assert_eq!(owner(&near).unwrap(), Some(65534));
-            assert!(is_foreign(&near));
+            assert!(is_other_user(&near));
             drop(near);
             assert!(exits_soon(other));
         }
@@ -137,9 +137,9 @@ mod tests {
         for address in ["0.0.0.0:0", "[::]:0"] {
             let (near, far) = pair(address);
             assert_eq!(owner(&near).unwrap(), Some(geteuid().as_raw()), "{address}");
-            assert!(!is_foreign(&near));
+            assert!(!is_other_user(&near));
             drop(far);
-            assert!(!is_foreign(&near), "a closed socket has no owner");
+            assert!(!is_other_user(&near), "a closed socket has no owner");
         }
     }
 

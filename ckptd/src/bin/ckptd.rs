@@ -15,7 +15,7 @@ use understudy_launch::{
     self as launch, Environment, ProcessContext, Streams, manager, preload_library,
 };
 use understudy_pmi::{MpiKind, MpiLibrary};
-use understudy_sockets::is_foreign;
+use understudy_sockets::is_other_user;
 
 /// Processes beside an understudy job: a node's daemon, and the output relay of a rank.
 #[derive(Parser)]
@@ -282,7 +282,7 @@ unsafe extern "C" fn accept(
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {
             let connection = OwnedFd::from_raw_fd(accepted);
-            if is_foreign(&connection) {
+            if is_other_user(&connection) {
                 drop(connection);
                 *libc::__errno_location() = libc::EAGAIN;
                 return -1;

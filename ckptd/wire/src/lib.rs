@@ -5,7 +5,7 @@
 //!         (little-endian, length ≤ 256 KiB)
 //! ```
 //!
-//! `payload` is an [`Request`] or an [`Answer`] in bincode 2's standard configuration; `check` is
+//! `payload` is a [`Request`] or an [`Answer`] in bincode 2's standard configuration; `check` is
 //! the low half of its XXH3-64. A client sends requests, the daemon answers them; the documentation
 //! of [`Request`] lists the answers. Over TCP the daemon sends the first message, a challenge
 //! ([`auth`]).

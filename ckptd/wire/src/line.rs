@@ -5,33 +5,33 @@
 //! process of the program connects to its guardian, which creates a line between the process and
 //! the manager, and a page of memory that both share. The guardian keeps descriptors of these, and
 //! of the files that the process hands over. These outlive the process, and also the manager: a
-//! succeeding manager gets a report of them from the guardians ([`FromGuardian::Has`]).
+//! succeeding manager gets a report of them from the guardians ([`FromGuardian::Process`]).
 //!
 //! ```text
 //!  process                              manager                             guardian
 //!    │                                    │ ◄─────────── Guardian { rank } ── │
-//!    │                                    │ ◄─────────────────────── Told ─── │
+//!    │                                    │ ◄──────────────── AllReported ─── │
 //!    │                                    │ ── Start(number) ───────────────► │ starts a process
 //!    │ ── Process(number), in MPI_Init ─────────────────────────────────────► │
-//!    │ ◄────────────────────────────────────────────────── Line, one end ──── │
-//!    │                                    │ ◄ Called(number), other end, page │
+//!    │ ◄──────────────────────────────────────────── Connection, one end ──── │
+//!    │                                    │ ◄ Registered(n), other end, page  │
 //!    │ ◄── Page ───────────────────────── │                                   │
 //!    │ Ready(g): MPI not initialised ───► │ all members of g are ready;       │
 //!    │                                    │ the others wait as spares         │
 //!    │ ◄ Begin { g, rank, size, … } ───── │                                   │
 //!    │ MPI_Init …                         │                                   │
-//!    │ Keeps(worker), files ────────────► │ replicas that outlive the process │
-//!    │ ── Keeps(worker), files ─────────────────────────────────────────────► │ … and the manager
+//!    │ StoreReplicas { worker, … } ─────► │ replicas that outlive the process │
+//!    │ ── StoreReplicas { worker, … } ──────────────────────────────────────► │ … and the manager
 //!    │ Running(g) ──────────────────────► │                                   │
 //!    │                                    │ ◄── Ended(other number) ───────── │ reports a death
 //!    │ ◄── page: generation g + 1, signal │                                   │
 //!    │ Ready(g + 1) ────────────────────► │                                   │
-//!    │ ◄── Inherit(number), files ─────── │ if it adopts a dead one's replicas│
+//!    │ ◄── AdoptStore { from, … } ─────── │ if it adopts a dead one's replicas│
 //!    │ AtEnd, in MPI_Finalize ──────────► │ all workers have arrived:         │
 //!    │ ◄── End ────────────────────────── │                                   │
 //!    │                                    │ ── Leave(status) ───────────────► │ exits
 //!                                        dies
-//!                                      another ◄ Guardian { rank }, Has, Told │
+//!                                      another ◄── Process …, AllReported ──── │
 //! ```
 
 mod input_request;
@@ -308,7 +308,7 @@ impl Line {
         self.send_with(message, &[])
     }
 
-    /// Sends a message with at most [`MAX_DESCRIPTORS`] descriptors.
+    /// Sends a message with at most `MAX_DESCRIPTORS` descriptors.
     ///
     /// # Errors
     /// As [`send`](Self::send).

@@ -62,7 +62,8 @@ pub struct BootInfo {
     ///
     /// The first is called at exit(3), on the runtime's stack. The second is called at _exit(2),
     /// and may do only what is safe in a signal handler. The third returns true if exit(3) must
-    /// first make a call of the slot [`source::EXIT_SLOT`](crate::source::EXIT_SLOT).
+    /// first make a call of the slot
+    /// [`libc_procedures::EXIT_SLOT`](crate::libc_procedures::EXIT_SLOT).
     pub call_at_exit: unsafe extern "C" fn(
         unsafe extern "C" fn(c_int),
         unsafe extern "C" fn(c_int),
@@ -99,7 +100,7 @@ pub struct BootInfo {
     /// Base-namespace `dlclose`.
     pub program_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// Stores the addresses of libc's procedures in
-    /// [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
+    /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     pub program_libc_procedures: unsafe extern "C" fn(*mut *mut c_void),
     /// Routes the calling thread's calls of these procedures to the runtime (true) or libc (false).
     pub record_libc_procedures: unsafe extern "C" fn(bool),

@@ -1,7 +1,7 @@
 //! Messages by which child processes of a rank report effects on files to the rank.
 //!
 //! The rank listens on a socket of the abstract name space (unix(7)). For each effect, a child
-//! connects and sends a [`AioRequest`], followed by both names without their terminating zeros. It
+//! connects and sends a [`Request`], followed by both names without their terminating zeros. It
 //! makes its call after it has received the answer of one byte.
 
 use core::ffi::CStr;
@@ -41,7 +41,8 @@ pub const LONGEST_NAME: usize = 4096;
 
 /// Answer: the child may make the call.
 pub const CALL_ALLOWED: u8 = 0;
-/// Answer: the child may make the call and must report its return ([`crate::effect::MADE`]).
+/// Answer: the child may make the call and must report its return
+/// ([`crate::effect::NAME_CREATED`]).
 pub const REPORT_RETURN: u8 = 1;
 /// Answer: the return has been recorded.
 pub const RETURN_NOTED: u8 = 2;

@@ -30,7 +30,8 @@ pub struct EntryPoints {
     ///
     /// libc may have registered its own handler of SIGCANCEL by then.
     pub cancelled: *const c_void,
-    /// Entry of the procedures in [`source::LIBC_PROCEDURES`](crate::source::LIBC_PROCEDURES).
+    /// Entry of the procedures in
+    /// [`libc_procedures::LIBC_PROCEDURES`](crate::libc_procedures::LIBC_PROCEDURES).
     ///
     /// `eax` holds their slots, which follow those of the call table.
     pub source: *const c_void,

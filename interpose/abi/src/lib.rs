@@ -7,9 +7,9 @@
 //!
 //! * `address_map`: addresses, descriptors and keys of the three sides;
 //! * [`BootInfo`], [`ShimStart`], [`EntryPoints`]: structures that are passed at the start;
-//! * [`StopCode`], [`turn`]: threads of the program;
-//! * [`effect`], [`descriptor_facts`], [`source`]: the program's effects on files and its calls of
-//!   libc.
+//! * [`StopCode`], [`mpi_lock`]: threads of the program;
+//! * [`effect`], [`descriptor_facts`], [`libc_procedures`]: the program's effects on files and its
+//!   calls of libc.
 #![no_std]
 
 mod address_map;

@@ -99,7 +99,7 @@ pub struct MpiLockCode {
     pub enable: unsafe extern "C" fn(),
     /// Makes calls of the main thread take the lock from now on.
     ///
-    /// Other threads cannot take it before [`MpiLock::is_enabled`] is set. Any thread may call this
+    /// Other threads cannot take it before [`MpiLock::is_shared`] is set. Any thread may call this
     /// function.
     pub enable_for_main: unsafe extern "C" fn(),
     /// Runs a callback on the program's stack and yields the lock meanwhile.

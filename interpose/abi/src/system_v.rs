@@ -31,7 +31,7 @@ pub struct SystemVObject {
     pub identifier: i32,
     /// Identifier in the kernel.
     pub real: i32,
-    /// [`MADE`], [`UNDO`] and [`FOREIGN`].
+    /// [`CREATED`], [`UNDO`] and [`FOREIGN`].
     pub flags: u32,
 }
 
@@ -130,7 +130,7 @@ impl SystemVObjects {
 
     /// Adds an object that the program has opened, and returns the program's identifier.
     ///
-    /// `flags` is [`MADE`] or zero.
+    /// `flags` is [`CREATED`] or zero.
     pub fn open(&self, kind: i64, real: i32, flags: u32) -> i32 {
         let has_real = |it: &SystemVObject| it.kind == kind && it.real == real;
         if let Some((slot, object)) = self.find(has_real) {

@@ -1,6 +1,6 @@
 //! Error codes and error classes of MPI procedures, as the MPI library returns them.
 //!
-//! The runtime (`raise`) determines the codes that the program receives.
+//! The runtime (`error_handling`) determines the codes that the program receives.
 
 use std::ffi::c_int;
 

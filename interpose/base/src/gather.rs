@@ -10,7 +10,7 @@ use understudy_mpi::real_types::RealComm;
 /// This is a collective.
 ///
 /// # Errors
-/// The error of a real procedure; [`mpi_shim::Error::INTERN`] if the values exceed 2 GiB or cannot
+/// The error of a real procedure; [`mpi::Error::INTERN`] if the values exceed 2 GiB or cannot
 /// be decoded.
 pub fn gather_from_all<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
 where

@@ -2,9 +2,12 @@
 //!
 //! - [`arch`]: call frames, the program's stack, and the MPI lock of its threads;
 //! - [`process_info`]: start-up data from the preload library, the settings and the launcher;
-//! - [`runtime_state`]: the runtime's state, which only the main thread enters;
-//! - [`system_calls`], [`shim`], [`unwinder`]: messages for the user, and functions of the C
-//!   libraries;
+//! - [`runtime_state`]: containers of the runtime's state, accessed by the one thread that holds
+//!   the MPI lock;
+//! - [`system_calls`]: system calls without a safe wrapper, messages for the user, and symbol
+//!   lookup in both namespaces;
+//! - [`shim`]: functions of the two shim libraries;
+//! - [`unwinder`]: the unwinder of the runtime side;
 //! - [`events`], [`fault`]: the event file, and fault injection;
 //! - [`errors`], [`gather`]: error classes of MPI, and values of all processes;
 //! - [`work_flags`]: the work flags that every communication call reads;

@@ -1,8 +1,8 @@
 //! Start-up data of this process.
 //!
 //! The sources are the preload library ([`info`]), the settings ([`config`]) and the launcher, or,
-//! in a process that joins a running job, the processes that have started it (`joined`). Any module
-//! may read these data; only the start (`boot`) sets them.
+//! in a process that joins a running job, the processes that have started it
+//! ([`update_process_count`]). Any module may read these data; only the start (`boot`) sets them.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};

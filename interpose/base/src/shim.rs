@@ -80,7 +80,7 @@ fn both_shims() -> impl DoubleEndedIterator<Item = &'static ShimFunctions> {
         .chain(mpi_shim().map(|mpi| &mpi.own))
 }
 
-/// Sets the byte that describes the current wait of an MPI call ([`understudy_abi::wait`]).
+/// Sets the byte that describes the current wait of an MPI call ([`understudy_abi::wait_state`]).
 pub fn mark_waits(byte: &'static AtomicU8) {
     if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function; the byte lives as long as the process.

@@ -114,7 +114,7 @@ pub fn print_message(message: impl std::fmt::Display) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
-/// Prints panics, which end the process, by [`say`] from now on.
+/// Prints panics, which end the process, by [`print_message`] from now on.
 ///
 /// Rust's own output would go to the program's stream, and the replacement would omit that number
 /// of the program's bytes.

@@ -86,7 +86,7 @@ pub fn omitted_pages(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     }
 }
 
-/// Returns the annotations behind [`left_out`], and those that expired since the last call.
+/// Returns the annotations behind [`omitted_pages`], and those that expired since the last call.
 pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Annotation>, Vec<Annotation>) {
     rt.marks.marks.borrow_mut().at_cut(at_point)
 }

@@ -2,8 +2,8 @@
 //!
 //! A cut point is a collective over all workers, and a program may have phases without any. A
 //! failure would then cost the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut at any
-//! communication call is requested after [`INTERVALS_BEFORE_REQUEST`] intervals ([`attention`]).
-//! After [`INTERVALS_BEFORE_REPORT`] intervals without a cut, one process of the node reports its
+//! communication call is requested after `INTERVALS_BEFORE_REQUEST` intervals ([`work_flags`]).
+//! After `INTERVALS_BEFORE_REPORT` intervals without a cut, one process of the node reports its
 //! position.
 //!
 //! A thread polls the clock, so that MPI calls cost nothing; the thread never calls MPI. The
@@ -139,7 +139,7 @@ fn request_intervals(at_candidate: bool) -> u32 {
 ///
 /// The request is made after `pause` at least.
 ///
-/// The parameter `is_connected` is as in [`put_off`].
+/// The parameter `is_connected` is as in [`record_postponed_cut`].
 pub fn request_later(is_connected: bool, pause: Duration) {
     if let Some(phase) = &mut *phase() {
         phase.is_connected |= is_connected;

@@ -4,8 +4,10 @@
 //! to the buddies. After a failure the pending epoch is committed or discarded, as all workers
 //! agree.
 //!
-//! * `replica`, `replay_plan`, `records`, `transfer`, `parity`: the data and their messages;
-//! * `persistent_store`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
+//! * `replica`, `replay_plan`, `records`, `transfer`, `parity_transfer`: the data and their
+//!   messages;
+//! * `persistent_store`, `received`, `page_queries`, `pending`, `replicas`: the state of this
+//!   process;
 //! * `replica_state`: the value with this state in the crate's `Runtime`;
 //! * `own_replica`, `adoption`, `commitment`, `claim`, `saved_state`, `deduplication`,
 //!   `window_tracking`: the operations.

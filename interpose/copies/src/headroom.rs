@@ -1,8 +1,8 @@
 //! Memory that is available for replicas beside the program.
 //!
 //! A program that fits into its control group must also succeed under understudy. So
-//! - a checkpoint is taken only if its replicas fit on every node ([`demand`]);
-//! - a thread polls the available memory ([`replica_release`]). If the program needs the memory of
+//! - a checkpoint is taken only if its replicas fit on every node (`demand`);
+//! - a thread polls the available memory (`replica_release`). If the program needs the memory of
 //!   the replicas, it gets that memory, and the job is not protected any more.
 
 mod demand;

@@ -1,7 +1,8 @@
 //! Replicas of ranks in their buddies, and the schedule of checkpoints.
 //!
 //! - [`copies`]: capture, transfer and commit of replicas;
-//! - [`schedule`], [`overdue`]: the times of checkpoints, and the watchdog for missing ones;
+//! - [`schedule`], [`checkpoint_watchdog`]: the times of checkpoints, and the watchdog for missing
+//!   ones;
 //! - [`headroom`]: available memory for replicas;
 //! - [`annotations`], [`recompute`], [`reverse_computation`]: annotations of the program;
 //! - [`clock`]: clocks that continue after a recovery;

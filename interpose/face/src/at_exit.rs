@@ -27,7 +27,7 @@ unsafe extern "C" {
 /// Registers functions for the exit of the program.
 ///
 /// exit(3) calls `hook` with the status, and _exit(2) calls `at_once`. If `calls` returns true,
-/// exit(3) first makes a call of the slot [`libc_procedures::LEAVE`].
+/// exit(3) first makes a call of the slot [`understudy_abi::libc_procedures::EXIT_SLOT`].
 ///
 /// # Safety
 /// Must be called on the program's stack, because it registers with the program's libc

@@ -117,7 +117,7 @@ unsafe fn workers(list: *const *const c_char) -> Option<usize> {
     number(size)?.checked_sub(spares.unwrap_or(1))
 }
 
-/// Variable with the job's secret, which ranks share and other users cannot read ([`configure`]).
+/// Variable with the job's secret, which ranks share and other users cannot read ([`equalise`]).
 const SECRET_VARIABLE: &[u8] = b"UNDERSTUDY_SECRET=";
 
 /// Test fault: personality(2) appears to be refused.
@@ -181,7 +181,7 @@ fn run_first_execution(program: &Program) -> ! {
 /// The first part runs on the program's stack, the second on a stack in the reserved range.
 ///
 /// # Safety
-/// As for [`report_start`].
+/// As for [`start`].
 unsafe fn run_second_execution(
     argc: c_int,
     argv: *const *const c_char,

@@ -4,27 +4,27 @@
 //! constructor is the first one of the process. It does nothing in a process that no MPI launcher
 //! has started, or whose program does not use MPI.
 //!
-//! - [`boot`] decides whether and how to protect the process; [`bypass`] bypasses protection and
+//! - `boot` decides whether and how to protect the process; `bypass` bypasses protection and
 //!   runs the program without this library;
-//! - [`environ`] gives the stacks of all ranks equal addresses; [`zone`] and [`ldheap`] separate
+//! - `environ` gives the stacks of all ranks equal addresses; `zone` and `ldheap` separate
 //!   the memory of the runtime side;
-//! - [`link`] reads ld.so's lists; [`entry`] has the targets of the thunks; `thunks` is generated
+//! - `link` reads ld.so's lists; `entry` has the targets of the thunks; `thunks` is generated
 //!   from the call table;
-//! - [`limits`] refuses programs in an environment in which protection is impossible;
-//! - [`late_mpi`] prepares programs that load MPI while they run;
-//! - [`mpi_reopening`] handles programs that open libmpi themselves;
-//! - [`profiler`] keeps libraries that wrap MPI's procedures in front of this one; [`fortran`] adds
+//! - `limits` refuses programs in an environment in which protection is impossible;
+//! - `late_mpi` prepares programs that load MPI while they run;
+//! - `mpi_reopening` handles programs that open libmpi themselves;
+//! - `profiler` keeps libraries that wrap MPI's procedures in front of this one; `fortran` adds
 //!   one for Fortran's procedures;
-//! - [`shared_mappings`] counts mappings that other processes may share;
-//! - [`exec`] keeps a program that the rank's process executes in the role of the rank;
-//! - [`fatal_signals`] handles signals that terminate the program; [`at_exit`] and
-//!   [`immediate_exit`] handle its exit;
-//! - [`exit_refused`] contains the code that stops threads of the program;
-//! - [`mpi_lock`] contains the MPI lock, with which any thread can call MPI, [`mpi_lock_entry`] the
-//!   entry of calls that take it;
-//! - [`effect_reports`] reports effects to the runtime: [`files`] those of the program on files,
-//!   [`overwrites`] those that overwrite parts of them;
-//! - [`relay`] starts the process that writes standard output exactly once.
+//! - `shared_mappings` counts mappings that other processes may share;
+//! - `exec` keeps a program that the rank's process executes in the role of the rank;
+//! - `fatal_signals` handles signals that terminate the program; `at_exit` and
+//!   `immediate_exit` handle its exit;
+//! - `stop` contains the code that stops threads of the program;
+//! - `mpi_lock` contains the MPI lock, with which any thread can call MPI, `mpi_lock_entry` the entry
+//!   of calls that take it;
+//! - `effect_reports` reports effects to the runtime: `files` those of the program on files,
+//!   `overwrites` those that overwrite parts of them;
+//! - `relay` starts the process that writes standard output exactly once.
 #![no_std]
 
 mod at_exit;

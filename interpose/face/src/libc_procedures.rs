@@ -1,9 +1,9 @@
 //! Clocks and other functions of libc whose results differ between runs.
 //!
-//! They are listed in [`understudy_abi::source`]. Each is a jump through a table. The target is
-//! libc, or the runtime while it records or replays the program's set-up phase. The runtime handles
-//! them like calls of MPI. Only calls on the own stack of the thread that uses MPI count, because a
-//! signal handler may have interrupted the runtime.
+//! They are listed in [`understudy_abi::libc_procedures`]. Each is a jump through a table. The
+//! target is libc, or the runtime while it records or replays the program's set-up phase. The
+//! runtime handles them like calls of MPI. Only calls on the own stack of the thread that uses MPI
+//! count, because a signal handler may have interrupted the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};

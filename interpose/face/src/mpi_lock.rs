@@ -30,7 +30,7 @@ const SET: usize = 2;
 #[repr(C)]
 pub struct SavedCall {
     is_nested: u64,
-    /// Slot; the upper half is the index in [`RUNTIME_ENTRIES`].
+    /// Slot; the upper half is the index in [`ENTER`].
     slot: u64,
     /// r9, r8, rcx, rdx, rsi, rdi.
     arguments: [u64; 6],

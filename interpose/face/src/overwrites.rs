@@ -1,8 +1,8 @@
 //! Reports to the runtime which parts of open files the program is about to overwrite.
 //!
 //! Most writes append to a file, or write to a new file or to no regular file. For this reason the
-//! size of each descriptor's file at its first write since the cut is stored ([`Written`]). Bytes
-//! from that size on are new, or were recorded when they were cut off. Only writes that begin
+//! size of each descriptor's file at its first write since the cut is stored ([`DescriptorFacts`]).
+//! Bytes from that size on are new, or were recorded when they were cut off. Only writes that begin
 //! before that size are reported. libc's streams write by internal calls through a table of
 //! functions; one function of that table is replaced.
 #![allow(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Processor time and resource usage that the program sees in a replacement.
 //!
 //! Once the process has become a replacement, these functions are called in place of libc's
-//! ([`crate::sources`]).
+//! ([`crate::libc_procedures`]).
 #![allow(unsafe_code)]
 
 use crate::libc::next;

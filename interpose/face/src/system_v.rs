@@ -42,7 +42,7 @@ pub struct Operation {
 /// Creates or opens an object, and returns the identifier for the program.
 ///
 /// `call` creates or opens the object with the given flags. Any process may use an object with a
-/// key, so only private objects are recorded as [`MADE`] by this process.
+/// key, so only private objects are recorded as [`CREATED`] by this process.
 fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
     let is_held = threads::block_stops();
     let is_private = key == IPC_PRIVATE;

@@ -1,7 +1,7 @@
 //! Threads of the program side.
 //!
 //! They are counted, and begin in code of this library, so that they can be stopped at any time
-//! ([`crate::exit_refused`]). This module also creates one thread at the start
+//! ([`crate::stop`]). This module also creates one thread at the start
 //! ([`make_libc_multithreaded`]).
 #![allow(unsafe_code)]
 
@@ -57,7 +57,7 @@ pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)
 }
 
-/// Work flags that receive [`SEVERAL`], or null.
+/// Work flags that receive [`MULTIPLE_THREADS`], or null.
 static WORK_FLAGS: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Sets a work flag when there is more than one thread.
@@ -329,7 +329,7 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
 ///
 /// The thread is about to change files. The change and its record in the runtime must be on one
 /// side of a cut. The main thread makes cuts itself. Returns true if the caller must call
-/// [`exit_refused::unblock`] afterwards.
+/// [`stop::unblock`] afterwards.
 pub fn block_stops() -> bool {
     let holds = !is_main();
     if holds {

@@ -72,7 +72,7 @@ pub fn verify_and_fill(
     Ok(normalise(found))
 }
 
-/// Divides a run at multiples of [`PIECE`] pages.
+/// Divides a run at multiples of [`PIECE_PAGES`] pages.
 fn pieces(run: &SlotRun) -> impl Iterator<Item = SlotRun> + use<> {
     cut(*run, |at| (at / PIECE_PAGES + 1) * PIECE_PAGES)
 }

@@ -7,15 +7,16 @@
 //!   receive, [`window_memory`] the windows among them whose memory workers share;
 //! * [`kernel`] wraps the `PAGEMAP_SCAN` and `userfaultfd` ioctls;
 //! * [`track`] finds the pages with content and those written since the last capture;
-//! * [`store_tests`] is the arena that contains the page copies;
-//! * [`epoch`] maps pages to copies, and [`wire_tests`] splits the copies into messages;
+//! * [`store`] is the arena that contains the page copies;
+//! * [`image_delta`] maps pages to copies, and [`wire`] splits the copies into messages;
 //! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent_pages`] lists
 //!   the checksums of pages without a copy;
-//! * [`alike`] finds pages that are equal on two workers (deduplication);
+//! * [`deduplication`] finds pages that are equal on two workers;
 //! * [`parity`] computes what is stored instead of whole copies, [`helper`] is the thread for that;
 //! * [`prefault`] makes memory present before pages are copied into it;
 //! * [`opened`] gives access to pages that the program has protected;
-//! * [`capture`] creates an [`epoch::Delta`], [`restore`] restores an [`epoch::Image`].
+//! * [`capture`] creates a [`Delta`](image_delta::Delta), [`restore`] restores an
+//!   [`Image`](image_delta::Image).
 //!
 //! All of this requires that the threads of the program side are stopped, and that the crate's own
 //! code, stack and heap lie outside of the program side.

@@ -80,7 +80,7 @@ impl WindowPart {
     /// Creates or empties the file, with `bytes` zeros.
     ///
     /// # Errors
-    /// As [`Part::open`].
+    /// As [`WindowPart::open`].
     pub fn create(self, bytes: u64) -> io::Result<File> {
         open_with_length(&self.path(), libc::O_CREAT | libc::O_TRUNC, bytes)
     }
@@ -106,7 +106,7 @@ fn with_prefix(name: &str) -> PathBuf {
 /// The file is in no image.
 ///
 /// # Errors
-/// As [`Part::open`].
+/// As [`WindowPart::open`].
 pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
     open_with_length(&path_of_locks(window), libc::O_CREAT, bytes)
 }

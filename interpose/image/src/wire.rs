@@ -29,7 +29,7 @@ pub struct Header {
     pub dropped: Vec<PageRun>,
     /// Pages that are not sent, sorted.
     ///
-    /// The receiver has reported that its own image contains them ([`super::alike`]).
+    /// The receiver has reported that its own image contains them ([`super::deduplication`]).
     pub kept_by_receiver: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,

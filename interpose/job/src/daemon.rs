@@ -1,8 +1,8 @@
 //! This process as a client of the node's daemon (`UNDERSTUDY_DAEMON`), which can select spares.
 //!
 //! Nothing depends on the daemon: its answer is only a placement hint, which the plan checks
-//! (`recovery::plan`), and without an answer the built-in rule selects a spare. A recovery waits
-//! for the answer no longer than [`RECOVERY_LIMIT`]. Idle spares keep a connection, over which they
+//! (`recovery_plan`), and without an answer the built-in rule selects a spare. A recovery waits
+//! for the answer no longer than `RECOVERY_LIMIT`. Idle spares keep a connection, over which they
 //! send heartbeats. The client has no thread, and no descriptor in the range of the program side.
 
 mod daemon_link;

@@ -408,7 +408,7 @@ pub fn write_if_due(
         name: name.to_string(),
         head,
         state: state.to_vec(),
-        // SAFETY: committed pages never change; they are pinned until `settle` or `finish` has
+        // SAFETY: committed pages never change; they are pinned until `poll_writer` or `finish` has
         // received the outcome.
         pages: unsafe { CheckpointPages::new(pieces, Some(disk.static_path(worker))) },
         files: files.iter().map(AsRawFd::as_raw_fd).collect(),

@@ -52,7 +52,7 @@ pub struct InstanceIdentity {
     place: (u32, Rank),
     is_first: bool,
     spares: u32,
-    /// Time of the failure, as in [`ToProcess::InstanceIdentity`].
+    /// Time of the failure, as in [`ToProcess::Begin`].
     failed_at: Option<u64>,
     variables: Vec<(String, String)>,
     /// Descriptor for the library, and the variable for its number.
@@ -64,7 +64,7 @@ pub struct InstanceIdentity {
 /// Reads the address of the process manager. Must be called at the start.
 ///
 /// # Errors
-/// As for [`manager_messages::learn`].
+/// As for `manager_messages::read_manager_address`.
 pub fn read_manager_address() -> Result<(), String> {
     manager_messages::read_manager_address()?;
     fault::set_reinit(|| report_failed(DOOR.get()), manager_messages::kill_manager);

@@ -130,7 +130,7 @@ pub fn is_inside() -> bool {
     page().is_inside.load(Ordering::Relaxed) != 0
 }
 
-/// Waits until [`poll`], or until the report of a failure would have arrived.
+/// Waits until [`is_over`], or until the report of a failure would have arrived.
 ///
 /// The failure of another process may have caused an error or a fault of the library.
 pub fn await_over() -> bool {

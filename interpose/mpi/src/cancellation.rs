@@ -1,7 +1,7 @@
 //! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
 //! The first `pthread_cancel` of a libc registers that libc's handler for signal 32, in each of the
-//! three namespaces. The handler of this module stays registered instead ([`remove_region`]) and
+//! three namespaces. The handler of this module stays registered instead ([`restore_handler`]) and
 //! passes cancellations on to libc's handler: these are signals that this process has sent by
 //! tgkill(2), which libc's handler checks as well.
 #![allow(unsafe_code)]
@@ -95,7 +95,7 @@ pub fn of_program() -> [u64; 2] {
     [&HANDLERS[PROGRAM], &RESTORER].map(|word| word.load(Ordering::Relaxed) as u64)
 }
 
-/// Sets the values that [`find_by_identifier`] has returned, in this process or in another one.
+/// Sets the values that [`of_program`] has returned, in this process or in another one.
 pub fn restore_program(saved: [u64; 2]) {
     for (word, value) in [&HANDLERS[PROGRAM], &RESTORER].into_iter().zip(saved) {
         word.store(value as usize, Ordering::Relaxed);

@@ -180,7 +180,7 @@ impl RealComm {
     /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's error; [`ResetError::INTERN`] if they are longer than 2 GiB, here and in the
+    /// The library's error; [`Error::INTERN`] if they are longer than 2 GiB, here and in the
     /// methods below.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
@@ -264,7 +264,7 @@ impl RealComm {
     /// unsigned numbers as signed.
     ///
     /// # Errors
-    /// The library's error; [`ResetError::INTERN`] for more than 2³¹ values.
+    /// The library's error; [`Error::INTERN`] for more than 2³¹ values.
     pub fn allreduce_min_max(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
         const TOP: u64 = 1 << 63;
         let number = RealDatatype(object(c"ompi_mpi_int64_t"));

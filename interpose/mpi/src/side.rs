@@ -1,6 +1,6 @@
 //! MPI side and its reset: state that the library, its threads and its libc change.
 //!
-//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::rebuild`] restores the state
+//! A [`Snapshot`] is taken before the first `MPI_Init`. [`Snapshot::restore`] restores the state
 //! of that moment from any state: in an abandoned call, with threads of the library, during a
 //! failure of its peers. After that the library can be initialised once more, in another world.
 //! Nothing of the program or the runtime changes.

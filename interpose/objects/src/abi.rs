@@ -19,7 +19,8 @@ use crate::handles::{self, DenotedObject, denoted_object};
 pub(crate) use foreign_handles::ForeignHandles;
 use foreign_handles::{KINDS, PredefinedHandles};
 pub use program_abi::{
-    integer_for_program, integer_of_program, is_foreign, standard_version, with_status_for_program,
+    integer_for_program, integer_of_program, is_foreign_abi, standard_version,
+    with_status_for_program,
 };
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -34,7 +35,7 @@ const FIRST_POINTER: u64 = 4096;
 
 /// Connects the predefined handles.
 ///
-/// Must be called after [`handle_kind::connect`].
+/// Must be called after [`handles::connect`].
 pub fn connect(rt: &Runtime) {
     let Some(abi) = foreign_abi() else { return };
     let mut known = PredefinedHandles {

@@ -1,7 +1,7 @@
 //! Drained messages, and messages that the program has matched but not yet received.
 //!
 //! A drained message is received at a cut (`drain` of the runtime) before the program asks for it.
-//! Drained messages are kept with the image and delivered to later receives. [`matched`] contains
+//! Drained messages are kept with the image and delivered to later receives. `matched` contains
 //! messages that the program has matched but not yet received.
 
 mod delivery;

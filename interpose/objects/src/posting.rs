@@ -13,8 +13,8 @@ use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
 use crate::requests::{
-    self, Envelope, RequestKind, RequestState, SendMode, count_sent, done_state, get, set_state,
-    with_real,
+    self, MessageArguments, RequestKind, RequestState, SendMode, count_sent, done_state, get,
+    set_state, with_real,
 };
 pub use recorded::create_recorded;
 use std::ffi::{c_int, c_void};
@@ -23,20 +23,23 @@ use understudy_mpi::real_types::RealRequest;
 /// Posts a receive, or completes it with a matching drained message.
 ///
 /// The last result is the return code.
-pub fn receive(rt: &Runtime, envelope: Envelope) -> (RequestState, RealRequest, c_int) {
+pub fn receive(
+    rt: &Runtime,
+    message_arguments: MessageArguments,
+) -> (RequestState, RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    if let Some(outcome) = drained::take(rt, &envelope) {
+    if let Some(outcome) = drained::take(rt, &message_arguments) {
         return (done_state(outcome.status, outcome.rc), request, SUCCESS);
     }
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
         real::PMPI_Irecv(
-            envelope.buffer as *mut c_void,
-            envelope.count,
-            real_datatype(rt, envelope.datatype()),
-            envelope.peer,
-            envelope.tag,
-            real_comm(rt, envelope.comm()),
+            message_arguments.buffer as *mut c_void,
+            message_arguments.count,
+            real_datatype(rt, message_arguments.datatype()),
+            message_arguments.peer,
+            message_arguments.tag,
+            real_comm(rt, message_arguments.comm()),
             &mut request,
         )
     };
@@ -48,17 +51,21 @@ pub fn receive(rt: &Runtime, envelope: Envelope) -> (RequestState, RealRequest, 
 /// The real request of a buffered send is never started: it only checks the arguments.
 pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
-    let (RequestKind::PersistentSend(_, envelope) | RequestKind::PersistentReceive(envelope)) =
-        kind
+    let (RequestKind::PersistentSend(_, message_arguments)
+    | RequestKind::PersistentReceive(message_arguments)) = kind
     else {
         return (request, SUCCESS);
     };
-    let buffer = envelope.buffer as *mut c_void;
+    let buffer = message_arguments.buffer as *mut c_void;
     let (datatype, comm) = (
-        real_datatype(rt, envelope.datatype()),
-        real_comm(rt, envelope.comm()),
+        real_datatype(rt, message_arguments.datatype()),
+        real_comm(rt, message_arguments.comm()),
     );
-    let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
+    let (count, peer, tag) = (
+        message_arguments.count,
+        message_arguments.peer,
+        message_arguments.tag,
+    );
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
         match kind {
@@ -93,8 +100,8 @@ pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
     };
-    if let RequestKind::PersistentReceive(envelope) = kind
-        && let Some(outcome) = drained::take(rt, &envelope)
+    if let RequestKind::PersistentReceive(message_arguments) = kind
+        && let Some(outcome) = drained::take(rt, &message_arguments)
     {
         set_state(rt, index, done_state(outcome.status, outcome.rc));
         return SUCCESS;
@@ -108,9 +115,13 @@ pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     if rc == SUCCESS {
         set_state(rt, index, RequestState::Active);
         match kind {
-            RequestKind::PersistentSend(_, envelope) => {
-                count_sent(rt, envelope.comm(), (envelope.peer, envelope.tag));
-                requests::synchronous::add_persistent(rt, index, &envelope);
+            RequestKind::PersistentSend(_, message_arguments) => {
+                count_sent(
+                    rt,
+                    message_arguments.comm(),
+                    (message_arguments.peer, message_arguments.tag),
+                );
+                requests::synchronous::add_persistent(rt, index, &message_arguments);
             }
             RequestKind::Recorded(number) => recorded::count_start(rt, index, number),
             _ => {}

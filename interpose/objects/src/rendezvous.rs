@@ -42,7 +42,7 @@ const TAG: c_int = 18;
 /// Intervals between two reads of boards on this node, and on other nodes.
 const INTERVAL: Duration = Duration::from_millis(5);
 const REMOTE_INTERVAL: Duration = Duration::from_millis(50);
-/// Size of a message in bytes, which is more than any [`Word`] needs.
+/// Size of a message in bytes, which is more than any [`ConnectionMessage`] needs.
 const MESSAGE_BYTES: usize = 64;
 
 /// Sends a message to a worker.

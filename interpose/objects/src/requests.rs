@@ -27,7 +27,7 @@ pub use attached_buffer::{AttachedBuffer, BufferOwner};
 pub use buffered_sends::{
     attached, buffer_with_room, buffers, buffers_mut, detach, flushed_by, used_bytes,
 };
-pub use completion_fast_path::{all_completable, completable, complete_all, end};
+pub use completion_fast_path::{all_completable, completable, complete_all, complete_one};
 pub use interrupted_calls::{clear_call, record_call, resume};
 pub use message_counts::{
     count_received, count_sent, count_started, init, next_partitioned, sum_of_started,
@@ -35,7 +35,7 @@ pub use message_counts::{
 pub use partitions::{has_unready, record_ready, record_start};
 pub use recipe_objects::share;
 pub use request::{
-    EMPTY_STATUS, Envelope, GeneralizedFunctions, Request, RequestKind, RequestOutcome,
+    EMPTY_STATUS, GeneralizedFunctions, MessageArguments, Request, RequestKind, RequestOutcome,
     RequestState, SendMode, done_state,
 };
 pub use request_borrows::{table, table_mut};

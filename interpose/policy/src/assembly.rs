@@ -74,8 +74,8 @@ enum AssemblyStage {
     Others,
     /// The leader reserves all processes in order.
     ///
-    /// `all` contains each process with the name that it uses, `held` is the number of reserved
-    /// ones, and `is_sent` is true if the next one has been requested.
+    /// `all` contains each process with the name that it uses, `reserved_count` is the number of
+    /// reserved ones, and `is_requested` is true if the next one has been requested.
     Reserving {
         all: Vec<(Worker, u64)>,
         reserved_count: usize,

@@ -14,11 +14,11 @@ pub enum Disposition {
     /// Query about files or the machine.
     ///
     /// The first trial replay executes it; later replays return the recorded answer
-    /// (`journal::reserve::inquire`).
+    /// (`syscall_filter::queries`).
     Query,
     /// Reported as successful (0) without execution. The call returns no data.
     ReportSuccess,
-    /// Depends on the arguments (`journal::reserve::emulate`).
+    /// Depends on the arguments (`syscall_filter::emulate`).
     Emulate,
     Abort,
 }

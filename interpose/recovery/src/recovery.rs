@@ -11,9 +11,9 @@
 //!
 //! * `death_history`, `replica_report`, `placement_hint`: the state;
 //! * `recovery_state`: the value with this state in the crate's `Runtime`;
-//! * `joining`, `meeting`, `deaths`, `placement`, `alone`: the agreement;
-//! * `fetch`, `parity_reconstruction`, `transfers`, `found`: replicas that are sent between
-//!   workers;
+//! * `joining`, `meeting`, `deaths`, `placement`, `silent_nodes`: the agreement;
+//! * `fetch`, `parity_reconstruction`, `transfers`, `reported_replicas`: replicas that are sent
+//!   between workers;
 //! * `load`, `repost`, `partitioned`: memory and requests of the program;
 //! * `attempt`, `report`, `rollback`, `restart`: the sequence;
 //! * `check`: the entry, from the error of a call.

@@ -173,7 +173,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     check_mpi()?;
     report_unknown_settings();
     let mut config = Config::read(variable)?;
-    if abi::is_foreign() {
+    if abi::is_foreign_abi() {
         refuse_journal_settings(&mut config)?;
     }
     let size = launcher_size();
@@ -184,7 +184,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
             .map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
     fault::point("boot.begin", Epoch::NONE);
-    match abi::is_foreign() {
+    match abi::is_foreign_abi() {
         true => remove_pmix_variables(),
         false => prefer_simple_mpi(),
     }
@@ -289,7 +289,7 @@ impl std::io::Write for MessageWriter {
 /// If the file system refuses, the job runs without ledgers and logs, and reports it.
 fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
-        Err(refused) if refused.is_planted() => Err(StartRefusal {
+        Err(refused) if refused.is_fatal() => Err(StartRefusal {
             reason: refused.to_string(),
             is_local: true,
         }),
@@ -300,7 +300,7 @@ fn create_memory_directory() -> Result<(), StartRefusal> {
 /// Checks the version: Open MPI from 4.1.0 on, or a library with an ABI table.
 fn check_mpi() -> Result<(), String> {
     let (version, _) = library::version();
-    if abi::is_foreign() {
+    if abi::is_foreign_abi() {
         return Ok(());
     }
     let Some(rest) = version.strip_prefix("Open MPI v") else {

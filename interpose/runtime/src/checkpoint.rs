@@ -2,9 +2,9 @@
 //!
 //! *Capture* copies the pages that changed since the last epoch, and encodes the rest of the state.
 //! *Ship* sends both to the buddies while the program continues. *Commit* is a reduction
-//! ([`crate::rounds`]) that a rank enters when the replicas that it stores are whole: when any rank
-//! has its result, every replica of the epoch is whole. Until then the previous epoch stays intact
-//! on both sides.
+//! ([`crate::max_allreduce`]) that a rank enters when the replicas that it stores are whole: when
+//! any rank has its result, every replica of the epoch is whole. Until then the previous epoch
+//! stays intact on both sides.
 #![allow(unsafe_code)]
 
 mod savings;

@@ -97,10 +97,13 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 /// A received message is counted.
 fn record_completion(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
-    if let Some(RequestKind::Receive(envelope) | RequestKind::PersistentReceive(envelope)) = kind {
-        // See `requests::ends`.
-        if envelope.peer != PROC_NULL {
-            count_received(rt, envelope.comm(), &status);
+    if let Some(
+        RequestKind::Receive(message_arguments) | RequestKind::PersistentReceive(message_arguments),
+    ) = kind
+    {
+        // See `requests::completion_fast_path`.
+        if message_arguments.peer != PROC_NULL {
+            count_received(rt, message_arguments.comm(), &status);
         }
     }
     set_state(rt, index, done_state(status, rc));
@@ -217,7 +220,7 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutc
     Ok(Some(finish_alone(rt, (index, request), handle, status, rc)))
 }
 
-/// Returns the outcome of a request from [`requests::alone`], and updates the record.
+/// Returns the outcome of a request from [`requests::completable`], and updates the record.
 #[inline]
 fn finish_alone(
     rt: &Runtime,
@@ -232,7 +235,7 @@ fn finish_alone(
     if arch::is_recording() {
         report_completion(rt, index, &status);
     }
-    requests::end(rt, handle, &status);
+    requests::complete_one(rt, handle, &status);
     RequestOutcome {
         status,
         rc,
@@ -304,7 +307,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(generalized::cancel(general, !is_active(rt, index)));
     }
-    let goes_on = |kind: &RequestKind| kind.is_send() || matches!(kind, RequestKind::Flush(_));
+    let goes_on =
+        |kind: &RequestKind| kind.is_plain_send() || matches!(kind, RequestKind::Flush(_));
     let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
     let rc = match goes_on {
         // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
@@ -346,7 +350,8 @@ fn report_completion(rt: &Runtime, index: u32, status: &Status) {
 /// Reports to the journal that the data of a request are complete.
 #[inline]
 fn report_to_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
-    let is_receive = || get(rt, index).is_some_and(|request| request.kind.envelope().is_some());
+    let is_receive =
+        || get(rt, index).is_some_and(|request| request.kind.message_arguments().is_some());
     journal::record_completion(rt, index, || is_receive().then_some(status.bytes), stays);
 }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
-use crate::abi::{is_foreign, standard_version};
+use crate::abi::{is_foreign_abi, standard_version};
 use crate::arch::Rewound;
 use crate::errors::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
@@ -25,7 +25,7 @@ use understudy_mpi::{call, library};
 /// Raises an error, as the standard calls it, if `rc` is one.
 ///
 /// `rc` is the return code of `procedure`. An error is passed to the error handler of `comm`, or to
-/// that of [errors without an object](without_object). Returns the return code for the program.
+/// that of errors without an object (`without_object`). Returns the return code for the program.
 #[inline]
 pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     if rc == SUCCESS {
@@ -63,7 +63,7 @@ pub fn handle_error(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtC
 ///
 /// With MPICH it is not, unless the program has set one for the object or its origin.
 fn uses_handler(errhandler: u64) -> bool {
-    errhandler != 0 || !is_foreign()
+    errhandler != 0 || !is_foreign_abi()
 }
 
 /// Returns the communicator on which errors without an object are raised.
@@ -74,7 +74,7 @@ fn uses_handler(errhandler: u64) -> bool {
 /// otherwise MPI_COMM_WORLD.
 fn without_object(rt: &Runtime) -> VirtComm {
     let (world, own) = (comm::world_handle(rt), comm::self_handle(rt));
-    let is_own = match is_foreign() {
+    let is_own = match is_foreign_abi() {
         true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
         false => {
             let is_as_before = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();

@@ -7,9 +7,9 @@
 //! - [`boot`]: start of the runtime;
 //! - [`entry`], [`calls`]: entries, and one handler per MPI procedure (most are generated);
 //! - [`job`], `spare`: `MPI_Init`, `MPI_Finalize`, and processes that wait as spares;
-//! - [`completion_calls`]: tests and waits;
+//! - [`completion`]: tests and waits;
 //! - [`cut`], [`drain`], [`checkpoint`]: a consistent state, messages in flight, replicas;
-//! - [`protection`], [`raise`]: reasons for running unprotected, and MPI error handlers.
+//! - [`protection`], [`error_handling`]: reasons for running unprotected, and MPI error handlers.
 //!
 //! The crates below have the state of the job: docs/design/state.md.
 

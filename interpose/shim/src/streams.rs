@@ -3,8 +3,8 @@
 //! The relay counts the bytes that a rank writes to descriptors 1 and 2, and after a rollback drops
 //! the bytes that it has already forwarded. Output of the MPI library is not part of the program's
 //! output: MPI_Init in a replacement prints it a second time. The functions below replace
-//! descriptors 1 and 2 by the ones passed to [`begin`]. `stdout` and `stderr` of this libc are
-//! opened on them.
+//! descriptors 1 and 2 by the ones passed to [`redirect_streams`]. `stdout` and `stderr` of this
+//! libc are opened on them.
 #![allow(unsafe_code)]
 
 use crate::descriptor_table::begin_lift;
@@ -27,7 +27,7 @@ const BUFFER_SIZE: usize = 4096;
 /// Descriptors used in place of 1 and 2.
 static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
-/// Process that has called [`begin`].
+/// Process that has called [`redirect_streams`].
 ///
 /// In its children descriptors 1 and 2 are real: a child sets them up for the program that it
 /// executes.

@@ -10,7 +10,8 @@
 //! and more (measured with two cores, five such processes and `sched_autogroup_enabled`). A relay
 //! or a process of the launcher is such a new process. A wait within one MPI call therefore sleeps
 //! briefly every [`SLEEP_PERIOD_NS`] if the kernel has run another thread on its processor since
-//! the last sleep. A wait longer than [`LONG`] sleeps after every [`POLLS_PER_CLOCK_READ`] polls.
+//! the last sleep. A wait longer than [`LONG_WAIT_NS`] sleeps after every [`POLLS_PER_CLOCK_READ`]
+//! polls.
 //!
 //! More sleep would cost too much, because a message is only seen after several polls. An agreement
 //! of five processes on two cores takes 5 ms when they yield, and 100 to 460 ms when a sleep
@@ -55,7 +56,7 @@ const SLEEP_PERIOD_NS: u64 = 1_000_000;
 /// A wait of this duration loses little by a sleep.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
 
-/// Kind of wait of the current MPI call ([`understudy_abi::wait_for_recovery`]).
+/// Kind of wait of the current MPI call ([`understudy_abi::wait_state`]).
 static WAIT_KIND: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 /// Number of unsuccessful polls of the current call, plus an initial value.
 ///

@@ -222,9 +222,9 @@ pub fn not_a_directory(directory: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{directory} is not a directory, so other users could control the job's \
-             files there; remove it, or ask the administrator to remove it, or name \
-             another directory of this node in UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
+            "{directory} exists but is not a directory, so the job's files cannot be \
+             stored there; remove the file, or name another directory of this node in \
+             UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
         )
     })
 }
@@ -1163,9 +1163,9 @@ pub fn nameless_file_too_large(file: impl Display, size: impl Display) -> impl D
     from_fn(move |out| {
         write!(
             out,
-            "{file} has no name and {size} bytes, too many to be saved with each \
-             checkpoint; if this process fails, it cannot be replaced \
-             [nameless-file-too-large]"
+            "{file} ({size} bytes) was unlinked while open; the unlinked files of this \
+             process exceed 64 MiB in total, so checkpoints do not contain {file}; if \
+             this process fails, it cannot be replaced [nameless-file-too-large]"
         )
     })
 }
@@ -1937,8 +1937,7 @@ pub fn checkpoint_damaged(part: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "the file's {part} is damaged (the checksum does not match) \
-             [checkpoint-damaged]"
+            "the file's {part} is damaged [checkpoint-damaged]"
         )
     })
 }

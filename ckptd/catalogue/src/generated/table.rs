@@ -199,9 +199,9 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "not-a-directory",
-        text: "{directory} is not a directory, so other users could control the job's files \
-         there; remove it, or ask the administrator to remove it, or name another \
-         directory of this node in UNDERSTUDY_RUNTIME_DIR",
+        text: "{directory} exists but is not a directory, so the job's files cannot be stored \
+         there; remove the file, or name another directory of this node in \
+         UNDERSTUDY_RUNTIME_DIR",
         cause: "another user or program has created it; understudy keeps data of the job there; \
          a job on several nodes stops",
         remedy: "remove it, or ask the administrator to remove it; or name another directory in \
@@ -996,8 +996,9 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "nameless-file-too-large",
-        text: "{file} has no name and {size} bytes, too many to be saved with each checkpoint; \
-         if this process fails, it cannot be replaced",
+        text: "{file} ({size} bytes) was unlinked while open; the unlinked files of this \
+         process exceed 64 MiB in total, so checkpoints do not contain {file}; if this \
+         process fails, it cannot be replaced",
         cause: "the program has removed a file while it is open (`tmpfile`, a scratch file of \
          Fortran), or several files, with more than 64 MiB",
         remedy: "let the program give the file a name, or use less of it",
@@ -1746,7 +1747,7 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "checkpoint-damaged",
-        text: "the file's {part} is damaged (the checksum does not match)",
+        text: "the file's {part} is damaged",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
     },

@@ -162,9 +162,9 @@ impl JobPool {
         if let Some(member) = self.members.remove(&rank) {
             self.active_spares.insert(rank, member.spare.host);
         }
-        let mut happened = vec![PoolChange::TookOver { rank, worker }];
-        happened.extend(self.replenish(now, rules));
-        Ok(happened)
+        let mut changes = vec![PoolChange::TookOver { rank, worker }];
+        changes.extend(self.replenish(now, rules));
+        Ok(changes)
     }
 
     pub(super) fn leave(
@@ -189,12 +189,12 @@ impl JobPool {
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
-        let mut happened = vec![PoolChange::Died {
+        let mut changes = vec![PoolChange::Died {
             rank,
             silent: false,
         }];
-        happened.extend(self.replenish(now, rules));
-        Ok(happened)
+        changes.extend(self.replenish(now, rules));
+        Ok(changes)
     }
 
     pub(super) fn lease(
@@ -215,7 +215,7 @@ impl JobPool {
             _ => {}
         }
         // A new round means that the earlier attempt was given up.
-        let mut happened = self.take_back(|_| true);
+        let mut changes = self.take_back(|_| true);
         let idle: Vec<&Spare> = self.members.values().map(|member| &member.spare).collect();
         let mut leases = Vec::new();
         for (worker, rank) in lease::choose(&idle, needs, load) {
@@ -241,7 +241,7 @@ impl JobPool {
                 };
             }
             let round = number;
-            happened.push(PoolChange::Leased {
+            changes.push(PoolChange::Leased {
                 rank,
                 worker,
                 round,
@@ -252,45 +252,45 @@ impl JobPool {
             needs: needs.to_vec(),
             leases: leases.clone(),
         });
-        Ok((leases, happened))
+        Ok((leases, changes))
     }
 
     pub(super) fn give_back(&mut self, token: LeaseToken) -> Result<Vec<PoolChange>, Refusal> {
-        let happened = self.take_back(
+        let changes = self.take_back(
             |member| matches!(member.state, LeaseState::Leased { token: own, .. } if own == token),
         );
-        match happened.is_empty() {
+        match changes.is_empty() {
             true => Err(Refusal::Stale),
-            false => Ok(happened),
+            false => Ok(changes),
         }
     }
 
     /// Ends the leases of these members.
     fn take_back(&mut self, which: impl Fn(&Member) -> bool) -> Vec<PoolChange> {
-        let mut happened = Vec::new();
+        let mut changes = Vec::new();
         for member in self.members.values_mut().filter(|member| which(member)) {
             if let LeaseState::Leased { worker, .. } = member.state {
                 member.state = LeaseState::Idle;
                 let rank = member.spare.rank;
-                happened.push(PoolChange::Returned { rank, worker });
+                changes.push(PoolChange::Returned { rank, worker });
             }
         }
-        happened
+        changes
     }
 
     pub(super) fn tick(&mut self, now: Duration, rules: &Rules) -> Vec<PoolChange> {
-        let mut happened = Vec::new();
+        let mut changes = Vec::new();
         self.members.retain(|&rank, member| {
             let lives = member.deadline > now;
             if !lives {
-                happened.push(PoolChange::Died { rank, silent: true });
+                changes.push(PoolChange::Died { rank, silent: true });
             }
             lives
         });
         let is_over = |member: &Member| matches!(member.state, LeaseState::Leased { until, .. } if until <= now);
-        happened.extend(self.take_back(is_over));
-        happened.extend(self.replenish(now, rules));
-        happened
+        changes.extend(self.take_back(is_over));
+        changes.extend(self.replenish(now, rules));
+        changes
     }
 
     /// Requests spares if there are too few, including those that are expected.

@@ -21,7 +21,8 @@ pub struct Pools {
 impl Pools {
     /// Returns pools without jobs.
     ///
-    /// Tokens count from `first_token`, which should differ between daemons.
+    /// Tokens are numbered from `first_token + 1`. `first_token` must differ between starts of the
+    /// daemon, so that tokens of a former daemon are refused.
     pub fn new(rules: Rules, first_token: u64) -> Self {
         Self {
             rules,
@@ -58,8 +59,8 @@ impl Pools {
             .jobs
             .entry(key.clone())
             .or_insert_with(|| JobPool::new(limits));
-        let happened = job.register(now, &self.rules, spare, limits, token)?;
-        Ok((SpareTicket { token }, happened))
+        let changes = job.register(now, &self.rules, spare, limits, token)?;
+        Ok((SpareTicket { token }, changes))
     }
 
     /// Extends the time limit of an idle spare.
@@ -152,12 +153,12 @@ impl Pools {
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
-        let room = self
+        let remaining = self
             .rules
             .spares
             .saturating_sub(idle as u32)
             .saturating_sub(spares);
-        aim.saturating_sub(spares).min(room)
+        aim.saturating_sub(spares).min(remaining)
     }
 
     /// Removes the pool of a job that has ended.
@@ -174,7 +175,7 @@ impl Pools {
             .jobs
             .iter_mut()
             .map(|(key, job)| (key.clone(), job.tick(now, &rules)));
-        due.filter(|(_, happened)| !happened.is_empty()).collect()
+        due.filter(|(_, changes)| !changes.is_empty()).collect()
     }
 
     /// Returns the time at which [`Pools::tick`] must be called at the latest.

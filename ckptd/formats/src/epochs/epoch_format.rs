@@ -33,9 +33,10 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 /// Maximum length of a head; a longer one counts as damaged.
 const MAX_HEAD_BYTES: u32 = 256 << 20;
 
-/// Identification of the job and its environment.
+/// Properties of the job and its processes.
 ///
-/// All fields except the epoch and the worker must be equal in the process that loads a file.
+/// [`JobIdentity::difference`] compares all fields except `program`, which only appears in its
+/// message.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct JobIdentity {
     /// Checksum of understudy's own libraries.
@@ -86,9 +87,9 @@ pub enum EpochError {
     #[error(
         "{}", message::checkpoint_version(.0, VERSION))]
     Version(u32),
-    /// A checksum does not match.
+    /// A part is damaged: its checksum does not match, or its content is impossible.
     #[error("{}", message::checkpoint_damaged(.0))]
-    Checksum(String),
+    Damaged(String),
     #[error("{}", message::CHECKPOINT_INCONSISTENT)]
     Head,
     /// The file belongs to another job or program.
@@ -115,7 +116,8 @@ impl From<io::Error> for EpochError {
 
 /// Decodes a consistent head.
 ///
-/// Lists with excessive length fields do not cause allocations of more than 32 times the input.
+/// Limits the allocations that length fields can cause. The limit is 32 times the upper bound of
+/// the input's size class: 2 MiB below 64 KiB, 512 MiB below 16 MiB, and 8 GiB otherwise.
 fn decode_head(bytes: &[u8]) -> Option<EpochHead> {
     let (head, used) = match bytes.len() {
         0..0x1_0000 => decode_limited::<0x20_0000>(bytes),
@@ -222,7 +224,7 @@ impl<R: Read> Decoder<R> {
             return Err(EpochError::Version(version));
         }
         if length > MAX_HEAD_BYTES {
-            return Err(EpochError::Checksum("head".into()));
+            return Err(EpochError::Damaged("head".into()));
         }
         let length = u64::from(length) + 8;
         if from.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
@@ -230,7 +232,7 @@ impl<R: Read> Decoder<R> {
         }
         let (bytes, sum) = bytes.split_at(bytes.len() - 8);
         if checksum(bytes, 0) != sum {
-            return Err(EpochError::Checksum("head".into()));
+            return Err(EpochError::Damaged("head".into()));
         }
         Ok(Decoder {
             from,
@@ -249,7 +251,7 @@ impl<R: Read> Decoder<R> {
         }
         let sum = bytes.split_off(self.head.state as usize);
         if checksum(&bytes, 1) != *sum {
-            return Err(EpochError::Checksum("state".into()));
+            return Err(EpochError::Damaged("state".into()));
         }
         Ok(bytes)
     }
@@ -279,7 +281,7 @@ impl<R: Read> Decoder<R> {
         );
         let beyond = (last..SECTION_PAGES).any(|page| map[page / 8] & (1 << (page % 8)) != 0);
         if !is_whole || beyond {
-            return Err(EpochError::Checksum(format!(
+            return Err(EpochError::Damaged(format!(
                 "part {} of the pages",
                 self.section - 1
             )));
@@ -301,7 +303,7 @@ impl<R: Read> Decoder<R> {
         let mut end = [0; 8];
         self.from.read_exact(&mut end)?;
         if &end != END {
-            return Err(EpochError::Checksum("end".into()));
+            return Err(EpochError::Damaged("end".into()));
         }
         match self.from.read(&mut end)? {
             0 => Ok(()),

@@ -120,7 +120,7 @@ fn sections_cannot_change_places() {
     swapped[first..first + section].copy_from_slice(&bytes[first + section..first + 2 * section]);
     swapped[first + section..first + 2 * section].copy_from_slice(&bytes[first..first + section]);
     assert!(read(&bytes).is_ok());
-    assert!(matches!(read(&swapped), Err(EpochError::Checksum(_))));
+    assert!(matches!(read(&swapped), Err(EpochError::Damaged(_))));
 }
 
 #[test]

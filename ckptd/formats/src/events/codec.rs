@@ -1,4 +1,6 @@
-//! Encoding of the header and of frames.
+//! Encoding of the header and of frames; the documentation of [`super`] shows their layout.
+//!
+//! A frame is a record: `len`, `check` and payload.
 
 use super::clock::ClockPair;
 use super::record::{MAGIC, Record, VERSION};
@@ -7,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Length of the file header in bytes.
 pub const HEADER_LEN: usize = 36;
-/// Number of bytes in front of every payload.
+/// Number of bytes in front of every payload: its length and its check.
 pub(super) const FRAME_HEAD: usize = 8;
 /// Maximum length of a payload, for readers and writers.
 pub const MAX_PAYLOAD: usize = 1 << 20;

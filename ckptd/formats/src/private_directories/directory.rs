@@ -165,7 +165,10 @@ impl PrivateDirectory {
         name: &OsStr,
         path: &Path,
     ) -> Result<PrivateDirectory, DirectoryRefusal> {
-        let system = |error| DirectoryRefusal::System(path.into(), error);
+        let system = |source| DirectoryRefusal::SystemCall {
+            path: path.into(),
+            source,
+        };
         match mkdirat(&above, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(system(error.into())),
@@ -179,7 +182,10 @@ impl PrivateDirectory {
         name: &OsStr,
         path: &Path,
     ) -> Result<Option<PrivateDirectory>, DirectoryRefusal> {
-        let system = |error| DirectoryRefusal::System(path.into(), error);
+        let system = |source| DirectoryRefusal::SystemCall {
+            path: path.into(),
+            source,
+        };
         // First without any access, so that its owner can be reported.
         let found = match open_at(above, name, libc::O_PATH | libc::O_NOFOLLOW) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -193,10 +199,16 @@ impl PrivateDirectory {
             return Err(DirectoryRefusal::NotADirectory(path.into()));
         }
         if !is_own(&about) {
-            return Err(DirectoryRefusal::Foreign(path.into(), about.uid()));
+            return Err(DirectoryRefusal::WrongOwner {
+                path: path.into(),
+                uid: about.uid(),
+            });
         }
         if about.mode() & 0o077 != 0 {
-            return Err(DirectoryRefusal::Open(path.into(), about.mode() & 0o7777));
+            return Err(DirectoryRefusal::AccessibleToOthers {
+                path: path.into(),
+                mode: about.mode() & 0o7777,
+            });
         }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let file = open_at(found.as_raw_fd(), OsStr::new("."), flags).map_err(system)?;

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use understudy_catalogue::message;
 
-/// Variable that names another place for the directory of this user.
+/// Variable with another directory for the files of this user.
 pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
 /// Reason why a directory is not used.
@@ -15,36 +15,36 @@ pub enum DirectoryRefusal {
     Link(PathBuf),
     #[error("{}", message::not_a_directory(.0.display()))]
     NotADirectory(PathBuf),
-    /// Another user has created it.
-    #[error("{}", message::directory_of_another_user(.0.display(), .1))]
-    Foreign(PathBuf, u32),
+    /// Another user has created the directory.
+    #[error("{}", message::directory_of_another_user(.path.display(), .uid))]
+    WrongOwner { path: PathBuf, uid: u32 },
     /// Other users have access.
-    #[error("{}", message::directory_open_to_others(.0.display(), .1))]
-    Open(PathBuf, u32),
+    #[error("{}", message::directory_open_to_others(.path.display(), .mode))]
+    AccessibleToOthers { path: PathBuf, mode: u32 },
     /// Other users can change names in the directory above.
-    #[error("{}", message::directory_exchangeable(.0.display(), .1))]
-    Exchangeable(PathBuf, u32),
-    /// The place that the user has named cannot be used.
-    #[error("{}", message::runtime_directory_unusable(.0.display(), .1))]
-    Named(PathBuf, String),
-    /// A system call has failed.
-    #[error("{0}: {1}")]
-    System(PathBuf, #[source] io::Error),
+    #[error("{}", message::directory_exchangeable(.path.display(), .mode))]
+    ParentWritable { path: PathBuf, mode: u32 },
+    /// The directory in UNDERSTUDY_RUNTIME_DIR cannot be used.
+    #[error("{}", message::runtime_directory_unusable(.path.display(), .why))]
+    UnusableSetting { path: PathBuf, why: String },
+    /// A system call has failed: the file system is full, read-only, missing or the like.
+    #[error("{path}: {source}", path = .path.display())]
+    SystemCall { path: PathBuf, source: io::Error },
 }
 
 impl DirectoryRefusal {
-    /// True if another user may have placed an obstacle.
+    /// True if the job must not start: the directory is unsafe or misconfigured.
     ///
-    /// Otherwise the file system is full, read-only, missing or the like.
-    pub fn is_planted(&self) -> bool {
-        !matches!(self, DirectoryRefusal::System(..))
+    /// False after a failed system call.
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, DirectoryRefusal::SystemCall { .. })
     }
 }
 
 impl From<DirectoryRefusal> for io::Error {
     fn from(refused: DirectoryRefusal) -> io::Error {
         match refused {
-            DirectoryRefusal::System(_, error) => error,
+            DirectoryRefusal::SystemCall { source, .. } => source,
             other => io::Error::new(ErrorKind::PermissionDenied, other.to_string()),
         }
     }

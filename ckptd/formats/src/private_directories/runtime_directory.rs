@@ -143,8 +143,9 @@ impl PlaceCandidates {
         let Some(session) = self.session() else {
             return make_in(&self.memory, &self.name);
         };
-        let system = |error: rustix::io::Errno| {
-            DirectoryRefusal::System(session.path().to_owned(), error.into())
+        let system = |error: rustix::io::Errno| DirectoryRefusal::SystemCall {
+            path: session.path().to_owned(),
+            source: error.into(),
         };
         flock(session.as_fd(), FlockOperation::LockExclusive).map_err(system)?;
         if let Some(used) = session.open_below(self.name.as_ref())? {
@@ -161,17 +162,25 @@ impl PlaceCandidates {
 
 /// Creates a directory in a place to which other users may write.
 fn make_in(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRefusal> {
-    let about =
-        std::fs::metadata(place).map_err(|error| DirectoryRefusal::System(place.into(), error))?;
+    let about = std::fs::metadata(place).map_err(|source| DirectoryRefusal::SystemCall {
+        path: place.into(),
+        source,
+    })?;
     let mode = about.mode() & 0o7777;
     if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-        return Err(DirectoryRefusal::Exchangeable(place.into(), mode));
+        return Err(DirectoryRefusal::ParentWritable {
+            path: place.into(),
+            mode,
+        });
     }
     PrivateDirectory::make(&place.join(name))
 }
 
 fn make_named(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRefusal> {
-    let refused = |why: String| DirectoryRefusal::Named(place.into(), why);
+    let refused = |why: String| DirectoryRefusal::UnusableSetting {
+        path: place.into(),
+        why,
+    };
     if !place.is_absolute() {
         return Err(refused("it is not an absolute path".into()));
     }
@@ -194,11 +203,13 @@ fn is_lasting(refused: &DirectoryRefusal) -> bool {
     match refused {
         DirectoryRefusal::Link(_)
         | DirectoryRefusal::NotADirectory(_)
-        | DirectoryRefusal::Foreign(..)
-        | DirectoryRefusal::Exchangeable(..) => true,
+        | DirectoryRefusal::WrongOwner { .. }
+        | DirectoryRefusal::ParentWritable { .. } => true,
         // The user can repair that.
-        DirectoryRefusal::Open(..) | DirectoryRefusal::Named(..) => false,
-        DirectoryRefusal::System(_, error) => is_lasting_error(error),
+        DirectoryRefusal::AccessibleToOthers { .. } | DirectoryRefusal::UnusableSetting { .. } => {
+            false
+        }
+        DirectoryRefusal::SystemCall { source, .. } => is_lasting_error(source),
     }
 }
 
@@ -286,7 +297,7 @@ mod tests {
         candidates.sessions.pop();
         fs::write(candidates.memory.join("understudy-0"), "").expect("written");
         let refused = candidates.make().expect_err("refused");
-        assert!(refused.is_planted() && refused.to_string().contains("not a directory"));
+        assert!(refused.is_fatal() && refused.to_string().contains("not a directory"));
     }
 
     #[test]
@@ -303,7 +314,10 @@ mod tests {
         let own = candidates.memory.join("understudy-0");
         fs::create_dir(&own).expect("made");
         fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("set");
-        assert!(matches!(candidates.make(), Err(DirectoryRefusal::Open(..))));
+        assert!(matches!(
+            candidates.make(),
+            Err(DirectoryRefusal::AccessibleToOthers { .. })
+        ));
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl GuardedProcess {
 
     /// True if the process that this guardian has started has ended.
     ///
-    /// The end may not have been reported yet ([`GuardedProcess::look`]).
+    /// The end may not have been reported yet ([`GuardedProcess::poll_end`]).
     pub fn has_ended(&mut self) -> bool {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }

@@ -3,7 +3,7 @@
 //! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
 //! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
 //! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
-//! the position of the checkpoint ([`understudy_wire::manager::InputRequest`]). A regular file
+//! the position of the checkpoint ([`understudy_wire::line::InputRequest`]). A regular file
 //! needs no relay: its offset is restored.
 #![allow(unsafe_code)]
 

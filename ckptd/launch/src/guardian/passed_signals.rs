@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use understudy_formats::events::realtime_ns;
 use understudy_wire::line::{REPEATED_SIGNALS, SharedPage};
 
-/// Time at which each of [`REMEMBERED`] was sent last, as in a [`Page`].
+/// Time at which each of [`REPEATED_SIGNALS`] was sent last, as in a [`SharedPage`].
 #[derive(Debug, Default)]
 pub struct PassedSignals([AtomicU64; REPEATED_SIGNALS.len()]);
 

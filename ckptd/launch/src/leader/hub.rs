@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use understudy_sockets::{Registry, Source, is_foreign};
+use understudy_sockets::{Registry, Source, is_other_user};
 use understudy_wire::auth::{self, ProofPurpose};
 use understudy_wire::io::Interest;
 
@@ -146,7 +146,7 @@ impl Hub {
     }
 
     fn accept(&mut self, stream: TcpStream, address: IpAddr) {
-        if is_foreign(&stream) {
+        if is_other_user(&stream) {
             return log::info!("a connection of another user of this host is closed");
         }
         let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {

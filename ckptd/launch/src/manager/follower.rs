@@ -27,7 +27,7 @@ impl Follower {
     /// Connects to the leader.
     ///
     /// # Errors
-    /// Errors of [`Link::connect`] and epoll_ctl(2).
+    /// Errors of [`Link::call`] and epoll_ctl(2).
     pub fn call(
         leader: &[String],
         token: &[u8],

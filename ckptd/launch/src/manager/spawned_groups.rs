@@ -24,7 +24,7 @@ pub struct SpawnedChild {
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) is_finalised: bool,
     pub(super) has_ended: bool,
-    /// Exit status as a shell reports it, if `clear_call`.
+    /// Exit status as a shell reports it, if `has_ended`.
     pub(super) status: i32,
 }
 

@@ -219,8 +219,8 @@ impl Link {
 
     /// Receives the next message of a greeting, and nothing else.
     ///
-    /// The other side has not authenticated: at most [`understudy_wire::UNAUTHENTICATED`] bytes are
-    /// read.
+    /// The other side has not authenticated: at most [`understudy_wire::MAX_UNAUTHENTICATED_BYTES`]
+    /// bytes are read.
     pub fn receive_greeting(&mut self) -> io::Result<Option<Greeting>> {
         let room = self.mailbox.decoder().room_unauthenticated();
         self.read(room)?;

@@ -47,7 +47,8 @@ bincode::impl_borrow_decode!(Order);
 /// A generation that begins.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Beginning {
-    /// Name of the job, to which the generation's number is added ([`understudy_pmi::Name`]).
+    /// Name of the job, to which the generation's number is added
+    /// ([`understudy_pmi::GenerationName`]).
     pub job: String,
     pub start: GenerationStart,
     /// Process of each rank, and the index of its host in `hosts`.

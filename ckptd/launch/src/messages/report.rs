@@ -9,7 +9,7 @@ use understudy_wire::line::{ProcessEnd, ToManager};
 /// A report of a node to the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Report {
-    /// A guardian has joined; `is_again` if it had another manager before.
+    /// A guardian has joined; `had_manager` is true if it had another manager before.
     GuardianJoined {
         rank: Guardian,
         workers: u32,
@@ -60,7 +60,8 @@ pub enum Report {
         fence: FenceOf,
         bytes: Vec<u8>,
     },
-    /// A rank of this node requests data of a rank on another node ([`understudy_pmi::Modex`]).
+    /// A rank of this node requests data of a rank on another node
+    /// ([`understudy_pmi::ModexRequest`]).
     Modex {
         id: u64,
         of: GenerationName,

@@ -128,7 +128,7 @@ impl Pmi1Server {
     /// An earlier socket of the rank is closed.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::NotHere`], [`Error::System`].
+    /// [`Error::UnknownGeneration`], [`Error::NotHere`], [`Error::System`].
     pub fn identity(&self, generation: &GenerationName, rank: Rank) -> Result<Identity, Error> {
         let mut state = self.shared.lock();
         let unknown = || Error::UnknownGeneration(generation.to_string());
@@ -174,7 +174,7 @@ impl Pmi1Server {
     /// Removes a generation, closes its connections, and removes its shared memory.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::UnknownGeneration`].
     pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         let world = self.shared.lock().worlds.remove(generation);
         let world = world.ok_or_else(|| Error::UnknownGeneration(generation.to_string()))?;

@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use understudy_catalogue::message;
-use understudy_sockets::{Poller, Registry, Source, is_foreign};
+use understudy_sockets::{Poller, Registry, Source, is_other_user};
 use understudy_wire::io::{Interest, Outbox};
 
 /// Prefixes of the addresses at which clients find libpmix.
@@ -208,7 +208,7 @@ impl ProxyThread {
     fn accept(&mut self) {
         for entry in self.entries.iter().filter(|entry| entry.is_ready) {
             match entry.listener.accept() {
-                Ok((client, _)) if is_foreign(&client) => {
+                Ok((client, _)) if is_other_user(&client) => {
                     log::info!("a connection of another user to a rank's port is closed");
                 }
                 Ok((client, _)) => {

@@ -55,7 +55,7 @@ impl PmixServer {
     /// Opens libpmix and starts the server; events of the ranks are sent to the channel.
     ///
     /// # Errors
-    /// [`Error::Again`], [`Error::Inherited`], [`Error::Load`], [`Error::Version`],
+    /// [`Error::SecondServer`], [`Error::Inherited`], [`Error::Load`], [`Error::Version`],
     /// [`Error::Pmix`], [`Error::System`].
     pub fn start(settings: &PmixSettings) -> Result<(PmixServer, Receiver<RankEvent>), Error> {
         // libpmix would connect to the process that has set these variables.
@@ -187,7 +187,7 @@ impl PmixServer {
     /// Returns the variables by which the process of a rank finds this server.
     ///
     /// # Errors
-    /// [`Error::Unknown`], [`Error::NotHere`], [`Error::Pmix`].
+    /// [`Error::UnknownGeneration`], [`Error::NotHere`], [`Error::Pmix`].
     pub fn environment(
         &self,
         generation: &GenerationName,
@@ -240,7 +240,7 @@ impl PmixServer {
     /// connection receives, and would close that connection.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::UnknownGeneration`].
     pub fn end(&self, generation: &GenerationName) -> Result<(), Error> {
         let unknown = || Error::UnknownGeneration(generation.to_string());
         let known = self.generations().remove(generation).ok_or_else(unknown)?;

@@ -2,7 +2,7 @@
 //!
 //! * [`Outbox`]: bytes that wait until a descriptor accepts them;
 //! * [`Mailbox`]: frames read from a descriptor;
-//! * [`is_ready`]: waits for one descriptor.
+//! * [`wait_ready`]: waits for one descriptor.
 
 mod mailbox;
 mod outbox;

@@ -144,7 +144,7 @@ pub fn share() {
     }
 }
 
-/// Requests that calls use the MPI lock as soon as possible ([`settle`]), for other threads.
+/// Requests that calls use the MPI lock as soon as possible ([`open_if_owned`]), for other threads.
 ///
 /// Has no effect before [`prepare`]. Any thread may call this function.
 pub fn request_sharing() {
@@ -153,7 +153,7 @@ pub fn request_sharing() {
         .load(Ordering::Relaxed)
         .is_null();
     if let Some(face) = PRELOAD_LIBRARY.get().filter(|_| is_prepared) {
-        // SAFETY: `begin` may be called by any thread at any time.
+        // SAFETY: `enable_for_main` may be called by any thread at any time.
         unsafe { (face.code.enable_for_main)() };
     }
 }
@@ -182,7 +182,7 @@ pub fn current_block() -> usize {
 
 /// True if the thread in the runtime is not the main thread.
 #[inline]
-pub fn is_foreign() -> bool {
+pub fn is_other_thread() -> bool {
     let owner = mpi_lock().owner.load(Ordering::Relaxed);
     owner != 0 && owner != main_block()
 }
@@ -192,7 +192,7 @@ pub fn is_foreign() -> bool {
 /// `None` if these are blocked now.
 pub fn blocked_signals() -> Option<u64> {
     let mask = mpi_lock().saved_mask.load(Ordering::Relaxed);
-    (is_foreign() && mask != MASK_UNCHANGED).then_some(mask)
+    (is_other_thread() && mask != MASK_UNCHANGED).then_some(mask)
 }
 
 /// True if a call has acquired the MPI lock, which its return releases.
@@ -221,8 +221,8 @@ pub(super) fn yielding_caller(
     if !work_flags::is_set(work_flags::MULTIPLE_THREADS) {
         return None;
     }
-    // SAFETY: `understudy_abi::mpi_lock::Turn` defines this word for calls that have acquired the
-    // MPI lock.
+    // SAFETY: `understudy_abi::mpi_lock::MpiLock` defines this word for calls that have acquired
+    // the MPI lock.
     let is_own = owns_lock(frame)
         && unsafe { ((frame.preserved[RBP_INDEX] as usize - NESTED) as *const u64).read() == 0 };
     is_own
@@ -341,7 +341,7 @@ pub fn release_lock() {
 
 /// Calls a function with the thread-local data of the program's thread.
 pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
-    if !is_foreign() {
+    if !is_other_thread() {
         return run();
     }
     let main = main_block();

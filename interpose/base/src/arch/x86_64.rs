@@ -39,7 +39,7 @@ pub const EXECUTE: u8 = 1;
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub const RECORD: u8 = 2;
-/// Kind of the current wait ([`wait`]), which the shim reads.
+/// Kind of the current wait ([`wait_state`]), which the shim reads.
 pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait_state::UNKNOWN_WAIT);
 
 unsafe extern "C" {

@@ -122,7 +122,7 @@ pub fn contribution(copy: &Replica, layer: usize, layers: usize, store: &PageSto
 
 /// Creates the transfer of a member's contribution to a lost worker's replica.
 ///
-/// See [`parity::piece`].
+/// See [`parity::contribution`].
 pub fn reconstruction_piece(
     own: &Replica,
     kept: &Replica,

@@ -1,6 +1,6 @@
 //! The persistent replica store: replicas that outlive their process.
 //!
-//! Pages and checksums are in files in memory ([`Files`]), of which the process manager has
+//! Pages and checksums are in files in memory ([`ArenaFiles`]), of which the process manager has
 //! descriptors, too. All other data that the use of the replicas requires are recorded there
 //! ([`ReplicaRecords`]): before this process reports to the others that its replicas of an epoch
 //! are complete, and again when the epoch is committed. Slots to which a record refers are not

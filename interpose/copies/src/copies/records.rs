@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: u64 = u64::from_le_bytes(*b"USTDYKP\x01");
 /// Offsets of the two records, which have equal room.
 const RECORD_OFFSETS: [u64; 2] = [0, 1 << 30];
-/// Length of a head: magic, sequence number, [`Standing`], length of the record, checksum.
+/// Length of a head: magic, sequence number, [`RecordState`], length of the record, checksum.
 const HEAD_BYTES: usize = 5 * size_of::<u64>();
 /// Offset of the standing in a head.
 const STATE_OFFSET: u64 = 2 * size_of::<u64>() as u64;

@@ -55,7 +55,7 @@ pub struct ReplayBase {
     pub state: Vec<u8>,
     /// Changed pages (sorted).
     pub pages: Vec<PageRun>,
-    /// Concatenated, compressed pages ([`understudy_policy::packed`]).
+    /// Concatenated, compressed pages ([`understudy_policy::compression`]).
     pub content: Vec<u8>,
 }
 

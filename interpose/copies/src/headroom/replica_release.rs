@@ -5,7 +5,7 @@
 //! of replicas at any moment, without a lock. This is safe, since it only damages replicas: freed
 //! pages read as zeros, and every page of a replica is verified with its checksum before its use.
 //! Checksums computed after the damage would hide it. So the flag is set first, and code that
-//! computes checksums reads the flag afterwards ([`has_given_up`]).
+//! computes checksums reads the flag afterwards ([`is_memory_released`]).
 
 use super::reserve::{allocating_workers, budget, reserve};
 use crate::{role, system_calls};

@@ -3,9 +3,9 @@
 //! Private memory is reserved without access: `PROT_NONE` memory is not charged against the commit
 //! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>.
 //!
-//! Memory that has to outlive the process lies in [`Files`]. These are sparse and have their full
-//! length from the start, because a file size limit (setrlimit(2)) that the program sets later does
-//! not affect writes through an existing mapping.
+//! Memory that has to outlive the process lies in [`ArenaFiles`]. These are sparse and have their
+//! full length from the start, because a file size limit (setrlimit(2)) that the program sets later
+//! does not affect writes through an existing mapping.
 //!
 //! Both kinds request transparent huge pages: the first touch of memory costs more than the copy
 //! into it, and a huge page is touched once per 512 slots

@@ -33,7 +33,8 @@ pub struct InFlightBuffer<T: Any + Send + Default> {
 }
 
 impl<T: Any + Send + Default> InFlightBuffer<T> {
-    /// Returns an in-flight buffer, which needs [`InFlightBuffer::release`] before it may be freed.
+    /// Returns an in-flight buffer, which needs [`InFlightBuffer::complete`] before it may be
+    /// freed.
     pub fn new(memory: T) -> InFlightBuffer<T> {
         InFlightBuffer {
             memory,

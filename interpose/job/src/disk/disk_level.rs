@@ -70,7 +70,7 @@ pub struct DiskReport {
     pub ready: u64,
     /// 1 if the last checkpoint could not be written.
     pub trouble: u64,
-    /// Checksum of the [`Key`] that was written last; zero if none was.
+    /// Checksum of the [`EpochKey`] that was written last; zero if none was.
     pub written: u64,
 }
 

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! magic "USTDYJNL", version u32, XXH3 of all following bytes u64,
-//! entries, packed (`packed`): { times, number of records, Record … } …,
+//! entries, compressed (`compression`): { times, number of records, Record … } …,
 //! in bincode 2's standard configuration
 //! ```
 //! An entry is a short sequence of calls and the number of its repetitions: programs that poll test
 //! at several call sites in turn. Any change of a type in [`Record`] or
-//! [`super::inputs::Outcome`] increments the version. A journal of another version is refused.
+//! [`super::inputs::SyscallOutcome`] increments the version. A journal of another version is
+//! refused.
 
 use bincode::config::standard;
 use std::collections::VecDeque;

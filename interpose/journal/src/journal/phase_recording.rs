@@ -84,7 +84,7 @@ pub fn drop_recording(rt: &Runtime) {
 
 /// True if the program has created threads, whose calls a replay cannot repeat.
 fn has_threads() -> bool {
-    arch::mpi_lock::is_foreign() || process_info::created_threads() > 0
+    arch::mpi_lock::is_other_thread() || process_info::created_threads() > 0
 }
 
 #[cold]

@@ -3,11 +3,11 @@
 //! The filter uses syscall user dispatch (kernel documentation,
 //! `admin-guide/syscall-user-dispatch`; Linux 5.11). Every system call from outside of the reserved
 //! range raises SIGSYS, including those of the program's libc. A table
-//! ([`understudy_policy::dispositions`]) has the disposition of each system call:
+//! ([`understudy_policy::syscall_dispositions`]) has the disposition of each system call:
 //!
 //! - Harmless calls are executed.
-//! - Queries about files are answered from the record of the first trial replay ([`queries`]).
-//! - Files get their recorded contents, or are new files in memory ([`files`]).
+//! - Queries about files are answered from the record of the first trial replay (`queries`).
+//! - Files get their recorded contents, or are new files in memory (`files`).
 //! - Other changes return success without effect.
 //! - A call that cannot be emulated ends the replay.
 //!

@@ -37,7 +37,7 @@ impl Default for TypeMaps {
 }
 
 impl TypeMaps {
-    /// Returns maps of at most `max_pieces` pieces, in the order of the data.
+    /// Returns maps of at most `most` pieces, in the order of the data.
     ///
     /// The journal's maps may have one piece for data in any order, and for data that overlap. A
     /// map that cannot be determined has fewer bytes than its datatype.

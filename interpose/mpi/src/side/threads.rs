@@ -183,7 +183,7 @@ pub unsafe fn end_all() -> Result<(), ResetError> {
 
 impl Layout {
     /// # Safety
-    /// As for the function [`complete_all`].
+    /// As for the function [`end_all`].
     unsafe fn end_all(&self) -> Result<(), ResetError> {
         let begin = Instant::now();
         loop {

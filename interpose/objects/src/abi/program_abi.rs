@@ -9,7 +9,7 @@ use understudy_mpi::real_types::Status;
 /// True if the program has another ABI than Open MPI's.
 ///
 /// The program and its MPI library always have the same ABI.
-pub fn is_foreign() -> bool {
+pub fn is_foreign_abi() -> bool {
     foreign_abi().is_some()
 }
 
@@ -26,12 +26,12 @@ pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c
     let Some(abi) = foreign_abi() else {
         return callback((&raw mut *status).cast());
     };
-    let mut theirs = [0u64; 5];
-    // SAFETY: `theirs` has room for a status of any ABI.
+    let mut program_status = [0u64; 5];
+    // SAFETY: `program_status` has room for a status of any ABI.
     unsafe {
-        abi.write_status(theirs.as_mut_ptr().cast(), status);
-        callback(theirs.as_mut_ptr().cast());
-        *status = abi.read_status(theirs.as_ptr().cast());
+        abi.write_status(program_status.as_mut_ptr().cast(), status);
+        callback(program_status.as_mut_ptr().cast());
+        *status = abi.read_status(program_status.as_ptr().cast());
     }
 }
 

@@ -7,7 +7,7 @@ use crate::Runtime;
 use crate::control_messages::{Peer, tag};
 use crate::generated::real;
 use crate::handles::{VirtComm, real_datatype};
-use crate::requests::{EMPTY_STATUS, Envelope, RequestOutcome};
+use crate::requests::{EMPTY_STATUS, MessageArguments, RequestOutcome};
 use crate::world;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::bytes::Bytes;
@@ -17,7 +17,7 @@ use understudy_numbers::Worker;
 
 /// Returns true if the message of a synchronous send is among the drained ones.
 ///
-/// `sender` identifies the send: a worker and the number of the send there. `followers` is the
+/// `worker` and `number` identify the send: its worker, and its number there. `followers` is the
 /// number of messages with this communicator, source and tag that were sent after it. The sender is
 /// notified when the program receives the message.
 pub fn notify_on_receive(
@@ -68,21 +68,26 @@ pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<S
 
 /// Delivers the first drained message that matches this receive.
 #[inline]
-pub fn take(rt: &Runtime, envelope: &Envelope) -> Option<RequestOutcome> {
+pub fn take(rt: &Runtime, message_arguments: &MessageArguments) -> Option<RequestOutcome> {
     if has_any() {
-        take_matching(rt, envelope)
+        take_matching(rt, message_arguments)
     } else {
         None
     }
 }
 
 #[inline(never)]
-fn take_matching(rt: &Runtime, envelope: &Envelope) -> Option<RequestOutcome> {
+fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<RequestOutcome> {
     let early = change(rt, |list| {
-        let at = first_matching(list, envelope.comm(), envelope.peer, envelope.tag)?;
+        let at = first_matching(
+            list,
+            message_arguments.comm(),
+            message_arguments.peer,
+            message_arguments.tag,
+        )?;
         Some(list.remove(at))
     })?;
-    Some(deliver(rt, &early, envelope))
+    Some(deliver(rt, &early, message_arguments))
 }
 
 /// Delivers a drained message by sending it from this process to itself.
@@ -90,13 +95,17 @@ fn take_matching(rt: &Runtime, envelope: &Envelope) -> Option<RequestOutcome> {
 /// The library thus sets types, truncation and status as in any receive. The send is started before
 /// the receive: if the receive is posted first, Open MPI 5.0 does not report that a message from a
 /// process to itself is too long.
-pub fn deliver(rt: &Runtime, early: &DrainedMessage, envelope: &Envelope) -> RequestOutcome {
+pub fn deliver(
+    rt: &Runtime,
+    early: &DrainedMessage,
+    message_arguments: &MessageArguments,
+) -> RequestOutcome {
     notify_sender(rt, early);
     let own = world::own_comm(rt);
     let (mut status, mut request) = (EMPTY_STATUS, RealRequest(std::ptr::null_mut()));
     let (to, datatype) = (
-        envelope.buffer as *mut c_void,
-        real_datatype(rt, envelope.datatype()),
+        message_arguments.buffer as *mut c_void,
+        real_datatype(rt, message_arguments.datatype()),
     );
     let from = early.data.as_ptr().cast();
     // SAFETY: a message from this process to itself, on a communicator of the runtime. The buffer
@@ -115,7 +124,15 @@ pub fn deliver(rt: &Runtime, early: &DrainedMessage, envelope: &Envelope) -> Req
     let rc = match sent {
         // SAFETY: as above.
         Ok(()) => unsafe {
-            let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
+            let rc = real::PMPI_Recv(
+                to,
+                message_arguments.count,
+                datatype,
+                0,
+                0,
+                own,
+                &mut status,
+            );
             real::PMPI_Wait(&mut request, std::ptr::null_mut());
             rc
         },
@@ -129,6 +146,6 @@ pub fn deliver(rt: &Runtime, early: &DrainedMessage, envelope: &Envelope) -> Req
             ..status
         },
         rc,
-        comm: Some(envelope.comm()),
+        comm: Some(message_arguments.comm()),
     }
 }

@@ -10,8 +10,8 @@ use std::ffi::{c_int, c_void};
 
 /// Real handles, and the most recent translations.
 pub struct HandleTable {
-    pub(super) reals: StateCell<Reals>,
-    /// Most recent translation of each kind; always equal to the entry in `reals`.
+    pub(super) real_handles: StateCell<Reals>,
+    /// Most recent translation of each kind; always equal to the entry in `real_handles`.
     pub(super) recent: [Cell<RecentTranslation>; KINDS],
 }
 
@@ -19,7 +19,7 @@ impl HandleTable {
     /// Returns the state at the start of the process.
     pub const fn start() -> HandleTable {
         HandleTable {
-            reals: StateCell::new(Reals {
+            real_handles: StateCell::new(Reals {
                 created: [const { Vec::new() }; KINDS],
                 predefined: [std::ptr::null_mut(); DATA_COUNT],
                 symbols: [0; DATA_COUNT],

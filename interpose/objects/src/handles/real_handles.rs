@@ -58,13 +58,13 @@ fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
 
 #[inline(never)]
 fn find_real_handle(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
-    let reals = rt.handles.reals.borrow();
+    let real_handles = rt.handles.real_handles.borrow();
     let real = match denoted_object(handle) {
-        DenotedObject::Created(index) => reals.created[kind as usize]
+        DenotedObject::Created(index) => real_handles.created[kind as usize]
             .get(index as usize)
             .copied()
             .unwrap_or(std::ptr::null_mut()),
-        DenotedObject::Predefined(index) => reals.predefined[index],
+        DenotedObject::Predefined(index) => real_handles.predefined[index],
         DenotedObject::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
@@ -105,7 +105,7 @@ translations! {
 /// Sets the real handle of a created object.
 pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void) {
     rt.handles.recent[kind as usize].set(NOTHING_RECENT);
-    let list = &mut rt.handles.reals.borrow_mut().created[kind as usize];
+    let list = &mut rt.handles.real_handles.borrow_mut().created[kind as usize];
     if list.len() <= index as usize {
         list.resize(
             (index as usize + 1).next_power_of_two(),
@@ -120,19 +120,19 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
 /// The real world communicator changes at a recovery.
 pub fn set_predefined(rt: &Runtime, symbol: usize, handle: *mut c_void) {
     forget_recent(rt);
-    let reals = &mut *rt.handles.reals.borrow_mut();
-    let old = reals.predefined[symbol];
-    reals.predefined[symbol] = handle;
-    if let Some(reverse) = &mut reals.reverse {
+    let real_handles = &mut *rt.handles.real_handles.borrow_mut();
+    let old = real_handles.predefined[symbol];
+    real_handles.predefined[symbol] = handle;
+    if let Some(reverse) = &mut real_handles.reverse {
         reverse.remove(&(old as usize));
-        reverse.insert(handle as usize, reals.symbols[symbol]);
+        reverse.insert(handle as usize, real_handles.symbols[symbol]);
     }
 }
 
 /// Returns the program's handle of a predefined object, given the real handle.
 pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
     rt.handles
-        .reals
+        .real_handles
         .borrow()
         .reverse
         .as_ref()?
@@ -143,7 +143,7 @@ pub fn predefined_of(rt: &Runtime, real: *mut c_void) -> Option<*mut c_void> {
 /// Returns the program's handle of the predefined object whose data symbol is `name`.
 pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
     symbol_index(name).map_or(std::ptr::null_mut(), |index| {
-        rt.handles.reals.borrow().symbols[index] as *mut c_void
+        rt.handles.real_handles.borrow().symbols[index] as *mut c_void
     })
 }
 
@@ -153,30 +153,30 @@ pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
 /// looks up a symbol of the real library.
 pub fn connect(rt: &Runtime, symbols: &[usize], real: impl Fn(&std::ffi::CStr) -> *mut c_void) {
     forget_recent(rt);
-    let reals = &mut *rt.handles.reals.borrow_mut();
-    reals.symbols.copy_from_slice(symbols);
+    let real_handles = &mut *rt.handles.real_handles.borrow_mut();
+    real_handles.symbols.copy_from_slice(symbols);
     let mut reverse = HashMap::new();
     for &(_, index) in PREDEFINED.iter() {
         let (name, _) = crate::generated::DATA_SYMBOLS[index];
-        reals.predefined[index] = real(name);
-        reverse.insert(reals.predefined[index] as usize, symbols[index]);
+        real_handles.predefined[index] = real(name);
+        reverse.insert(real_handles.predefined[index] as usize, symbols[index]);
     }
-    reals.reverse = Some(reverse);
-    write_tags(reals);
+    real_handles.reverse = Some(reverse);
+    write_tags(real_handles);
 }
 
 /// Writes the indices into the data symbols of the program side.
 pub fn write_symbol_tags(rt: &Runtime) {
-    write_tags(&rt.handles.reals.borrow());
+    write_tags(&rt.handles.real_handles.borrow());
 }
 
-fn write_tags(reals: &Reals) {
+fn write_tags(real_handles: &Reals) {
     for &(_, index) in PREDEFINED
         .iter()
-        .filter(|(_, index)| reals.symbols[*index] != 0)
+        .filter(|(_, index)| real_handles.symbols[*index] != 0)
     {
         // SAFETY: the address is the symbol's storage on the program side, which is at least as
         // large as a pointer, and which only this library writes.
-        unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
+        unsafe { (real_handles.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
     }
 }

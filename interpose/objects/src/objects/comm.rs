@@ -2,7 +2,7 @@
 //!
 //! A recipe lists the member workers in order; it does not record how the program created the
 //! communicator. All communicators are therefore rebuilt in one way, by splitting the new world
-//! ([`rebuild`]).
+//! (`rebuild`).
 
 mod collective_counts;
 mod comm_entries;

@@ -2,7 +2,7 @@
 
 use crate::drained::{self, DrainedMessage};
 use crate::handles::VirtComm;
-use crate::requests::{self, Envelope, RequestKind, RequestState, Requests};
+use crate::requests::{self, MessageArguments, RequestKind, RequestState, Requests};
 use std::ffi::c_void;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG};
 
@@ -23,10 +23,10 @@ struct Message {
     number: u64,
 }
 
-fn matches(envelope: &Envelope, message: &Message) -> bool {
-    envelope.comm == message.comm
-        && [ANY_SOURCE, message.source].contains(&envelope.peer)
-        && [ANY_TAG, message.tag].contains(&envelope.tag)
+fn matches(message_arguments: &MessageArguments, message: &Message) -> bool {
+    message_arguments.comm == message.comm
+        && [ANY_SOURCE, message.source].contains(&message_arguments.peer)
+        && [ANY_TAG, message.tag].contains(&message_arguments.tag)
 }
 
 /// Queues of posted receives and unexpected messages (MPI 4.1, section 3.5).
@@ -34,18 +34,18 @@ fn matches(envelope: &Envelope, message: &Message) -> bool {
 /// A message matches the receive that was posted first, a receive the first message.
 #[derive(Clone, Default)]
 struct Queues {
-    posted: Vec<(u32, Envelope)>,
+    posted: Vec<(u32, MessageArguments)>,
     unexpected: Vec<Message>,
 }
 
 impl Queues {
-    fn post(&mut self, who: u32, envelope: Envelope) -> Option<Message> {
+    fn post(&mut self, who: u32, message_arguments: MessageArguments) -> Option<Message> {
         let at = self
             .unexpected
             .iter()
-            .position(|message| matches(&envelope, message));
+            .position(|message| matches(&message_arguments, message));
         if at.is_none() {
-            self.posted.push((who, envelope));
+            self.posted.push((who, message_arguments));
         }
         at.map(|at| self.unexpected.remove(at))
     }
@@ -54,7 +54,7 @@ impl Queues {
         let at = self
             .posted
             .iter()
-            .position(|(_, envelope)| matches(envelope, &message));
+            .position(|(_, message_arguments)| matches(message_arguments, &message));
         if at.is_none() {
             self.unexpected.push(message);
         }
@@ -89,9 +89,14 @@ impl RuntimeModel {
     /// Receives from the drained messages or the library's queue.
     ///
     /// Corresponds to [`super::receive`] and [`super::start_in_place`].
-    fn take(&mut self, index: u32, envelope: Envelope) -> Option<u64> {
-        let comm = VirtComm(envelope.comm as *mut c_void);
-        let got = match drained::first_matching(&self.early, comm, envelope.peer, envelope.tag) {
+    fn take(&mut self, index: u32, message_arguments: MessageArguments) -> Option<u64> {
+        let comm = VirtComm(message_arguments.comm as *mut c_void);
+        let got = match drained::first_matching(
+            &self.early,
+            comm,
+            message_arguments.peer,
+            message_arguments.tag,
+        ) {
             Some(at) => self
                 .early
                 .remove(at)
@@ -101,7 +106,7 @@ impl RuntimeModel {
                 .map(u64::from_le_bytes),
             None => self
                 .library
-                .post(index, envelope)
+                .post(index, message_arguments)
                 .map(|message| message.number),
         };
         let request = self.requests.get_mut(index).unwrap();
@@ -129,11 +134,11 @@ impl RuntimeModel {
         (self.requests, self.early, self.library) = (requests, early, Queues::default());
         for index in self.requests.by_age() {
             let request = self.requests.get(index).unwrap();
-            if let (Some(envelope), RequestState::Active) =
-                (request.kind.envelope().copied(), request.state)
+            if let (Some(message_arguments), RequestState::Active) =
+                (request.kind.message_arguments().copied(), request.state)
             {
                 assert_eq!(
-                    self.take(index, envelope),
+                    self.take(index, message_arguments),
                     None,
                     "a message was there that was not received"
                 );
@@ -154,14 +159,14 @@ impl Random {
         (x ^ (x >> 31)) % limit
     }
 
-    fn envelope(&mut self) -> Envelope {
+    fn message_arguments(&mut self) -> MessageArguments {
         // Uses a wildcard in one of three cases.
         let mut or_any = |limit: i32, any: i32| {
             let number = self.below(limit as u64 * 3 / 2) as i32;
             if number < limit { number } else { any }
         };
         let (peer, tag) = (or_any(SOURCES, ANY_SOURCE), or_any(TAGS, ANY_TAG));
-        Envelope {
+        MessageArguments {
             buffer: 0,
             count: 1,
             datatype: 0,
@@ -189,7 +194,7 @@ impl Program {
         let mut persistent = || {
             requests.insert(
                 0,
-                RequestKind::PersistentReceive(random.envelope()),
+                RequestKind::PersistentReceive(random.message_arguments()),
                 RequestState::Inactive,
             )
         };
@@ -211,7 +216,7 @@ impl Program {
     /// Performs a random action of the program or of a remote process.
     fn step(&mut self, random: &mut Random, number: u64) {
         match random.below(8) {
-            0 | 1 => self.post(random.envelope()),
+            0 | 1 => self.post(random.message_arguments()),
             2 if !self.idle.is_empty() => {
                 let at = random.below(self.idle.len() as u64) as usize;
                 let index = self.idle.swap_remove(at);
@@ -236,27 +241,28 @@ impl Program {
         }
     }
 
-    fn post(&mut self, envelope: Envelope) {
-        let index =
-            self.layer
-                .requests
-                .insert(0, RequestKind::Receive(envelope), RequestState::Active);
+    fn post(&mut self, message_arguments: MessageArguments) {
+        let index = self.layer.requests.insert(
+            0,
+            RequestKind::Receive(message_arguments),
+            RequestState::Active,
+        );
         self.begin(index);
     }
 
     fn begin(&mut self, index: u32) {
-        let envelope = *self
+        let message_arguments = *self
             .layer
             .requests
             .get(index)
             .unwrap()
             .kind
-            .envelope()
+            .message_arguments()
             .unwrap();
-        let got = self.layer.take(index, envelope);
+        let got = self.layer.take(index, message_arguments);
         let expected = self
             .model
-            .post(index, envelope)
+            .post(index, message_arguments)
             .map(|message| message.number);
         assert_eq!(got, expected, "a receive has got another message");
         self.history.extend(got.map(|number| (index, number)));

@@ -44,7 +44,7 @@ pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
         .sum()
 }
 
-/// Returns the incomplete messages for which a request that [flushes](Kind::FlushWork) a buffer
+/// Returns the incomplete messages for which a request that [flushes](RequestKind::Flush) a buffer
 /// waits.
 ///
 /// These are among the messages that were in the buffer when the request was started. `None` for

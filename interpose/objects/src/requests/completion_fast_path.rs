@@ -3,7 +3,7 @@
 //! The library completes many requests in one call, and no other action is necessary.
 #![allow(unsafe_code)]
 
-use super::request::{Envelope, RequestState};
+use super::request::{MessageArguments, RequestState};
 use super::request_entries::null_handle;
 use super::request_table::{NULL, TableWithReals};
 use crate::Runtime;
@@ -19,38 +19,39 @@ pub fn completable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealReques
     let index = created_index(HandleKind::Request, handle.0)?;
     let table = rt.requests.table.borrow();
     let request = table.requests.get(index)?;
-    let real = table.reals.get(index as usize)?;
-    request.needs_library_only().then_some((index, *real))
+    let real = table.real_requests.get(index as usize)?;
+    request.is_completed_by_library().then_some((index, *real))
 }
 
-/// Returns the real requests of `handles`, if the library alone completes each of them.
+/// Returns the real requests of `handles`; `None` unless the library alone completes each active
+/// one.
 ///
 /// Null handles and inactive requests are allowed.
 #[inline(always)]
 pub fn all_completable<'a>(
     rt: &Runtime,
     handles: &[VirtRequest],
-    room: &'a mut [MaybeUninit<RealRequest>],
+    buffer: &'a mut [MaybeUninit<RealRequest>],
 ) -> Option<&'a mut [RealRequest]> {
-    let room = room.get_mut(..handles.len())?;
+    let buffer = buffer.get_mut(..handles.len())?;
     let table = rt.requests.table.borrow();
-    let mut places = room.iter_mut();
+    let mut slots = buffer.iter_mut();
     for &handle in handles {
         let real = match created_index(HandleKind::Request, handle.0) {
             Some(index) => {
                 let request = table.requests.get(index)?;
-                let real = *table.reals.get(index as usize)?;
-                (request.needs_library_only()
+                let real = *table.real_requests.get(index as usize)?;
+                (request.is_completed_by_library()
                     || (request.state == RequestState::Inactive && real != NULL))
                     .then_some(real)?
             }
             None if handle == null_handle(rt) => real_request(rt, handle),
             None => return None,
         };
-        places.next()?.write(real);
+        slots.next()?.write(real);
     }
     // SAFETY: all elements have been written above.
-    Some(unsafe { room.assume_init_mut() })
+    Some(unsafe { buffer.assume_init_mut() })
 }
 
 impl TableWithReals {
@@ -65,17 +66,19 @@ impl TableWithReals {
         status: &Status,
     ) -> Option<VirtDatatype> {
         let index = created_index(HandleKind::Request, handle.0)?;
-        let sender = |envelope: &Envelope| match status.cancelled {
+        let sender = |message_arguments: &MessageArguments| match status.cancelled {
             // For MPI_Irecv from MPI_PROC_NULL, MPICH 4.0 reports rank 0 as the sender.
-            0 if envelope.peer != PROC_NULL => comm::worker_of(rt, envelope.comm(), status.source),
+            0 if message_arguments.peer != PROC_NULL => {
+                comm::worker_of(rt, message_arguments.comm(), status.source)
+            }
             _ => None,
         };
-        let gone = self.requests.complete(index, sender)?;
+        let datatype = self.requests.complete(index, sender)?;
         *handle = null_handle(rt);
-        if !self.kept.is_empty() {
-            self.kept.retain(|(of, _)| *of != index);
+        if !self.library_data.is_empty() {
+            self.library_data.retain(|(owner, _)| *owner != index);
         }
-        let datatype = gone?;
+        let datatype = datatype?;
         created_index(HandleKind::Datatype, datatype.0)
             .is_some()
             .then_some(datatype)
@@ -84,7 +87,7 @@ impl TableWithReals {
 
 /// Completes a request that was [`completable`], and counts a received message.
 #[inline(always)]
-pub fn end(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
+pub fn complete_one(rt: &Runtime, handle: &mut VirtRequest, status: &Status) {
     let datatype = rt.requests.table.borrow_mut().complete(rt, handle, status);
     if let Some(datatype) = datatype {
         datatype::release(rt, datatype);
@@ -97,7 +100,7 @@ pub fn complete_all(rt: &Runtime, handles: &mut [VirtRequest], statuses: &[Statu
     let mut statuses = statuses.iter();
     for handle in handles {
         if let Some(status) = statuses.next() {
-            end(rt, handle, status);
+            complete_one(rt, handle, status);
         }
     }
 }

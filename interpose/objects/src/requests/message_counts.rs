@@ -1,6 +1,6 @@
 //! Counts of messages and of collective operations that this process has started.
 
-use super::request::Envelope;
+use super::request::MessageArguments;
 use super::request_borrows::{table, table_mut};
 use super::request_recipe::share_of;
 use super::synchronous;
@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
 
-impl Envelope {
+impl MessageArguments {
     /// Worker rank of the peer; `None` for `MPI_PROC_NULL` and wildcards.
     pub fn worker(&self, rt: &Runtime) -> Option<Worker> {
         comm::worker_of(rt, self.comm(), self.peer)

@@ -6,9 +6,9 @@ use crate::handles::{VirtComm, VirtDatatype};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, Status};
 
-/// Buffer, count, datatype, peer, tag and communicator of a message.
+/// Arguments of a send or receive, needed to post the operation again.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Envelope {
+pub struct MessageArguments {
     /// Address on the program side.
     pub buffer: u64,
     pub count: i32,
@@ -20,7 +20,7 @@ pub struct Envelope {
     pub comm: u64,
 }
 
-impl Envelope {
+impl MessageArguments {
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }
@@ -44,7 +44,7 @@ pub enum SendMode {
 pub enum RequestKind {
     Send,
     Synchronous,
-    Receive(Envelope),
+    Receive(MessageArguments),
     /// Non-blocking collective, and the datatype that the program's operator receives.
     Collective(Option<u64>),
     /// One-sided operation (`MPI_Rput`, `MPI_Rget`, …).
@@ -53,9 +53,9 @@ pub enum RequestKind {
     /// (`MPI_Comm_idup`).
     Duplicate(u32),
     /// Persistent send (`MPI_Send_init`).
-    PersistentSend(SendMode, Envelope),
+    PersistentSend(SendMode, MessageArguments),
     /// Persistent receive (`MPI_Recv_init`).
-    PersistentReceive(Envelope),
+    PersistentReceive(MessageArguments),
     /// Persistent collective or partitioned message, with the number of its recipe.
     ///
     /// Created by `MPI_Allreduce_init`, `MPI_Psend_init` and others.
@@ -88,6 +88,12 @@ pub struct GeneralizedFunctions {
 }
 
 /// State of a request.
+///
+/// Most requests become `Active` when they are started, and are removed (persistent ones become
+/// `Inactive`) when the library completes them. The runtime itself decides about the completion of
+/// some requests: these are `Open` until its condition holds, and `Done` until the program receives
+/// the outcome. Outside of the fast path, a request that the library has completed is also `Done`
+/// until then.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub enum RequestState {
     /// Persistent request that is not started.
@@ -122,13 +128,19 @@ pub struct Request {
     /// Buffer for buffered sends that the request uses, and the number of bytes.
     pub buffered: Option<(BufferOwner, u64)>,
     /// Companion request, which the program does not see, and which completes with this one.
+    ///
+    /// The companion of the receive of `MPI_Isendrecv` is the send, and that of a duplicate is the
+    /// broadcast of the new communicator's number. The program receives the outcome when both are
+    /// complete.
     pub companion: Option<u32>,
 }
 
 impl Request {
-    /// True if the library alone completes the request (no companion request).
+    /// True if the request is active and has no companion.
+    ///
+    /// The MPI library alone completes such a request.
     #[inline(always)]
-    pub fn needs_library_only(&self) -> bool {
+    pub fn is_completed_by_library(&self) -> bool {
         self.state == RequestState::Active && self.companion.is_none()
     }
 
@@ -153,8 +165,8 @@ impl Request {
 }
 
 impl RequestKind {
-    /// True if the request sends a message.
-    pub fn is_send(&self) -> bool {
+    /// True for point-to-point sends except partitioned sends, which are `Recorded`.
+    pub fn is_plain_send(&self) -> bool {
         matches!(
             self,
             RequestKind::Send | RequestKind::Synchronous | RequestKind::PersistentSend(..)
@@ -166,16 +178,16 @@ impl RequestKind {
     pub fn datatype(&self) -> Option<VirtDatatype> {
         match self {
             RequestKind::Collective(datatype) => datatype.map(|it| VirtDatatype(it as *mut c_void)),
-            kind => kind.envelope().map(Envelope::datatype),
+            kind => kind.message_arguments().map(MessageArguments::datatype),
         }
     }
 
     /// Returns the message of a request, if it is needed to recreate the request.
-    pub fn envelope(&self) -> Option<&Envelope> {
+    pub fn message_arguments(&self) -> Option<&MessageArguments> {
         match self {
-            RequestKind::Receive(envelope)
-            | RequestKind::PersistentSend(_, envelope)
-            | RequestKind::PersistentReceive(envelope) => Some(envelope),
+            RequestKind::Receive(message_arguments)
+            | RequestKind::PersistentSend(_, message_arguments)
+            | RequestKind::PersistentReceive(message_arguments) => Some(message_arguments),
             RequestKind::Send
             | RequestKind::Synchronous
             | RequestKind::Collective(_)

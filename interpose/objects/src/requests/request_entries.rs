@@ -40,7 +40,11 @@ pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
 
 /// Keeps a value until the request with this index is complete.
 pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
-    rt.requests.table.borrow_mut().kept.push((index, what));
+    rt.requests
+        .table
+        .borrow_mut()
+        .library_data
+        .push((index, what));
 }
 
 /// Makes `second`, whose handle the program does not get, complete with `first`.
@@ -82,7 +86,7 @@ pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
     rt.requests
         .table
         .borrow()
-        .reals
+        .real_requests
         .get(index as usize)
         .copied()
         .unwrap_or(NULL)
@@ -90,7 +94,7 @@ pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
 
 /// Sets the real request of an existing request.
 pub fn set_real(rt: &Runtime, index: u32, real: RealRequest) {
-    rt.requests.table.borrow_mut().reals[index as usize] = real;
+    rt.requests.table.borrow_mut().real_requests[index as usize] = real;
 }
 
 /// Calls the real library with a real request, which the library may change.

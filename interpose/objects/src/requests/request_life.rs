@@ -3,7 +3,7 @@
 use super::attached_buffer::BufferOwner;
 use super::message_counts::{count_started, receiver};
 use super::recipe_objects::share;
-use super::request::{EMPTY_STATUS, Envelope, RequestKind, RequestState, done_state};
+use super::request::{EMPTY_STATUS, MessageArguments, RequestKind, RequestState, done_state};
 use super::request_borrows::table_mut;
 use super::request_entries::{
     active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
@@ -25,10 +25,10 @@ use understudy_mpi::real_types::{RealRequest, Status};
 /// Replaces all requests by saved ones, which are not posted yet.
 pub fn replace(rt: &Runtime, saved: Requests) {
     let mut table = rt.requests.table.borrow_mut();
-    table.reals = vec![NULL; saved.index_end() as usize];
+    table.real_requests = vec![NULL; saved.index_end() as usize];
     table.requests = saved;
     synchronous::update_flag(&table);
-    table.kept.clear();
+    table.library_data.clear();
     table.unready.clear();
     if table.requests.blocking_calls.is_empty() {
         work_flags::clear(RESUMES);
@@ -78,14 +78,14 @@ pub fn add_send(
 #[inline(always)]
 pub fn add_receive(
     rt: &Runtime,
-    envelope: Envelope,
+    message_arguments: MessageArguments,
     state: RequestState,
     real: RealRequest,
 ) -> VirtRequest {
     add(
         rt,
-        envelope.comm(),
-        RequestKind::Receive(envelope),
+        message_arguments.comm(),
+        RequestKind::Receive(message_arguments),
         state,
         real,
     )
@@ -144,9 +144,9 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
     }
     let table = rt.requests.table.borrow();
     let mut begun = table
-        .kept
+        .library_data
         .iter()
-        .filter_map(|(_, kept)| kept.downcast_ref::<PendingDuplicate>());
+        .filter_map(|(_, library_data)| library_data.downcast_ref::<PendingDuplicate>());
     if let Some(begun) = begun.find(|begun| begun.index == index) {
         begun.finish(rt);
     }
@@ -154,12 +154,12 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
 
 /// Adds a request that has a recipe and is not started.
 ///
-/// `kept` contains the data that the library reads until the request is freed.
+/// `library_data` contains the data that the library reads until the request is freed.
 pub fn add_recorded(
     rt: &Runtime,
     recipe: RequestRecipe,
     real: RealRequest,
-    kept: Box<dyn Any + Send>,
+    library_data: Box<dyn Any + Send>,
 ) -> VirtRequest {
     recipe.retain(rt);
     let comm = recipe.comm();
@@ -176,7 +176,7 @@ pub fn add_recorded(
         RequestState::Inactive,
         real,
     );
-    keep(rt, handle, kept);
+    keep(rt, handle, library_data);
     handle
 }
 
@@ -215,10 +215,10 @@ pub fn remove(rt: &Runtime, index: u32) {
     let Some(request) = table.requests.remove(index) else {
         return;
     };
-    if !table.kept.is_empty() {
-        table.kept.retain(|(of, _)| *of != index);
+    if !table.library_data.is_empty() {
+        table.library_data.retain(|(owner, _)| *owner != index);
     }
-    table.unready.retain(|(of, _)| *of != index);
+    table.unready.retain(|(owner, _)| *owner != index);
     let recipe = match request.kind {
         RequestKind::Recorded(number) => table.requests.recipes.remove(&number),
         _ => None,

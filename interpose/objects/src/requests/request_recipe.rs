@@ -2,7 +2,7 @@
 //!
 //! After a rollback all participants recreate the real requests, in the order of their creation. A
 //! request that a participant has freed can never be started any more, so it is not recreated
-//! (`recovery::repost`).
+//! (`repost` of the recovery).
 #![allow(unsafe_code)]
 
 use crate::handles::{VirtComm, VirtDatatype, VirtOp};
@@ -93,9 +93,11 @@ pub struct RequestRecipe {
     pub identity: RequestIdentity,
     /// Number of participants.
     pub members: u32,
-    /// Share that a start adds to the sum over all workers.
+    /// Number that each start adds to a sum over all workers, modulo 2⁶⁴.
     ///
-    /// The sum is zero when all participants have started the request.
+    /// The shares of all participants cancel: their sum is zero. So if every participant has
+    /// started the request equally often, the sum over all workers is zero, and a cut needs no list
+    /// of requests to see this. Otherwise the sum is not zero, except with probability 2⁻⁶⁴.
     pub share: u64,
     /// All arguments except the request.
     pub arguments: Vec<Argument>,
@@ -106,17 +108,18 @@ const PARTITIONED: u64 = 1 << 63;
 
 /// Returns identity and sender's share of a partitioned message.
 ///
-/// It is message `number` between two workers with this tag. The receiver's share is the negated
-/// sender's share. An end may be `None`.
+/// The message has the number `number` among those between both `ends` (sender and receiver) with
+/// this tag on the communicator with this `uid`. An end is `None` for MPI_PROC_NULL. The receiver's
+/// share is the negated sender's share: the sum of both is zero when both have started the message.
 pub fn partitioned_identity(
-    comm: u64,
+    comm_uid: u64,
     ends: [Option<Worker>; 2],
     tag: c_int,
     number: u64,
 ) -> (RequestIdentity, u64) {
     let [from, to] = ends.map(|end| end.map_or(u32::MAX, |worker| worker.0));
     let ends = u64::from(from) << 32 | u64::from(to);
-    let pair = hash([comm, ends, u64::from(tag as u32)]);
+    let pair = hash([comm_uid, ends, u64::from(tag as u32)]);
     ((pair, number | PARTITIONED), hash([pair, number, 0]))
 }
 
@@ -146,6 +149,11 @@ impl RequestRecipe {
     }
 }
 
+/// Returns the share of a member in start `number` of a collective.
+///
+/// The members form a ring, in which `next` follows `me`. The share is the hash of `me` minus the
+/// hash of `next`. In the sum over the ring every hash
+/// occurs once with either sign.
 pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
     let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
     weight(me).wrapping_sub(weight(next))

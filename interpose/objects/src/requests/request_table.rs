@@ -26,8 +26,8 @@ impl RequestTable {
         RequestTable {
             table: StateCell::new(TableWithReals {
                 requests: Requests::NONE,
-                reals: Vec::new(),
-                kept: Vec::new(),
+                real_requests: Vec::new(),
+                library_data: Vec::new(),
                 unready: Vec::new(),
             }),
             until_reaped: Cell::new(0),
@@ -36,12 +36,12 @@ impl RequestTable {
     }
 }
 
-/// Requests, with their real requests and kept values.
+/// Requests, with their real requests and data of the library.
 pub(super) struct TableWithReals {
     pub(super) requests: Requests,
-    pub(super) reals: Vec<RealRequest>,
+    pub(super) real_requests: Vec<RealRequest>,
     /// Values that the real library uses until the request with this index is complete.
-    pub(super) kept: Vec<(u32, Box<dyn Any + Send>)>,
+    pub(super) library_data: Vec<(u32, Box<dyn Any + Send>)>,
     /// Number of partitions that are not ready, by index of the started partitioned send.
     pub(super) unready: Vec<(u32, u64)>,
 }
@@ -59,9 +59,9 @@ impl TableWithReals {
         real: RealRequest,
     ) -> VirtRequest {
         let index = self.requests.insert(comm.0 as u64, kind, state);
-        match self.reals.get_mut(index as usize) {
+        match self.real_requests.get_mut(index as usize) {
             Some(place) => *place = real,
-            None => self.reals.push(real),
+            None => self.real_requests.push(real),
         }
         VirtRequest(handles::virtual_handle(HandleKind::Request, index))
     }

@@ -4,7 +4,7 @@
 //! 3.5). Table indices are reused and do not show that order. Every request therefore has a stamp,
 //! which is saved and rolled back with it. Plain data, without the real library.
 
-use super::request::{Envelope, Request, RequestKind, RequestState, StartStamp};
+use super::request::{MessageArguments, Request, RequestKind, RequestState, StartStamp};
 use super::request_recipe::RequestRecipe;
 use super::synchronous_sends::SynchronousSends;
 use crate::handles::VirtDatatype;
@@ -22,7 +22,7 @@ pub struct Requests {
     pub recipes: BTreeMap<u64, RequestRecipe>,
     /// Number of partitioned messages, by ends and tag, and by direction (true for sent ones).
     pub partitioned: BTreeMap<(u64, bool), u64>,
-    /// Sum of the [`super::ring_share`]s of operations that this process has started.
+    /// Sum of the [`super::share`]s of operations that this process has started.
     pub started: u64,
     /// Requests started by blocking calls in progress, by thread (address of its control block).
     pub blocking_calls: Vec<(u64, [Option<u32>; 2])>,
@@ -99,12 +99,12 @@ impl Requests {
 
     /// Makes a persistent request active and the latest one; returns the message of a send.
     #[inline(always)]
-    pub fn start(&mut self, index: u32) -> Option<Envelope> {
+    pub fn start(&mut self, index: u32) -> Option<MessageArguments> {
         let stamp = self.stamp();
         let request = self.get_mut(index)?;
         (request.stamp, request.state) = (stamp, RequestState::Active);
         match request.kind {
-            RequestKind::PersistentSend(_, envelope) => Some(envelope),
+            RequestKind::PersistentSend(_, message_arguments) => Some(message_arguments),
             _ => None,
         }
     }
@@ -115,7 +115,7 @@ impl Requests {
         stamp
     }
 
-    /// Completes a request that [is alone](Request::needs_library_only).
+    /// Completes a request that [is alone](Request::is_completed_by_library).
     ///
     /// A persistent request becomes inactive, any other is removed. `sender` returns the sender of
     /// a received message. Returns the datatype of a removed request; the outer `None` means that
@@ -124,16 +124,16 @@ impl Requests {
     pub fn complete(
         &mut self,
         index: u32,
-        sender: impl FnOnce(&Envelope) -> Option<Worker>,
+        sender: impl FnOnce(&MessageArguments) -> Option<Worker>,
     ) -> Option<Option<VirtDatatype>> {
         let entry = self.entries.get_mut(index as usize)?;
         let request = entry
             .as_mut()
-            .filter(|request| request.needs_library_only())?;
-        if let RequestKind::Receive(envelope) | RequestKind::PersistentReceive(envelope) =
-            &request.kind
+            .filter(|request| request.is_completed_by_library())?;
+        if let RequestKind::Receive(message_arguments)
+        | RequestKind::PersistentReceive(message_arguments) = &request.kind
             && let Some(count) =
-                sender(envelope).and_then(|worker| self.received.get_mut(worker.index()))
+                sender(message_arguments).and_then(|worker| self.received.get_mut(worker.index()))
         {
             *count += 1;
         }

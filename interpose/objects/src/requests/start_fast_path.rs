@@ -23,7 +23,7 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
         RequestKind::PersistentReceive(_) => true,
         _ => false,
     };
-    let real = table.reals.get(index as usize)?;
+    let real = table.real_requests.get(index as usize)?;
     (is_the_librarys && request.state == RequestState::Inactive).then_some((index, *real))
 }
 

@@ -5,7 +5,7 @@
 //! [open](RequestState::Open) until the receiver reports that the program has received the message.
 
 use super::request::{
-    EMPTY_STATUS, Envelope, Request, RequestKind, RequestState, SendMode, done_state,
+    EMPTY_STATUS, MessageArguments, Request, RequestKind, RequestState, SendMode, done_state,
 };
 use super::request_entries::{get, index, set_state};
 use super::request_table::TableWithReals;
@@ -76,7 +76,7 @@ pub fn add_for(rt: &Runtime, handle: VirtRequest, comm: VirtComm, peer: c_int, t
 }
 
 /// Records the start of a persistent send.
-pub fn add_persistent(rt: &Runtime, index: u32, message: &Envelope) {
+pub fn add_persistent(rt: &Runtime, index: u32, message: &MessageArguments) {
     if get(rt, index).is_some_and(|request| is_synchronous(&request)) {
         add(rt, index, message.comm(), message.peer, message.tag);
     }

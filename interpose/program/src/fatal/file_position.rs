@@ -27,7 +27,7 @@ impl FilePosition {
 
 /// Finds the files of addresses.
 ///
-/// An address in no file becomes [`Place::UNKNOWN_KIND`].
+/// An address in no file becomes [`FilePosition::UNKNOWN`].
 pub fn find(addresses: &[u64], places: &mut [FilePosition]) {
     places.fill(FilePosition::UNKNOWN);
     for_each_line(|line| {

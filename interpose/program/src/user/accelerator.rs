@@ -131,7 +131,7 @@ pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     let Some(found) = found else { return Ok(true) };
     let driver = found.checkpointing_driver()?;
     // In another process the main thread would have to continue this call.
-    if mpi_lock::is_foreign() {
+    if mpi_lock::is_other_thread() {
         return Ok(false);
     }
     match driver.step(Step::Lock) {

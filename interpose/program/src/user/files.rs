@@ -206,7 +206,7 @@ pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), Us
         let is_it = |open: &OpenFile| {
             file.nameless
                 .as_ref()
-                .map_or_else(|| file.is_still(open, own), |it| it.is_open_at(fd))
+                .map_or_else(|| file.is_open_as(open, own), |it| it.is_open_at(fd))
         };
         let same = now.files.get(&fd).is_some_and(|open| {
             is_it(open) && open.same_as == file.same_as && open.flags == file.flags

@@ -5,22 +5,33 @@ use super::kernel_calls::kernel_calls;
 use std::sync::atomic::Ordering;
 use understudy_abi::limits::{ADDRESSES, DATA, FILES, MinimumLimit};
 
-fn limit(of: MinimumLimit, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
+/// Returns a limit of this process; `None` after an error.
+///
+/// Sets the limit to `new` if a value is given.
+fn limit(minimum: MinimumLimit, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
     let mut before = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
     };
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: prlimit64(2) of this process.
-    let rc = unsafe { libc::syscall(libc::SYS_prlimit64, 0, of.resource, new, &raw mut before) };
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            minimum.resource,
+            new,
+            &raw mut before,
+        )
+    };
     (rc == 0).then_some(before)
 }
 
 /// Returns a limit that is too low, and its value.
 pub(super) fn first_low_limit() -> Option<(MinimumLimit, u64)> {
-    let value = |of: MinimumLimit| Some((of, limit(of, None)?.rlim_cur));
+    let value = |minimum: MinimumLimit| Some((minimum, limit(minimum, None)?.rlim_cur));
     let mut all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
-    all.find(|(of, value)| *value < of.limit)
+    all.find(|(minimum, value)| *value < minimum.limit)
 }
 
 /// Raised limit on open files, restored when the value is dropped.
@@ -33,18 +44,21 @@ pub(super) struct TemporaryFileLimit(Option<libc::rlimit64>);
 impl TemporaryFileLimit {
     /// Raises the limit if needed.
     pub(super) fn new() -> TemporaryFileLimit {
+        // The preload library has checked the limits at the start. Without a call that sets limits
+        // since then, they are high enough, and a system call is saved.
         if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
             return TemporaryFileLimit(None);
         }
         let Some(before) = limit(FILES, None).filter(|it| it.rlim_cur < FILES.limit) else {
             return TemporaryFileLimit(None);
         };
-        let with = |rlim_max: u64| libc::rlimit64 {
+        let up_to = |rlim_max: u64| libc::rlimit64 {
             rlim_cur: FILES.limit.min(rlim_max),
             rlim_max,
         };
-        let raised = limit(FILES, Some(with(before.rlim_max.max(FILES.limit))));
-        raised.or_else(|| limit(FILES, Some(with(before.rlim_max))));
+        let raised = limit(FILES, Some(up_to(before.rlim_max.max(FILES.limit))));
+        // Without the privilege to raise the hard limit.
+        raised.or_else(|| limit(FILES, Some(up_to(before.rlim_max))));
         TemporaryFileLimit(Some(before))
     }
 }

@@ -260,7 +260,7 @@ pub fn capture(rt: &Runtime) -> Result<ThreadsAtCut, UserError> {
         .parked()
         .map(read_parked)
         .collect::<Result<Vec<SavedThread>, UserError>>()?;
-    let caller = mpi_lock::is_foreign().then(read_caller).transpose()?;
+    let caller = mpi_lock::is_other_thread().then(read_caller).transpose()?;
     let libraries = match found[..] {
         [] => Vec::new(),
         _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,

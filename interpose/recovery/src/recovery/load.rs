@@ -32,7 +32,7 @@ pub struct LoadedEpoch {
     pub signals: user::SignalState,
     /// Floating-point exceptions that the program has enabled, which are masked meanwhile.
     ///
-    /// See [`sys::mask_exceptions`].
+    /// See [`system_calls::mask_exceptions`].
     pub exceptions: u32,
 }
 

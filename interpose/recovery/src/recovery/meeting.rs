@@ -32,7 +32,7 @@ pub struct Meeting {
     pub verdict: Result<Plan, PlanFailure>,
 }
 
-/// Returns the state that this process reports; `whole` is as in [`Identity`].
+/// Returns the state that this process reports; `whole` is as in [`ProcessReport`].
 fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
     let (part, held) = match world.role {

@@ -30,8 +30,8 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
         };
         fault::point("repost.begin", copies::committed_epoch(rt));
         match kind {
-            RequestKind::Receive(envelope) if state == RequestState::Active => {
-                let (state, real_request, rc) = posting::receive(rt, envelope);
+            RequestKind::Receive(message_arguments) if state == RequestState::Active => {
+                let (state, real_request, rc) = posting::receive(rt, message_arguments);
                 check(rc)?;
                 requests::set_real(rt, index, real_request);
                 requests::set_state(rt, index, state);
@@ -99,7 +99,7 @@ pub fn recreate_recorded(rt: &Runtime) -> mpi::Result<()> {
         requests::keep_for(rt, index, kept);
         made.push((real, recipe));
     }
-    match abi::is_foreign() {
+    match abi::is_foreign_abi() {
         true => Ok(()),
         false => partitioned::use_once(rt, &made),
     }

@@ -3,7 +3,7 @@
 //! A program requests one before it sets up its static data again, for example when it refines a
 //! mesh. The phase begins at the next cut. Its journal is replayed in a process that has the
 //! worker's state at this cut: it has replayed the phase before, and has then got the pages that
-//! had changed by the cut ([`replay_base`]).
+//! had changed by the cut (`replay_base`).
 
 use super::new_phase_request::NewPhaseRequest;
 use super::replay_settings::{journal_limit_bytes, replays};

@@ -1,10 +1,10 @@
-//! Arguments of handlers: message envelopes, statuses, and early returns.
+//! Arguments of handlers: message arguments, statuses, and early returns.
 #![allow(unsafe_code)]
 
-use crate::abi::{is_foreign, standard_version};
+use crate::abi::{is_foreign_abi, standard_version};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::requests::{EMPTY_STATUS, Envelope};
+use crate::requests::{EMPTY_STATUS, MessageArguments};
 use std::ffi::{c_char, c_int, c_void};
 use understudy_mpi::real_types::Status;
 
@@ -17,7 +17,7 @@ pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
         // The error field belongs to procedures with many statuses. MPICH from 4.2 on also writes
         // it in empty statuses.
-        let writes_all = status == EMPTY_STATUS && is_foreign() && standard_version() >= (4, 1);
+        let writes_all = status == EMPTY_STATUS && is_foreign_abi() && standard_version() >= (4, 1);
         // SAFETY: the caller guarantees it.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };
@@ -62,17 +62,17 @@ macro_rules! outcome {
 }
 pub(crate) use outcome;
 
-/// Returns the envelope of a message, as requests record it.
+/// Returns the arguments of a message, as requests record them.
 #[inline(always)]
-pub fn envelope(
+pub fn message_arguments(
     buffer: *mut c_void,
     count: c_int,
     datatype: VirtDatatype,
     peer: c_int,
     tag: c_int,
     comm: VirtComm,
-) -> Envelope {
-    Envelope {
+) -> MessageArguments {
+    MessageArguments {
         buffer: buffer as u64,
         count,
         datatype: datatype.0 as u64,

@@ -220,7 +220,7 @@ fn recorded_function(function: u64) -> u64 {
                 .any(|name| process_info::user_symbol(name) == function)
     };
     match function {
-        _ if abi::is_foreign() => function,
+        _ if abi::is_foreign_abi() => function,
         _ if is_one("NULL_COPY_FN") || is_one("NULL_DELETE_FN") => 0,
         _ if is_one("DUP_FN") => DUPLICATE,
         _ => function,
@@ -242,7 +242,7 @@ pub(super) unsafe fn create_keyval<H: Caching>(
     let copy = copy.map(|function| function as usize);
     let delete = delete.map(|function| function as usize);
     // In other ABIs null is the function that does nothing.
-    let nothing = abi::is_foreign().then_some(0);
+    let nothing = abi::is_foreign_abi().then_some(0);
     let (Some(copy), Some(delete), false) =
         (copy.or(nothing), delete.or(nothing), keyval.is_null())
     else {

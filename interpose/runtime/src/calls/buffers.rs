@@ -5,7 +5,7 @@
 
 use super::arguments::outcome;
 use crate::Runtime;
-use crate::abi::{is_foreign as is_mpich, standard_version};
+use crate::abi::{is_foreign_abi as is_mpich, standard_version};
 use crate::arch::Rewound;
 use crate::error_handling::{finish, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};

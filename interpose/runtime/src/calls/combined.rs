@@ -9,16 +9,16 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome, put_status};
+use super::arguments::{message_arguments, outcome, put_status};
 use crate::Runtime;
-use crate::abi::is_foreign;
+use crate::abi::is_foreign_abi;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
-use crate::requests::{self, Envelope, RequestKind};
+use crate::requests::{self, MessageArguments, RequestKind};
 use crate::{completion, cut, posting, world};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
@@ -35,7 +35,7 @@ unsafe fn start_both_halves(
     procedure: Proc,
     (sendbuf, sendcount, real_type): (*const c_void, c_int, RealDatatype),
     (dest, sendtag): (c_int, c_int),
-    received: Envelope,
+    received: MessageArguments,
     kept: Option<Box<dyn Any + Send>>,
     request: *mut VirtRequest,
 ) -> c_int {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
+    let received = message_arguments(recvbuf, recvcount, recvtype, source, recvtag, comm);
     let sent = (sendbuf, sendcount, real_datatype(rt, sendtype));
     // SAFETY: the program's arguments are passed on.
     unsafe {
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let received = envelope(buf, count, datatype, source, recvtag, comm);
+    let received = message_arguments(buf, count, datatype, source, recvtag, comm);
     // SAFETY: the program's arguments are passed on.
     unsafe {
         isendrecv_replace(
@@ -141,7 +141,7 @@ unsafe fn isendrecv_replace(
     rt: &Runtime,
     procedure: Proc,
     to: (c_int, c_int),
-    received: Envelope,
+    received: MessageArguments,
     request: *mut VirtRequest,
 ) -> c_int {
     // SAFETY: the program's arguments are passed on; the packed copy is kept.
@@ -169,7 +169,7 @@ unsafe fn isendrecv_replace(
 /// The buffer is the program's.
 pub(super) unsafe fn pack(
     rt: &Runtime,
-    from: &Envelope,
+    from: &MessageArguments,
     dest: c_int,
 ) -> Result<(Vec<u8>, Bytes), c_int> {
     let real_type = real_datatype(rt, from.datatype());
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
             Some([Some(begun), _]) => request = begun,
             _ => {
                 outcome!(cut::here(rt));
-                let received = envelope(buf, count, datatype, source, recvtag, comm);
+                let received = message_arguments(buf, count, datatype, source, recvtag, comm);
                 let rc = isendrecv_replace(rt, procedure, (dest, sendtag), received, &mut request);
                 if rc != SUCCESS || requests::index(rt, request).is_none() {
                     return rc;
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         )));
         requests::clear_call(rt);
         put_status(status, ended.status);
-        if is_foreign() && !status.is_null() {
+        if is_foreign_abi() && !status.is_null() {
             // MPICH returns the status of a request of its own.
             (*status).error = ended.rc;
         }

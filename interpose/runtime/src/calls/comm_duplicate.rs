@@ -68,9 +68,9 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
 /// Begins a duplicate (7.4.2) without waiting for other processes.
 ///
 /// The number of the new communicator must be equal in all members, so a broadcast sends it in
-/// parallel. The members of an intercommunicator have the number already, or the duplicate is made
-/// `at_once`. The attributes' copy functions run first (7.7.2): if one fails, no operation is
-/// under way.
+/// parallel. The members of an intercommunicator derive the number. If they cannot
+/// ([`PendingDuplicate::new`]), `at_once` creates the duplicate within this call. The attributes'
+/// copy functions run first (7.7.2): if one fails, no operation is under way.
 ///
 /// # Safety
 /// `newcomm` and `request` are the program's addresses for the handles.

@@ -81,7 +81,7 @@ fn finish_many(rt: &Runtime, procedure: Proc, failed: FirstFailure) -> c_int {
     match failed {
         None => SUCCESS,
         Some((rc, comm)) => {
-            // See `raise::handlers_clear_errors`.
+            // See `error_handling::handlers_clear_errors`.
             match handle_error(rt, procedure, rc, comm) {
                 SUCCESS => SUCCESS,
                 _ => ERR_IN_STATUS,

@@ -224,7 +224,7 @@ pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
 /// `MPI_Is_thread_main`: other threads are handled by [`from_another_thread`].
 pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     // SAFETY: MPI requires the program's argument to be valid.
-    unsafe { flag.write(c_int::from(!mpi_lock::is_foreign())) };
+    unsafe { flag.write(c_int::from(!mpi_lock::is_other_thread())) };
     SUCCESS
 }
 

@@ -3,7 +3,7 @@
 
 use super::arguments::put_text;
 use crate::Runtime;
-use crate::abi::is_foreign;
+use crate::abi::is_foreign_abi;
 use crate::calls::runtime;
 use crate::error_handling::{finish, finish_win, handle_error, handle_error_on};
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
@@ -202,12 +202,12 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     }
     // SAFETY: a C string of the program.
     let mut text = unsafe { CStr::from_ptr(string) }.to_bytes();
-    let most = limit("MPI_MAX_ERROR_STRING") - 1;
-    if is_foreign() {
+    let max_length = limit("MPI_MAX_ERROR_STRING") - 1;
+    if is_foreign_abi() {
         // MPICH truncates a text that is too long; Open MPI refuses it.
-        text = &text[..text.len().min(most)];
+        text = &text[..text.len().min(max_length)];
     }
-    if text.len() <= most && objects_mut(rt).error_codes.set_text(errorcode, text) {
+    if text.len() <= max_length && objects_mut(rt).error_codes.set_text(errorcode, text) {
         return SUCCESS;
     }
     handle_error(rt, procedure, ERR_ARG, None)

@@ -13,7 +13,7 @@ use crate::error_handling::finish;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtInfo, real_comm, real_datatype};
-use crate::requests::Envelope;
+use crate::requests::MessageArguments;
 use crate::user::heap;
 use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
@@ -25,7 +25,7 @@ fn overhead() -> u64 {
 }
 
 /// Sends a copy of a buffer, which the runtime keeps until the send has completed.
-pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
+pub(super) fn buffered_send(rt: &Runtime, message: &MessageArguments) -> Result<c_int, Rewound> {
     if message.peer == PROC_NULL {
         // No message is buffered, and no buffer need be attached.
         let (from, datatype) = (

@@ -6,7 +6,7 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome};
+use super::arguments::{message_arguments, outcome};
 use super::mpi_memory::buffered_send;
 use super::point_to_point::init_persistent;
 use crate::Runtime;
@@ -28,9 +28,9 @@ macro_rules! persistent_sends {
             comm: VirtComm, request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            let envelope = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+            let arguments = message_arguments(buf.cast_mut(), count, datatype, dest, tag, comm);
             init_persistent(
-                rt, Proc::$name, RequestKind::PersistentSend(SendMode::$mode, envelope), comm, request
+                rt, Proc::$name, RequestKind::PersistentSend(SendMode::$mode, arguments), comm, request
             )
         }
     )*};
@@ -75,8 +75,8 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
     };
     let kind = requests::get(rt, index).map(|request| request.kind);
     match kind {
-        Some(RequestKind::PersistentSend(SendMode::Buffered, envelope)) => {
-            let rc = buffered_send(rt, &envelope)?;
+        Some(RequestKind::PersistentSend(SendMode::Buffered, message_arguments)) => {
+            let rc = buffered_send(rt, &message_arguments)?;
             if rc == SUCCESS {
                 requests::set_state(rt, index, requests::done_state(EMPTY_STATUS, SUCCESS));
             }

@@ -11,7 +11,7 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome};
+use super::arguments::{message_arguments, outcome};
 use super::mpi_memory::buffered_send;
 use crate::Runtime;
 use crate::attempt;
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn MPI_Bsend(
     comm: VirtComm,
 ) -> c_int {
     let rt = runtime();
-    let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+    let message = message_arguments(buf.cast_mut(), count, datatype, dest, tag, comm);
     finish(
         rt,
         Proc::MPI_Bsend,
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn MPI_Ibsend(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
+    let message = message_arguments(buf.cast_mut(), count, datatype, dest, tag, comm);
     let rc = outcome!(buffered_send(rt, &message));
     if rc == SUCCESS {
         // SAFETY: MPI requires the program's argument to be valid.

@@ -1,7 +1,7 @@
 //! Probes (MPI 4.1, section 3.8): drained messages of the last cut have precedence.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::{envelope, outcome, put_status};
+use super::arguments::{message_arguments, outcome, put_status};
 use crate::Runtime;
 use crate::arch::Rewound;
 use crate::calls::runtime;
@@ -182,7 +182,7 @@ fn imrecv(
             source: PROC_NULL,
             ..EMPTY_STATUS
         };
-        let kind = RequestKind::Receive(envelope(
+        let kind = RequestKind::Receive(message_arguments(
             buf,
             count,
             datatype,
@@ -201,7 +201,7 @@ fn imrecv(
     match drained::take_matched(rt, message) {
         None => Ok(Err((ERR_REQUEST, None))),
         Some(MatchedLocation::Drained(early)) => {
-            let envelope = envelope(
+            let message_arguments = message_arguments(
                 buf,
                 count,
                 datatype,
@@ -209,11 +209,11 @@ fn imrecv(
                 early.tag,
                 VirtComm(early.comm as *mut c_void),
             );
-            let ended = drained::deliver(rt, &early, &envelope);
+            let ended = drained::deliver(rt, &early, &message_arguments);
             Ok(Ok(requests::add_done(
                 rt,
-                envelope.comm(),
-                RequestKind::Receive(envelope),
+                message_arguments.comm(),
+                RequestKind::Receive(message_arguments),
                 ended.status,
                 ended.rc,
             )))
@@ -234,10 +234,11 @@ fn imrecv(
             if rc != SUCCESS {
                 return Ok(Err((rc, Some(comm))));
             }
-            let envelope = envelope(buf, count, datatype, status.source, status.tag, comm);
+            let message_arguments =
+                message_arguments(buf, count, datatype, status.source, status.tag, comm);
             Ok(Ok(requests::add_receive(
                 rt,
-                envelope,
+                message_arguments,
                 RequestState::Active,
                 request,
             )))

@@ -6,7 +6,7 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome, put_status};
+use super::arguments::{message_arguments, outcome, put_status};
 use super::point_to_point::{failed, init_persistent};
 use super::runtime;
 use crate::Runtime;
@@ -14,7 +14,7 @@ use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
-use crate::requests::{self, Envelope, RequestKind, RequestState};
+use crate::requests::{self, MessageArguments, RequestKind, RequestState};
 use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn MPI_Recv(
     unsafe {
         receive_on_record(
             rt,
-            envelope(buf, count, datatype, source, tag, comm),
+            message_arguments(buf, count, datatype, source, tag, comm),
             status,
         )
     }
@@ -91,18 +91,22 @@ pub(super) unsafe fn finish_failed_receive(
 ///
 /// Used while a checkpoint is under way, and while a drained message may exist.
 #[inline(never)]
-unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
-    let comm = envelope.comm();
+unsafe fn receive_on_record(
+    rt: &Runtime,
+    message_arguments: MessageArguments,
+    status: *mut Status,
+) -> c_int {
+    let comm = message_arguments.comm();
     let mut handle = match requests::resume(rt) {
         Some([Some(receive), _]) => receive,
         _ => {
             outcome!(cut::here(rt));
-            let (state, request, rc) = posting::receive(rt, envelope);
+            let (state, request, rc) = posting::receive(rt, message_arguments);
             let rc = attempt!(rt, rc);
             if rc != SUCCESS {
                 return finish(rt, Proc::MPI_Recv, rc, Some(comm));
             }
-            requests::add_receive(rt, envelope, state, request)
+            requests::add_receive(rt, message_arguments, state, request)
         }
     };
     requests::record_call(rt, [Some(handle), None]);
@@ -130,7 +134,7 @@ pub unsafe extern "C" fn MPI_Irecv(
         return unsafe {
             receive_possibly_drained(
                 rt,
-                envelope(buf, count, datatype, source, tag, comm),
+                message_arguments(buf, count, datatype, source, tag, comm),
                 request,
             )
         };
@@ -151,7 +155,7 @@ pub unsafe extern "C" fn MPI_Irecv(
         if rc != SUCCESS {
             return failed(rt, Proc::MPI_Irecv, rc, comm);
         }
-        let received = envelope(buf, count, datatype, source, tag, comm);
+        let received = message_arguments(buf, count, datatype, source, tag, comm);
         request.write(requests::add_receive(
             rt,
             received,
@@ -166,16 +170,23 @@ pub unsafe extern "C" fn MPI_Irecv(
 #[inline(never)]
 unsafe fn receive_possibly_drained(
     rt: &Runtime,
-    envelope: Envelope,
+    message_arguments: MessageArguments,
     request: *mut VirtRequest,
 ) -> c_int {
-    let (state, real_request, rc) = posting::receive(rt, envelope);
+    let (state, real_request, rc) = posting::receive(rt, message_arguments);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
         // SAFETY: the caller guarantees it.
-        unsafe { request.write(requests::add_receive(rt, envelope, state, real_request)) };
+        unsafe {
+            request.write(requests::add_receive(
+                rt,
+                message_arguments,
+                state,
+                real_request,
+            ))
+        };
     }
-    finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))
+    finish(rt, Proc::MPI_Irecv, rc, Some(message_arguments.comm()))
 }
 
 pub unsafe extern "C" fn MPI_Recv_init(
@@ -188,6 +199,7 @@ pub unsafe extern "C" fn MPI_Recv_init(
     request: *mut VirtRequest,
 ) -> c_int {
     let rt = runtime();
-    let kind = RequestKind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
+    let kind =
+        RequestKind::PersistentReceive(message_arguments(buf, count, datatype, source, tag, comm));
     init_persistent(rt, Proc::MPI_Recv_init, kind, comm, request)
 }

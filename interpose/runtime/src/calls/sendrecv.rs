@@ -6,7 +6,7 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome, put_status};
+use super::arguments::{message_arguments, outcome, put_status};
 use super::point_to_point::SendArguments;
 use super::receives::finish_failed_receive;
 use super::runtime;
@@ -15,7 +15,7 @@ use crate::error_handling::finish;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, real_comm, real_datatype};
-use crate::requests::{self, Envelope, RequestKind};
+use crate::requests::{self, MessageArguments, RequestKind};
 use crate::{arch, attempt, completion, cut, drained, posting, work_flags};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealRequest, Status};
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         return SUCCESS;
     }
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
-    let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
+    let received = message_arguments(recvbuf, recvcount, recvtype, source, recvtag, comm);
     // SAFETY: the program's arguments are passed on.
     unsafe { exchange_on_record(rt, sent, received, status) }
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
 unsafe fn exchange_on_record(
     rt: &Runtime,
     sent: SendArguments,
-    received: Envelope,
+    received: MessageArguments,
     status: *mut Status,
 ) -> c_int {
     const PROCEDURE: Proc = Proc::MPI_Sendrecv;

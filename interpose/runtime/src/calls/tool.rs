@@ -233,7 +233,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
 /// # Safety
 /// If the variable is bound, `object` must be the address of the handle.
 pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
-    if bind == 0 || object.is_null() || crate::abi::is_foreign() {
+    if bind == 0 || object.is_null() || crate::abi::is_foreign_abi() {
         return 0;
     }
     // SAFETY: the caller guarantees it.

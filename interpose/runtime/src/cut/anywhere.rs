@@ -3,7 +3,7 @@
 //! [`understudy_policy::agreement::Agreement`] has the rules. A worker stops at the entry of a
 //! communication call, which has not begun then, or in the wait of such a call, whose requests are
 //! recorded. After a rollback to the cut, the program repeats the call, which finds the requests
-//! (`requests::resume`).
+//! (`interrupted_calls::resume`).
 
 use super::take::take_at;
 use crate::arch::{self, Rewound, mpi_lock};
@@ -153,7 +153,7 @@ pub fn leave(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, continue_program(rt), NO_AGREEMENT)
 }
 
-/// Implements [`leave`] for the end of this process, where failures are ignored.
+/// Implements `leave` for the end of this process, where failures are ignored.
 pub fn leave_at_end(rt: &Runtime) {
     let _ = continue_program(rt);
 }
@@ -166,7 +166,7 @@ fn continue_program(rt: &Runtime) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Implements [`leave`] for the entries of such calls; returns true if the program was rewound.
+/// Implements `leave` for the entries of such calls; returns true if the program was rewound.
 pub extern "C" fn leave_by_call() -> bool {
     leave(DOOR.get()).is_err()
 }

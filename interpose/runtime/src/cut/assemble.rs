@@ -1,7 +1,7 @@
 //! Entry of constructors without a common communicator, and of collectives of two groups.
 //!
-//! As in [`super::together`], the calling thread waits outside, and yields to other threads. The
-//! rules are those of [`Assemblies`](crate::schedule::Assemblies).
+//! As in [`mod@super::together`], the calling thread waits outside, and yields to other threads.
+//! The rules are those of [`Assemblies`](crate::schedule::Assemblies).
 
 use super::anywhere::{leave, poll_agreement};
 use crate::Runtime;

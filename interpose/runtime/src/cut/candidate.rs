@@ -2,9 +2,9 @@
 //!
 //! A candidate is the entry of a collective over all workers; all workers pass equal sequences of
 //! candidates. With an interval in calls every n-th candidate is a cut. With an interval in time, a
-//! vote ([`crate::rounds`]) decides for all workers whether one is due; its result is evaluated a
-//! fixed number of candidates after it was started, so that all evaluate the same one, and no
-//! worker waits for it. With `auto` the interval itself follows from the vote.
+//! vote ([`crate::max_allreduce`]) decides for all workers whether one is due; its result is
+//! evaluated a fixed number of candidates after it was started, so that all evaluate the same one,
+//! and no worker waits for it. With `auto` the interval itself follows from the vote.
 
 use super::anywhere::{self, enter_waiting_call};
 use super::take::take;

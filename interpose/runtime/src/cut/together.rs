@@ -1,7 +1,7 @@
 //! Entry of blocking collectives if several threads call MPI simultaneously.
 //!
 //! The calling thread waits outside, and yields to other threads, until all members have arrived
-//! and would enter ([`understudy_policy::gathering::Gatherings`] has the rules). A failure voids
+//! and would enter ([`understudy_policy::gathering::EntryVotes`] has the rules). A failure voids
 //! these agreements: after a rollback to a cut, the threads repeat their calls. So threads that
 //! wait here never postpone a cut, and can agree here on a cut at any call.
 #![allow(unsafe_code)]

@@ -80,7 +80,7 @@ pub fn drain(rt: &Runtime, sent: &[IncomingMessages]) -> Result<(), Rewound> {
             take_unexpected(rt, comm)?;
         }
     }
-    let mut sends = requests::active(rt, RequestKind::is_send);
+    let mut sends = requests::active(rt, RequestKind::is_plain_send);
     while !sends.is_empty() {
         sends = completion::test_all(rt, sends)?;
     }

@@ -266,8 +266,8 @@ unsafe extern "C" fn enter_diverted() {
 /// Receives the preload library's call before an effect on files.
 ///
 /// The call has up to six register arguments. It is passed to the runtime's stack, below the part
-/// in use and below the frame of the last call, which stays readable ([`crate::overdue`]). Calls by
-/// the runtime itself are ignored.
+/// in use and below the frame of the last call, which stays readable
+/// ([`crate::checkpoint_watchdog`]). Calls by the runtime itself are ignored.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn file_effect() {
     )
 }
 
-/// Implements [`enter_many`], which serves every procedure, with calls counted.
+/// Implements `enter_many`, which serves every procedure, with calls counted.
 ///
 /// At a call that is due, [`crate::fault::strike_at_call`] is called first.
 ///

@@ -11,6 +11,7 @@ mod layout;
 mod lexer;
 mod packages;
 mod texts;
+mod unknown_names;
 mod words;
 mod workspace;
 
@@ -43,7 +44,7 @@ const fn rule(name: &'static str, scan: fn(&Source) -> Vec<usize>, advice: &'sta
 }
 
 /// Rules for Rust files.
-const RUST_RULES: [Rule; 9] = [
+const RUST_RULES: [Rule; 10] = [
     rule(
         "opener",
         doc_comments::openers,
@@ -88,6 +89,11 @@ const RUST_RULES: [Rule; 9] = [
         "message-word",
         texts::messages,
         "Use the user's terms in messages; tests/style/texts.rs lists the forbidden ones.",
+    ),
+    rule(
+        "unknown-name",
+        unknown_names::unknown_names,
+        "Name an item that exists; tests/style/unknown_names.rs lists names from elsewhere.",
     ),
 ];
 

@@ -136,14 +136,14 @@ fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
     for path in entries.map(|entry| entry.expect("a readable directory").path()) {
         if has_extension(&path, "rs") {
             found.push(path);
-        } else if path.is_dir() && !is_foreign(&path) {
+        } else if path.is_dir() && !is_excluded(&path) {
             collect(&path, found);
         }
     }
 }
 
 /// Returns true for outputs of builds, generated sources, and packages.
-fn is_foreign(directory: &Path) -> bool {
+fn is_excluded(directory: &Path) -> bool {
     directory.ends_with("target")
         || directory.ends_with("generated")
         || directory.join("Cargo.toml").exists()

@@ -136,7 +136,7 @@ impl ModexCallback {
 }
 
 unsafe extern "C" fn release(owner: *mut c_void) {
-    // SAFETY: the pointer was made by `Waiting::answer`, and libpmix passes it back once.
+    // SAFETY: the pointer was made by `Box::into_raw` in `answer`, and libpmix passes it back once.
     drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
 }
 
@@ -169,7 +169,7 @@ unsafe fn gathered(procs: &[Proc], infos: &[Info]) -> Option<(Members, Arc<Host>
     Some((host.members(procs)?, host))
 }
 
-/// Replies to libpmix in any case, as [`meet`] does.
+/// Replies to libpmix in any case, as [`enter_fence`] does.
 pub unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,

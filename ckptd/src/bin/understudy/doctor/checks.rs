@@ -135,7 +135,7 @@ fn layer_files(library: Option<&Path>) -> Check {
 fn shared_memory() -> Check {
     let place = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
-        Err(refused) if refused.is_planted() => {
+        Err(refused) if refused.is_fatal() => {
             return Check::explained_failure(SHARED_MEMORY, refused.to_string());
         }
         Err(_) => SHARED_MEMORY.into(),

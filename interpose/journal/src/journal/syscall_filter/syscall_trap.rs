@@ -67,7 +67,7 @@ pub fn start(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
     }
 }
 
-/// Stops the filter that [`begin`] started, and returns the record of the inputs.
+/// Stops the filter that [`start`] started, and returns the record of the inputs.
 pub fn stop(rt: &Runtime) -> io::Result<Inputs> {
     // SAFETY: prctl(2) with null pointers accesses no memory.
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };

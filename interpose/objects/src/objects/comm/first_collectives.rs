@@ -37,7 +37,7 @@ fn limit() -> usize {
 /// MPICH does not count collectives without data and those with operators that do not commute.
 #[inline]
 pub fn record(rt: &Runtime, comm: VirtComm, made: Proc, has_data: bool, op: Option<VirtOp>) {
-    if abi::is_foreign() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
+    if abi::is_foreign_abi() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
         record_counted(rt, comm, made);
     }
 }

@@ -89,7 +89,7 @@ fn freed_indices(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
 /// sum.
 ///
 /// Without `workers`, returns all freed communicators. If the sum over all workers is zero, all of
-/// these communicators may be [forgotten](forget).
+/// these communicators may be [removed](remove).
 pub fn freed_within(
     rt: &Runtime,
     workers: Option<&[Worker]>,

@@ -30,11 +30,11 @@ const NAME_CAPACITY: usize = 512;
 
 /// Returns the real handle, or null if it does not exist.
 pub fn real_of(rt: &Runtime, of: ToolHandleKind, given: *mut c_void) -> *mut c_void {
-    let reals = rt.objects.tools.borrow();
+    let tools = rt.objects.tools.borrow();
     let list = match of {
-        ToolHandleKind::Cvar => &reals.cvars,
-        ToolHandleKind::Session => &reals.sessions,
-        ToolHandleKind::Pvar => &reals.pvars,
+        ToolHandleKind::Cvar => &tools.cvars,
+        ToolHandleKind::Session => &tools.sessions,
+        ToolHandleKind::Pvar => &tools.pvars,
         ToolHandleKind::CvarEnum | ToolHandleKind::PvarEnum => return null_mut(),
     };
     let real = index(of, given).and_then(|index| list.get(index as usize).copied());
@@ -43,11 +43,11 @@ pub fn real_of(rt: &Runtime, of: ToolHandleKind, given: *mut c_void) -> *mut c_v
 
 /// Sets the real handle of a handle of the program.
 pub fn set_real(rt: &Runtime, of: ToolHandleKind, index: u32, real: *mut c_void) {
-    let reals = &mut *rt.objects.tools.borrow_mut();
+    let tools = &mut *rt.objects.tools.borrow_mut();
     match of {
-        ToolHandleKind::Cvar => set_entry(&mut reals.cvars, index, real),
-        ToolHandleKind::Session => set_entry(&mut reals.sessions, index, real),
-        ToolHandleKind::Pvar => set_entry(&mut reals.pvars, index, real),
+        ToolHandleKind::Cvar => set_entry(&mut tools.cvars, index, real),
+        ToolHandleKind::Session => set_entry(&mut tools.sessions, index, real),
+        ToolHandleKind::Pvar => set_entry(&mut tools.pvars, index, real),
         ToolHandleKind::CvarEnum | ToolHandleKind::PvarEnum => {}
     }
 }
@@ -60,9 +60,9 @@ pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool
     let _apart = NeverAbandoned::new();
     // SAFETY: a plain argument.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
-    let mut reals = rt.objects.tools.borrow_mut();
-    reals.is_open |= rc == SUCCESS;
-    reals.was_open |= rc == SUCCESS && is_before;
+    let mut tools = rt.objects.tools.borrow_mut();
+    tools.is_open |= rc == SUCCESS;
+    tools.was_open |= rc == SUCCESS && is_before;
     rc
 }
 
@@ -73,11 +73,11 @@ pub fn is_open(rt: &Runtime) -> bool {
 
 /// Discards the handles of a library that has been reset.
 pub fn discard_reals(rt: &Runtime) {
-    let reals = &mut *rt.objects.tools.borrow_mut();
-    for list in [&mut reals.cvars, &mut reals.sessions, &mut reals.pvars] {
+    let tools = &mut *rt.objects.tools.borrow_mut();
+    for list in [&mut tools.cvars, &mut tools.sessions, &mut tools.pvars] {
         list.clear();
     }
-    reals.is_open = reals.was_open;
+    tools.is_open = tools.was_open;
 }
 
 /// Real object that a variable is bound to.
@@ -90,7 +90,7 @@ impl BoundObject {
     pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<BoundObject> {
         let object = object as *mut c_void;
         Some(BoundObject(match bind {
-            _ if abi::is_foreign() => null_mut(),
+            _ if abi::is_foreign_abi() => null_mut(),
             0 => null_mut(),
             1 => real_comm(rt, VirtComm(object)).0,
             2 => real_datatype(rt, VirtDatatype(object)).0,

@@ -1,6 +1,6 @@
 //! Passive target epochs of windows whose memory all members share.
 //!
-//! The runtime implements their locks ([`super::locks`]). Before the library performs an operation,
+//! The runtime implements their locks (`super::locks`). Before the library performs an operation,
 //! a lock is taken in the library as well, with `MPI_MODE_NOCHECK`: conflicting locks are excluded
 //! already.
 #![allow(unsafe_code)]

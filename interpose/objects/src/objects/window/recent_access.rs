@@ -150,7 +150,7 @@ fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
     }
 }
 
-/// Returns the window of the cached part with the result of [`place`].
+/// Returns the window of the cached part with the result of [`cached_memory`].
 #[inline]
 pub fn cached_window_and_memory(
     rt: &Runtime,

@@ -4,12 +4,13 @@
 //! process.
 //!
 //! The runtime allocates it without the library: the mapping of a survivor must outlive an MPI
-//! instance, and its addresses must not change. Each page is in the image of one member ([`Part`]).
-//! No process writes while another one captures or restores its part: all processes are quiesced at
-//! a cut until all members have captured, and restore only when all are in the recovery.
+//! instance, and its addresses must not change. Each page is in the image of one member
+//! ([`WindowPart`]). No process writes while another one captures or restores its part: all
+//! processes are quiesced at a cut until all members have captured, and restore only when all are
+//! in the recovery.
 #![allow(unsafe_code)]
 
-use crate::abi::is_foreign;
+use crate::abi::is_foreign_abi;
 use crate::arch::raw_syscall;
 use crate::world;
 use std::io;
@@ -42,7 +43,7 @@ pub struct SharedRegion {
     pub(super) base: u64,
     /// Segments of the members, in the order of ranks.
     pub(super) segments: Vec<Segment>,
-    /// Offsets of the segments from `only_base`, and the end of the last one.
+    /// Offsets of the segments from `base`, and the end of the last one.
     pub(super) starts: Vec<u64>,
     /// Number of the window in the names of its files.
     pub(super) window: u64,
@@ -126,7 +127,7 @@ impl SharedRegion {
     /// gaps; MPICH reports no address.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && (is_foreign() || may_be_apart(&self.segments));
+        let is_nowhere = segment.size == 0 && (is_foreign_abi() || may_be_apart(&self.segments));
         Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 

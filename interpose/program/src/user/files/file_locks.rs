@@ -119,7 +119,7 @@ impl FileLock {
 
 /// Releases the locks of a descriptor that are not in `then`.
 ///
-/// Releases all locks of a kind if one of them is not in `then`. [`receive_all`] restores the
+/// Releases all locks of a kind if one of them is not in `then`. [`take`] restores the
 /// others.
 pub fn release(fd: i32, then: &[FileLock]) {
     let now = of(fd);

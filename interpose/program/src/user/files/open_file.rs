@@ -19,7 +19,7 @@ use understudy_catalogue::message;
 /// Every checkpoint of the process contains this content.
 const MAX_CONTENT: usize = 64 << 20;
 
-/// Open regular file, directory or device.
+/// Open regular file, directory or character device, or a descriptor opened with O_PATH.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct OpenFile {
     pub path: Vec<u8>,
@@ -68,19 +68,21 @@ impl OpenFile {
         }
     }
 
-    /// True if the open file `now` of this process is this file.
+    /// True if a descriptor that is open on `now` can stay open for this file.
     ///
-    /// In the process that was saved (`own`) the file's name may have been changed or removed
-    /// since. If the program has removed the file, its name has been restored, and refers to
-    /// another file if the content had to be copied.
-    pub fn is_still(&self, now: &OpenFile, own: bool) -> bool {
-        let is_back = || {
+    /// Otherwise this file is opened again. A file with an equal path counts as this file. In the
+    /// process that was saved (`is_saved_process`), a file with an equal inode also counts, because
+    /// the program may have renamed or removed it since. One case is excluded: the program has
+    /// removed the file, and the rollback has restored its name. The name may then refer to a copy
+    /// with another inode, so the file is opened again.
+    pub fn is_open_as(&self, now: &OpenFile, is_saved_process: bool) -> bool {
+        let is_name_restored = || {
             Path::new(OsStr::from_bytes(&self.path))
                 .symlink_metadata()
                 .is_ok()
         };
-        let keeps = || !is_nameless(&now.path) || !is_back();
-        now.path == self.path || (own && now.id == self.id && keeps())
+        let may_stay_open = || !is_nameless(&now.path) || !is_name_restored();
+        now.path == self.path || (is_saved_process && now.id == self.id && may_stay_open())
     }
 
     /// Returns an error that contains the error of the last system call.
@@ -102,7 +104,7 @@ impl OpenFile {
 ///
 /// Warns once of files that are too long.
 pub fn keep_nameless(files: &mut BTreeMap<i32, OpenFile>, has_warned: &Cell<bool>) {
-    let mut room = MAX_CONTENT;
+    let mut remaining = MAX_CONTENT;
     let mut read: BTreeSet<(u64, u64)> = BTreeSet::new();
     for (&fd, file) in files {
         if file.same_as.is_some() || !is_nameless(&file.path) || !is_regular(fd) {
@@ -112,9 +114,9 @@ pub fn keep_nameless(files: &mut BTreeMap<i32, OpenFile>, has_warned: &Cell<bool
             file.nameless = Some(Nameless::of(fd, file.id, None));
             continue;
         }
-        match content(fd, file.flags, room) {
+        match content(fd, file.flags, remaining) {
             Ok(Some(content)) => {
-                room -= content.len();
+                remaining -= content.len();
                 file.nameless = Some(Nameless::of(fd, file.id, Some(content)));
             }
             Ok(None) if has_warned.replace(true) => {}

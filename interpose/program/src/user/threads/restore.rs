@@ -114,7 +114,7 @@ impl ThreadsAtCut {
         };
         let surplus: Vec<_> = threads.parked().filter(is_surplus).collect();
         surplus.into_iter().for_each(end_thread);
-        if mpi_lock::is_foreign() {
+        if mpi_lock::is_other_thread() {
             // SAFETY: this thread's area, which may be unmapped during the load.
             unsafe { slot::unregister_rseq(mpi_lock::current_block()) };
         }
@@ -203,7 +203,7 @@ impl ThreadsAtCut {
     /// In this case it executes the call itself. Otherwise it resumes from a frame like all other
     /// threads.
     pub fn is_restored_by_main(&self) -> bool {
-        self.caller.is_none() && !mpi_lock::is_foreign()
+        self.caller.is_none() && !mpi_lock::is_other_thread()
     }
 
     /// Returns all threads that resume from a frame, including the restoring thread.

@@ -1,9 +1,9 @@
 //! Locations of the logs of a job.
 //!
 //! The logs are in the user's directory in memory that outlives a process
-//! (`understudy_formats::private`). If the job keeps checkpoints on disk, the logs are beside
-//! these, because the job may be restarted on another node or after the memory was lost. If the
-//! disk is full, a log continues in memory, and a mark stays on disk.
+//! (`understudy_formats::private_directories`). If the job keeps checkpoints on disk, the logs are
+//! beside these, because the job may be restarted on another node or after the memory was lost. If
+//! the disk is full, a log continues in memory, and a mark stays on disk.
 
 use super::undo_log::{REWRITTEN, UndoLog};
 use std::ffi::OsStr;

@@ -13,7 +13,7 @@ use std::fs::Metadata;
 /// File that an effect has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Outcome {
-    /// Identity of the file; [`FileId::UNKNOWN_KIND`] if none was created.
+    /// Identity of the file; [`FileId::UNKNOWN`] if none was created.
     pub id: FileId,
     /// True if the program was about to remove the file.
     is_removed: bool,

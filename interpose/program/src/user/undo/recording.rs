@@ -94,7 +94,7 @@ fn is_recording(rt: &Runtime) -> bool {
         && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
-/// Records a call that understudy is about to make for the program; [`made`] follows.
+/// Records a call that understudy is about to make for the program; [`record_created`] follows.
 pub fn note(rt: &Runtime, call: &FileCall) {
     with_recorder(rt, call.path(), |recorder| {
         let noted = recorder.note(call);

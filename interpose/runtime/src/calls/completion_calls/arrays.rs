@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::Runtime;
-use crate::abi::is_foreign;
+use crate::abi::is_foreign_abi;
 use crate::arch::Rewound;
 use crate::completion::{self, CompletionCall, ManyResult};
 use crate::handles::VirtRequest;
@@ -71,7 +71,7 @@ impl RequestArrays {
     /// # Safety
     /// As [`RequestArrays::request`].
     pub unsafe fn errors(&self) -> Vec<c_int> {
-        if self.statuses.is_null() || !is_foreign() {
+        if self.statuses.is_null() || !is_foreign_abi() {
             return Vec::new();
         }
         // SAFETY: the caller guarantees it.

@@ -1,4 +1,4 @@
-//! Shared pointer of a file (MPI 4.1, 14.4.4): [`crate::objects::file::pointer`].
+//! Shared pointer of a file (MPI 4.1, 14.4.4): [`crate::objects::file::shared_pointer`].
 #![allow(unsafe_code)]
 
 use super::file_failure::{

@@ -200,7 +200,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     SUCCESS
 }
 
-/// `MPI_Win_allocate_shared`: the memory is the runtime's ([`window::shared_pointer`]).
+/// `MPI_Win_allocate_shared`: the memory is the runtime's ([`shared`]).
 pub unsafe extern "C" fn MPI_Win_allocate_shared(
     size: isize,
     disp_unit: c_int,
