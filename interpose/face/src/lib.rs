@@ -20,8 +20,8 @@
 //! - `fatal_signals` handles signals that terminate the program; `at_exit` and
 //!   `immediate_exit` handle its exit;
 //! - `stop` contains the code that stops threads of the program;
-//! - `mpi_lock` contains the MPI lock, with which any thread can call MPI, `mpi_lock_entry` the entry
-//!   of calls that take it;
+//! - `mpi_lock` contains the MPI lock, with which any thread can call MPI, `mpi_lock_entry` the
+//!   entry of calls that take it;
 //! - `effect_reports` reports effects to the runtime: `files` those of the program on files,
 //!   `overwrites` those that overwrite parts of them;
 //! - `relay` starts the process that writes standard output exactly once.
