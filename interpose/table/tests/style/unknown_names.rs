@@ -114,7 +114,7 @@ fn lines(source: &Source, known: &BTreeSet<String>) -> Vec<usize> {
 ///
 /// A line with an odd number of backquotes is omitted, as it begins a block or breaks a piece.
 fn codes(comment: &str) -> impl Iterator<Item = &str> {
-    let is_complete = comment.matches('`').count() % 2 == 0;
+    let is_complete = comment.matches('`').count().is_multiple_of(2);
     let pieces = comment.split('`').skip(1).step_by(2);
     pieces.filter(move |piece| is_complete && !piece.starts_with("struct "))
 }
