@@ -44,7 +44,7 @@ class Bench:
         if layer:
             settings = {"SPARES": SPARES, "REQUIRE": 1, **settings}
             if events:
-                settings["LOG_DIR"] = events
+                settings["EVENTS"] = events
             variables = {"LD_PRELOAD": self.layer, **{f"UNDERSTUDY_{name}": value for name, value in settings.items()}}
             for name, value in variables.items():
                 line += ["-x", f"{name}={value}"]

@@ -64,7 +64,7 @@ def once(bench, command, interval, workers):
     took = {}
     for mode in ("image", "replay"):
         directory = bench.events_dir()
-        bench.run(*command, layer=True, ranks=workers + 1, events=directory, INTERVAL=interval, STATIC=mode, LOG_LIMIT="1000%")
+        bench.run(*command, layer=True, ranks=workers + 1, events=directory, INTERVAL=interval, STATIC=mode, JOURNAL_LIMIT="1000%")
         events = bench.events(directory)
         took[mode] = until_second_cut(events)
     rehearsed, thinned = {}, {}

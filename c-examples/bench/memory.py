@@ -37,7 +37,7 @@ def settings(bench, mode, interval):
     if MODES[mode] is None:
         return {"layer": False, "ranks": WORKERS}
     more = {"DISK": bench.events_dir(), "DISK_EVERY": 1000000} if mode == "disk" else {}
-    return {"layer": True, "ranks": WORKERS + 1, "INTERVAL": interval, "LOG_LIMIT": "1000%", **MODES[mode], **more}
+    return {"layer": True, "ranks": WORKERS + 1, "INTERVAL": interval, "JOURNAL_LIMIT": "1000%", **MODES[mode], **more}
 
 
 def speed(bench, arguments):

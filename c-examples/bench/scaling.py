@@ -82,7 +82,7 @@ def has_thinned(workers):
 def start(bench, arguments, workers, use, spares=1, mode="image"):
     """Starts a job under understudy, returns the result of `use`, and ends the job."""
     directory = bench.events_dir()
-    settings = {"SPARES": spares, "INTERVAL": INTERVAL, "STATIC": mode, "LOG_LIMIT": "1000%"}
+    settings = {"SPARES": spares, "INTERVAL": INTERVAL, "STATIC": mode, "JOURNAL_LIMIT": "1000%"}
     with bench.job(SEM, *problem(arguments), layer=True, ranks=workers + spares, events=directory, **settings) as process:
         return use(Run(bench, process, directory))
 
