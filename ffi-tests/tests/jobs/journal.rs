@@ -26,7 +26,7 @@ fn a_damaged_journal_is_never_replayed() {
     for copy in variants(["half-journal", "journal"], 1) {
         // Worker 2 stores the reduced replica of worker 1. Without the fault `no-memfd`, the
         // persistent replica store of the failed worker would be used instead.
-        let fault = format!("corrupt rank=2 at=reduced.end copy={copy}; pretend no-memfd");
+        let fault = format!("corrupt rank=2 at=thin.end copy={copy}; pretend no-memfd");
         let run = |job: Job, reduced: Trigger| job.fault(&fault).kill(Kill::at(1, reduced)).run();
         let lost = run(job(&case), ALL_REDUCED);
         verdicts.judge(&fault, || {

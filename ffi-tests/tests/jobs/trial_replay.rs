@@ -55,7 +55,7 @@ fn run_trial_replays(case: &TestProgram, interval: &str) -> Vec<TrialReplay> {
     let workers: Vec<u32> = trials.iter().map(|one| one.worker).collect();
     outcome.check(
         workers == (0..WORKERS).collect::<Vec<_>>(),
-        &format!("not every worker was trials once: {workers:?}"),
+        &format!("not every worker had one trial replay: {workers:?}"),
     );
     trials
 }

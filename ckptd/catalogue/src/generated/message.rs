@@ -223,8 +223,8 @@ pub fn not_a_directory(directory: impl Display) -> impl Display {
         write!(
             out,
             "{directory} exists but is not a directory, so the job's files cannot be \
-             stored there; remove the file, or name another directory of this node in \
-             UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
+             stored there; remove the file, ask the administrator to remove it, or name \
+             another directory of this node in UNDERSTUDY_RUNTIME_DIR [not-a-directory]"
         )
     })
 }

@@ -200,8 +200,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "not-a-directory",
         text: "{directory} exists but is not a directory, so the job's files cannot be stored \
-         there; remove the file, or name another directory of this node in \
-         UNDERSTUDY_RUNTIME_DIR",
+         there; remove the file, ask the administrator to remove it, or name another \
+         directory of this node in UNDERSTUDY_RUNTIME_DIR",
         cause: "another user or program has created it; understudy keeps data of the job there; \
          a job on several nodes stops",
         remedy: "remove it, or ask the administrator to remove it; or name another directory in \
