@@ -26,7 +26,7 @@ use understudy_wire::line::{Line, LineListener, LineSocket};
 pub fn start_with_duty(
     job: &str,
     duty: &ManagerDuty,
-    context: Option<&ProcessContext>,
+    context: Option<ProcessContext<'_>>,
 ) -> Result<Child, Error> {
     let (directory, _lock) = locked(job)?;
     let path = directory.path().to_owned();
@@ -69,13 +69,13 @@ pub fn inherited_socket(socket: RawFd) -> LineListener {
 pub fn start_manager(
     directory: &PrivateDirectory,
     path: &Path,
-    duty: Option<Option<&ProcessContext>>,
+    duty: Option<Option<ProcessContext<'_>>>,
 ) -> Result<Child, Error> {
     let what = || Error::system("the process manager's socket");
     let listener = LineListener::new(directory, LineSocket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
     let context = duty.flatten();
-    let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.clone()))?;
+    let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.to_owned()))?;
     let mut command = Command::new(ckptd);
     command
         .arg("manage")

@@ -3,15 +3,16 @@
 use crate::Error;
 use crate::job_environment::Environment;
 use crate::streams::Streams;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Executable, environment and streams of guardians and managers.
-pub struct ProcessContext {
+#[derive(Clone, Copy)]
+pub struct ProcessContext<'a> {
     /// The executable `ckptd`.
-    pub ckptd: PathBuf,
+    pub ckptd: &'a Path,
     /// Variables that are added to those of the starting process.
-    pub environment: Environment,
-    pub streams: Streams,
+    pub environment: &'a Environment,
+    pub streams: &'a Streams,
 }
 
 /// Returns the file of this program.

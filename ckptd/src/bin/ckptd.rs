@@ -11,9 +11,7 @@ use std::process::ExitCode;
 use understudy_daemon::{self as daemon, StartError};
 use understudy_launch::guardian::{self, Program};
 use understudy_launch::starter::{self, Plan, RankOrder};
-use understudy_launch::{
-    self as launch, Environment, ProcessContext, Streams, manager, preload_library,
-};
+use understudy_launch::{self as launch, Environment, Streams, manager, preload_library};
 use understudy_pmi::{MpiKind, MpiLibrary};
 use understudy_sockets::is_other_user;
 
@@ -208,13 +206,10 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
         program: options.program,
         preload: preload.into(),
         mpi: options.mpi,
-        context: ProcessContext {
-            ckptd: own,
-            environment: Environment::default(),
-            streams: Streams::own()?,
-        },
+        ckptd: own,
+        environment: Environment::default(),
     };
-    starter::run(&plan, |_| {})
+    starter::run(&plan, Streams::own()?, |_| {})
 }
 
 fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {

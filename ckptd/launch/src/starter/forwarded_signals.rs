@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::Arc;
 
-/// Signals that are forwarded.
-const FORWARDED: [i32; 5] = [
+/// Signals to a launcher that are forwarded to its job.
+pub const FORWARDED: [i32; 5] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,

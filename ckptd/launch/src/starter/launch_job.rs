@@ -10,16 +10,23 @@ use crate::Error;
 use crate::job_directory::{CKPTD_JOB, directory_of, prepare, remove_left};
 use crate::process_context::ProcessContext;
 use crate::refused_start::refuse;
+use crate::streams::Streams;
 use std::process::Stdio;
 
 /// Runs a job to its end, and returns its exit status.
+///
+/// The processes write to `streams`, which are closed at the end.
 ///
 /// The calling thread must live as long as the process, because the guardians end with it. Signals
 /// to this process are forwarded to the job, after `notify` was called with their numbers.
 ///
 /// # Errors
 /// Errors of starting a process.
-pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32, Error> {
+pub fn run(
+    plan: &Plan,
+    streams: Streams,
+    notify: impl FnMut(i32) + Send + 'static,
+) -> Result<i32, Error> {
     let signals = CaughtSignals::catch()?;
     let host = rustix::system::uname()
         .nodename()
@@ -27,16 +34,21 @@ pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32,
         .into_owned();
     let job = format!("{CKPTD_JOB}{host}-{}@1", std::process::id());
     let share = NodeShare::of(plan, job)?;
+    let context = ProcessContext {
+        ckptd: &plan.ckptd,
+        environment: &plan.environment,
+        streams: &streams,
+    };
     if !plan.hosts.is_empty() {
-        return run_on_several(plan, &share, &host, (signals, notify));
+        return run_on_several(plan, context, &share, &host, (signals, notify));
     }
     if let Err(error) = prepare(&share.job) {
         return match error.is_refusal() {
-            true => Ok(refuse(&error, &plan.context.streams)),
+            true => Ok(refuse(&error, &streams)),
             false => Err(error),
         };
     }
-    let status = guard(&share, &plan.context, signals, notify);
+    let status = guard(&share, context, signals, notify);
     // A manager that could not be started, or was killed, has left the directory.
     remove_left(&directory_of(&share.job));
     status
@@ -44,7 +56,7 @@ pub fn run(plan: &Plan, notify: impl FnMut(i32) + Send + 'static) -> Result<i32,
 
 fn guard(
     share: &NodeShare,
-    context: &ProcessContext,
+    context: ProcessContext<'_>,
     signals: CaughtSignals,
     notify: impl FnMut(i32) + Send + 'static,
 ) -> Result<i32, Error> {

@@ -9,6 +9,7 @@ mod plan;
 mod remote_host;
 mod several_hosts;
 
+pub use forwarded_signals::FORWARDED;
 pub use hosts::{Host, RankOrder, hosts_of_file, hosts_of_list};
 pub use launch_job::run;
 pub use plan::Plan;

@@ -106,7 +106,7 @@ impl NodeShare {
     /// Errors of starting a process.
     pub fn start(
         &self,
-        context: &ProcessContext,
+        context: ProcessContext<'_>,
         mut input: impl FnMut() -> Stdio,
     ) -> Result<Vec<Child>, Error> {
         let what = || Error::system("a guardian");
@@ -140,11 +140,11 @@ impl NodeShare {
 
     fn command(
         &self,
-        context: &ProcessContext,
+        context: ProcessContext<'_>,
         place: u32,
         rank: Guardian,
     ) -> Result<Command, Error> {
-        let mut command = Command::new(&context.ckptd);
+        let mut command = Command::new(context.ckptd);
         command
             .args(["guardian", "--"])
             .arg(OsStr::from_bytes(&self.file));

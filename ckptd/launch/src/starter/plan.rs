@@ -1,7 +1,7 @@
 //! The plan of a job: its processes, program and hosts.
 
 use super::hosts::{Host, RankOrder};
-use crate::process_context::ProcessContext;
+use crate::job_environment::Environment;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -21,5 +21,8 @@ pub struct Plan {
     ///
     /// The name of the host and the command are added.
     pub agent: Vec<String>,
-    pub context: ProcessContext,
+    /// The executable `ckptd`, on all hosts.
+    pub ckptd: PathBuf,
+    /// Variables of the processes, beside those of the starter.
+    pub environment: Environment,
 }

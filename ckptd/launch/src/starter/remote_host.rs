@@ -45,14 +45,14 @@ pub fn run_on_host() -> Result<i32, Error> {
     }
     share.check()?;
     let context = ProcessContext {
-        ckptd,
-        environment,
-        streams: Streams::own()?,
+        ckptd: &ckptd,
+        environment: &environment,
+        streams: &Streams::own()?,
     };
     let signals = CaughtSignals::catch()?;
     // The manager detects the end of this process by the end of its standard input.
-    let manager = start_with_duty(&share.job, &assignment.duty, Some(&context))?;
-    let mut guardians = share.start(&context, Stdio::piped)?;
+    let manager = start_with_duty(&share.job, &assignment.duty, Some(context))?;
+    let mut guardians = share.start(context, Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
     let started = StartedGuardians::new(&guardians)?;
     signals.pass_on_to(started.clone(), |_| {})?;

@@ -53,11 +53,11 @@ type Input = Arc<Mutex<ChildStdin>>;
 /// Errors of starting processes on this host. Failures on other hosts are printed and end the job.
 pub fn run_on_several(
     plan: &Plan,
+    context: ProcessContext<'_>,
     share: &NodeShare,
     own: &str,
     (signals, mut notify): (CaughtSignals, impl FnMut(i32) + Send + 'static),
 ) -> Result<i32, Error> {
-    let context = &plan.context;
     let ranks = assign_ranks(&plan.hosts, share.size, plan.by)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
     let shares = plan
@@ -89,8 +89,8 @@ pub fn run_on_several(
         guardians.extend(share.start(context, Stdio::inherit)?);
     }
     let (mut agents, mut inputs) = (Vec::new(), Vec::new());
-    let build = build_of(&context.ckptd)?;
-    let environment = Environment::own().with(&context.environment);
+    let build = build_of(context.ckptd)?;
+    let environment = Environment::own().with(context.environment);
     let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
     for (node, (name, share)) in (1..).zip(elsewhere) {
         let mut child = start(&plan.agent, name, context)?;
@@ -134,7 +134,7 @@ pub fn run_on_several(
     for mut guardian in guardians {
         codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
     }
-    let streams = &context.streams;
+    let streams = context.streams;
     let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
     for host in end(&mut agents, LAST_OUTPUT_TIMEOUT, outputs) {
         streams.print(message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()));
@@ -178,7 +178,7 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
 }
 
 /// Starts `ckptd node` on a host.
-fn start(agent: &[String], host: &str, context: &ProcessContext) -> Result<Child, Error> {
+fn start(agent: &[String], host: &str, context: ProcessContext<'_>) -> Result<Child, Error> {
     let ckptd = context.ckptd.to_string_lossy();
     let Some((program, options)) = agent.split_first() else {
         return Err(Error::Hosts(

@@ -27,8 +27,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
+use understudy_launch::Environment;
 use understudy_launch::starter::{Plan, RankOrder};
-use understudy_launch::{Environment, ProcessContext, Streams};
 use understudy_pmi::{MpiKind, MpiLibrary};
 
 /// Prefix of the directories for event files that the user has not requested.
@@ -207,11 +207,8 @@ impl Arguments {
             hosts: self.hosts.hosts().map_err(usage)?,
             by: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
-            context: ProcessContext {
-                ckptd: product_files::companion(library, "ckptd"),
-                environment: Environment::default(),
-                streams: Streams::own()?,
-            },
+            ckptd: product_files::companion(library, "ckptd"),
+            environment: Environment::default(),
         })
     }
 

@@ -1,15 +1,13 @@
 //! Forwarding of signals from this program to the job.
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
-
-/// Signals that are forwarded.
-const PASSED: [i32; 5] = [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
+use understudy_launch::starter::FORWARDED;
 
 /// Caught signals, which a thread forwards.
 pub struct Signals {
@@ -21,7 +19,7 @@ impl Signals {
     /// Catches signals, which stay pending until [`Signals::pass_on_to`] forwards them.
     pub fn catch() -> io::Result<Self> {
         Ok(Self {
-            signals: SignalsInfo::new(PASSED)?,
+            signals: SignalsInfo::new(FORWARDED)?,
             last: Arc::default(),
         })
     }

@@ -92,7 +92,7 @@ impl Start {
                 variables.remove("LD_PRELOAD");
                 let secret = secret.map(|value| (SECRET.to_owned(), value));
                 let variables = variables.into_iter().chain(secret);
-                plan.context.environment =
+                plan.environment =
                     Environment::of(variables.map(|(name, value)| (name.into(), value)));
             }
         }
@@ -124,10 +124,10 @@ fn assignment(name: &OsStr, value: &OsStr) -> OsString {
 /// Returns the words of `ckptd launch` for a plan.
 fn words_of(plan: &Plan) -> Vec<OsString> {
     let mut words = vec![OsString::from("/usr/bin/env")];
-    for (name, value) in plan.context.environment.variables() {
+    for (name, value) in plan.environment.variables() {
         words.push(assignment(name, value));
     }
-    words.extend([plan.context.ckptd.clone().into(), "launch".into()]);
+    words.extend([plan.ckptd.clone().into(), "launch".into()]);
     for (option, number) in [("-n", plan.workers), ("--spares", plan.spares)] {
         words.extend([option.into(), number.to_string().into()]);
     }
@@ -177,9 +177,8 @@ fn run_mpirun(command: MpirunCommand, terminal: Option<&Terminal>) -> Result<Run
 }
 
 /// Runs understudy's own starter in a thread.
-fn run_starter(mut plan: Plan, terminal: Option<&Terminal>) -> Result<Running, Failure> {
+fn run_starter(plan: Plan, terminal: Option<&Terminal>) -> Result<Running, Failure> {
     let (streams, pumps) = streams_for(terminal)?;
-    plan.context.streams = streams;
     let signal = Arc::new(AtomicI32::new(0));
     let last = Arc::clone(&signal);
     let notify = move |number| {
@@ -190,10 +189,7 @@ fn run_starter(mut plan: Plan, terminal: Option<&Terminal>) -> Result<Running, F
     let (sender, end) = bounded(1);
     // The job's processes end with this thread.
     thread::Builder::new().spawn(move || {
-        let status = starter::run(&plan, notify);
-        // The pumps end when all write ends of their pipes are closed.
-        drop(plan);
-        let status = status.map(|status| status.clamp(0, 255) as u8);
+        let status = starter::run(&plan, streams, notify).map(|status| status.clamp(0, 255) as u8);
         sender.send(status.map_err(|error| error.to_string()))
     })?;
     Ok(Running { end, signal, pumps })
