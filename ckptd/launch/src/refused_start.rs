@@ -1,6 +1,7 @@
 //! Jobs that cannot be protected and stop at once.
 
 use crate::Error;
+use crate::print_message::print_message_to;
 use crate::streams::Streams;
 use understudy_settings::refusal;
 
@@ -11,9 +12,9 @@ pub const EXIT_REFUSED: i32 = 78;
 ///
 /// Returns its exit status.
 pub fn refuse(why: &Error, streams: &Streams) -> i32 {
-    streams.print(format_args!(
-        "{why}; {}",
-        refusal::outcome(refusal::stops(false, false))
-    ));
+    print_message_to(
+        &streams.stderr,
+        format_args!("{why}; {}", refusal::outcome(refusal::stops(false, false))),
+    );
     EXIT_REFUSED
 }

@@ -182,7 +182,7 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
         Err(error) => {
-            eprintln!("understudy: {error}");
+            launch::print_message(error);
             ExitCode::FAILURE
         }
     }

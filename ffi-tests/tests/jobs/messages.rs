@@ -70,9 +70,19 @@ const OUTCOMES: [&str; 3] = [
     "; process {} ends, to be replaced",
 ];
 
+/// Functions and macros that print a message.
+const PRINTERS: [&str; 6] = [
+    "print_message",
+    "print",
+    "log::warn!",
+    "log::error!",
+    "eprintln!",
+    "give_up",
+];
+
 /// Returns the literals of messages that are not from the catalogue.
 fn own_sentences(code: &str) -> Vec<String> {
-    let print = r"say!?|log::warn!|log::error!|eprintln!|give_up";
+    let print = PRINTERS.join("|");
     let site = format!(r#"(?:{print})\((?:&?format(?:_args)?!\()?[ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#);
     let site = Regex::new(&site).expect("a pattern");
     let placeholder = Regex::new(r"\{[^}]*\}|understudy:").expect("a pattern");
@@ -103,8 +113,16 @@ fn lines_for_the_user_are_those_of_the_catalogue() {
     ]);
     let own = own_sentences(&code);
     assert!(own.is_empty(), "not in messages.toml: {own:#?}");
-    let missed = own_sentences("log::warn!(\n    \"the file {path} is gone\",\n);");
-    assert_eq!(missed, ["the file {path} is gone"]);
+    for printer in PRINTERS {
+        let missed = own_sentences(&format!(
+            "{printer}(\n    \"the file {{path}} is gone\",\n);"
+        ));
+        assert_eq!(missed, ["the file {path} is gone"], "{printer}");
+        assert!(
+            code.contains(&format!("{printer}(")),
+            "no code calls {printer}"
+        );
+    }
 }
 
 #[test]

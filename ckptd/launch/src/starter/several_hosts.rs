@@ -13,6 +13,7 @@ use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{LeaderToStarter, ManagerDuty, Messages, StarterToLeader, write_message};
 use crate::output::EXIT_OUTPUT_LOST;
+use crate::print_message::print_message_to;
 use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
 use crate::tied_child::die_with_parent;
@@ -137,7 +138,10 @@ pub fn run_on_several(
     let streams = context.streams;
     let outputs = [streams.stdout.as_fd(), streams.stderr.as_fd()];
     for host in end(&mut agents, LAST_OUTPUT_TIMEOUT, outputs) {
-        streams.print(message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()));
+        print_message_to(
+            &streams.stderr,
+            message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()),
+        );
         codes.push(EXIT_OUTPUT_LOST.into());
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))

@@ -2,11 +2,12 @@
 
 mod annotations;
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, print_json, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_formats::advice;
+use understudy_launch::print_message;
 use understudy_report::{Costs, Job, MarkSavings, Report};
 
 /// Recommend the time between checkpoints, from the costs of checkpoints and of failures.
@@ -149,7 +150,7 @@ impl Arguments {
         } else {
             print(advice.text())?;
         }
-        problems.iter().for_each(print_error);
+        problems.iter().for_each(print_message);
         Ok(verdict(problems.is_empty()))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Files of living jobs and of other users are kept.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, verdict};
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use understudy_formats::epochs::epoch_files::{PARTIAL_SUFFIX, PREFIX};
 use understudy_formats::private_directories::PrivateDirectory;
+use understudy_launch::print_message;
 use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
 use understudy_report::{bytes, count};
 
@@ -53,7 +54,7 @@ impl Arguments {
             } else {
                 leftover.remove()
             } {
-                print_error(format_args!("{}: {error}", path.display()));
+                print_message(format_args!("{}: {error}", path.display()));
                 is_well = false;
                 continue;
             }

@@ -1,7 +1,8 @@
 //! `understudy events`: the merged event files of a job as text.
 
-use crate::outcome::{Outcome, print_by, print_error, print_json, verdict};
+use crate::outcome::{Outcome, print_by, print_json, verdict};
 use std::path::PathBuf;
+use understudy_launch::print_message;
 use understudy_report::{Job, Report};
 
 /// Merge the event files of a job: timeline, recoveries, checkpoint statistics.
@@ -35,7 +36,7 @@ impl Arguments {
         report.check_unchanged();
         // The text contains the other problems.
         let first = if self.json { 0 } else { known };
-        report.problems[first..].iter().for_each(print_error);
+        report.problems[first..].iter().for_each(print_message);
         Ok(verdict(report.problems.is_empty()))
     }
 }

@@ -47,7 +47,7 @@ impl Failure {
 
     /// Prints the message on standard error.
     pub fn report(self) -> ExitCode {
-        print_error(&self.message);
+        understudy_launch::print_message(&self.message);
         ExitCode::from(self.status)
     }
 }
@@ -57,12 +57,6 @@ impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::with_status(IMPOSSIBLE, error)
     }
-}
-
-/// Prints a line for the user on standard error.
-pub fn print_error(message: impl Display) {
-    // Standard error may be closed.
-    let _ = writeln!(io::stderr(), "understudy: {message}");
 }
 
 /// Writes to standard output.

@@ -1,10 +1,11 @@
 //! `understudy report`: the events of a job as one page for a browser.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, verdict};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use understudy_html::{Facts, report_page};
+use understudy_launch::print_message;
 use understudy_report::{Job, Report};
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
@@ -40,11 +41,11 @@ impl Arguments {
             Some(path) => {
                 write(&path, &page)?;
                 if self.output.is_none() {
-                    print_error(format_args!("the page is {}", path.display()));
+                    print_message(format_args!("the page is {}", path.display()));
                 }
             }
         }
-        report.problems.iter().for_each(print_error);
+        report.problems.iter().for_each(print_message);
         Ok(verdict(report.problems.is_empty()))
     }
 

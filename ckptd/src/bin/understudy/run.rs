@@ -12,7 +12,7 @@ mod slots;
 mod start;
 mod verdict;
 
-use crate::outcome::{Failure, Outcome, print, print_error};
+use crate::outcome::{Failure, Outcome, print};
 use crate::product_files;
 use attend::Events;
 use ckptd::host_options::HostOptions;
@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::Environment;
+use understudy_launch::print_message;
 use understudy_launch::starter::{Plan, RankOrder};
 use understudy_pmi::{MpiKind, MpiLibrary};
 
@@ -255,7 +256,7 @@ impl Arguments {
             is_dry: self.dry_run,
         };
         Daemon::for_job(&request).unwrap_or_else(|why| {
-            print_error(why);
+            print_message(why);
             Daemon::default()
         })
     }

@@ -3,12 +3,11 @@
 mod savings;
 
 use crate::advise::time;
-use crate::outcome::{
-    Failure, IMPOSSIBLE, Outcome, USAGE, print, print_error, print_json, verdict,
-};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, USAGE, print, print_json, verdict};
 use std::path::PathBuf;
 use std::time::Duration;
 use understudy_html::simulation_figure;
+use understudy_launch::print_message;
 use understudy_simulator::model::Machine;
 use understudy_simulator::{Grid, Setting, series, simulate};
 
@@ -133,7 +132,7 @@ impl Arguments {
                     format_args!("{path}: {error}. Name a file that can be written to with -o."),
                 )
             })?;
-            print_error(format_args!("the figure is {}", path.display()));
+            print_message(format_args!("the figure is {}", path.display()));
         }
         Ok(verdict(true))
     }

@@ -1,10 +1,11 @@
 //! `understudy warn`: announces failures to running jobs of this user on this node.
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_error, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, verdict};
 use crate::status::find::Finder;
 use std::time::Duration;
 use understudy_formats::private_directories;
 use understudy_formats::warning::{self, FailureWarning};
+use understudy_launch::print_message;
 use understudy_relay::name_of_directory;
 
 /// Announce failures to running jobs of this user on this node, or request a checkpoint.
@@ -51,7 +52,7 @@ impl Arguments {
             match warning::write(&file, &warning) {
                 Ok(()) => print(format!("{job} is told\n"))?,
                 Err(error) => {
-                    print_error(format_args!("{}: {error}", file.display()));
+                    print_message(format_args!("{}: {error}", file.display()));
                     is_well = false;
                 }
             }

@@ -5,7 +5,7 @@ use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
 use super::verdict::{Verdict, verdict};
-use crate::outcome::{Failure, Outcome, print_error};
+use crate::outcome::{Failure, Outcome};
 use crossbeam_channel::{Receiver, select, tick};
 use std::fs::DirEntry;
 use std::io::{self, Write};
@@ -16,6 +16,7 @@ use std::time::Duration;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
 use understudy_launch::EXIT_OUTPUT_LOST;
+use understudy_launch::print_message;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
@@ -120,7 +121,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
         .filter_map(|pump| pump.join().ok()?.err())
         .next();
     let launcher = end.unwrap_or_else(|why| {
-        print_error(why);
+        print_message(why);
         match live.poll() {
             Ok(Some(_)) => INTERNAL_ERROR,
             _ => NOT_STARTED,
@@ -140,7 +141,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     );
     let status = match (unwritten, status) {
         (Some(error), 0) => {
-            print_error(format_args!(
+            print_message(format_args!(
                 "what the program has printed could not be written ({error}), and the rest of it \
                  is lost; make room there"
             ));
@@ -206,14 +207,14 @@ fn conclude(
     if let Some(state) = state
         && state.workers != end.workers
     {
-        print_error(format_args!(
+        print_message(format_args!(
             "the program had {} instead of {}",
             count(state.workers, "rank", "ranks"),
             end.workers
         ));
     }
     if let Some(remark) = &verdict.remark {
-        print_error(remark);
+        print_message(remark);
     }
     if let Some(Protection::Refused(why)) = state.map(|state| &state.protection) {
         log::info!("unprotected: {why}");

@@ -133,7 +133,7 @@ impl ProgressDisplay {
             terminal.set(String::new());
         }
         if let (Self::Line(_) | Self::Plain(_), Some(state)) = (&self, state) {
-            crate::outcome::print_error(state.to_last_line(status));
+            understudy_launch::print_message(state.to_last_line(status));
         }
     }
 }
@@ -148,7 +148,7 @@ impl Plain {
         let is_news = self.shown.as_ref() != Some(&new) && new.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::print_error(state.to_line(realtime_ns()));
+            understudy_launch::print_message(state.to_line(realtime_ns()));
             (self.shown, self.at, self.epoch) = (Some(new), Some(Instant::now()), epoch);
         }
     }

@@ -11,6 +11,7 @@ use crossbeam_channel::{Receiver, bounded};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -210,8 +211,8 @@ fn streams_for(terminal: Option<&Terminal>) -> Result<(Streams, Pumps), Failure>
     };
     let ((from_stdout, stdout), (from_stderr, stderr)) = (io::pipe()?, io::pipe()?);
     let streams = Streams {
-        stdout: stdout.into(),
-        stderr: stderr.into(),
+        stdout: OwnedFd::from(stdout).into(),
+        stderr: OwnedFd::from(stderr).into(),
     };
     let (for_stdout, for_stderr) = (terminal.clone(), terminal.clone());
     let pumps = vec![
