@@ -110,7 +110,7 @@ pub struct BootInfo {
     pub program_hide_destructors: unsafe extern "C" fn(*const c_void),
     /// Addresses for the next libraries that ld.so maps for the program side.
     ///
-    /// They are in order; 0 ends the list.
+    /// The addresses are in order; 0 ends the list.
     pub library_addresses: *mut [usize; MAX_LIBRARY_ADDRESSES],
     /// ld.so's writable data: first address and length.
     pub loader_data: (usize, usize),
@@ -121,7 +121,7 @@ pub struct BootInfo {
         unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers of the program side for predefined attributes.
     ///
-    /// Their address is equal in every rank.
+    /// The address of the integers is equal in every rank.
     pub attribute_cells: *mut c_int,
     /// Code that stops threads of the program.
     pub stop: StopCode,

@@ -88,7 +88,7 @@ fn are_movable(mut code: &[u8]) -> bool {
 
 /// Returns the length of the first instruction if it may be executed elsewhere.
 ///
-/// Its operands must be registers, neither rax nor rsp, and constants.
+/// The instruction's operands must be registers, neither rax nor rsp, and constants.
 fn movable_length(code: &[u8]) -> Option<usize> {
     let (rex, prefix) = match code[0] {
         rex @ 0x40..=0x4f => (rex, 1),

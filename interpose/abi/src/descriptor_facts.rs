@@ -16,7 +16,7 @@ const FILE: u64 = 2;
 
 /// Facts that the preload library and the runtime share.
 ///
-/// They are on the runtime side and are not rolled back.
+/// The facts are on the runtime side and are not rolled back.
 #[repr(C)]
 pub struct DescriptorFacts {
     /// Nonzero if overwriting must be reported.

@@ -20,7 +20,7 @@ pub struct EntryPoints {
     pub enter: [*const c_void; ENTRIES],
     /// Function that the preload library calls before an effect on files ([`crate::effect::Hook`]).
     ///
-    /// It may be called on any stack and thread.
+    /// The function may be called on any stack and thread.
     pub file_effect: *const c_void,
     /// Cached facts about the program's descriptors; they live as long as the process.
     pub written: *const DescriptorFacts,
@@ -39,5 +39,5 @@ pub struct EntryPoints {
 
 /// Function of a signal, its `siginfo_t` and `ucontext_t`.
 ///
-/// It returns true if the signal's default action must follow.
+/// Returns true if the signal's default action must follow.
 pub type FatalHook = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> bool;

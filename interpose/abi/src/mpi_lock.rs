@@ -7,9 +7,9 @@ pub const QUERY_COUNT: usize = 6;
 
 /// Signals that a thread does not block while it has the MPI lock.
 ///
-/// These are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread leave
-/// the library; and signal 33, which ends threads of the library. Threads that the library creates
-/// inherit the mask.
+/// The signals are SIGILL, SIGABRT, SIGBUS, SIGFPE and SIGSEGV; signal 32, which makes the thread
+/// leave the library; and signal 33, which ends threads of the library. Threads that the library
+/// creates inherit the mask.
 pub const UNBLOCKED_SIGNALS: u64 = 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 31 | 1 << 32;
 
 /// Value of [`MpiLock::saved_mask`] if the mask is unchanged: no mask can block SIGKILL.
@@ -83,7 +83,7 @@ pub struct MpiLock {
     pub slot_count: AtomicU32,
     /// Address of the function that records an effect on files which cannot be undone.
     ///
-    /// It takes the first three arguments of [`crate::effect::Hook`].
+    /// The function takes the first three arguments of [`crate::effect::Hook`].
     pub record_effect: AtomicUsize,
 }
 

@@ -1,6 +1,6 @@
 //! Descriptors of the runtime and MPI sides.
 //!
-//! If a program closes all descriptors from some number on, these stay open.
+//! The descriptors stay open if a program closes all descriptors from some number on.
 
 use crate::address_map::RUNTIME_FD_BASE;
 use core::ffi::c_int;

@@ -36,7 +36,7 @@ pub struct StopCode {
     pub handler: usize,
     /// Start of the code, up to `leave`, that continues the system call.
     ///
-    /// It runs on the thread's own stack, with the frame at its top.
+    /// The code runs on the thread's own stack, with the frame at its top.
     pub restart: usize,
     pub restarted: usize,
     /// Address from which on the frame contains the call's result.

@@ -1,7 +1,7 @@
 //! System V semaphore sets and message queues of the program.
 //!
-//! If an object was removed after a checkpoint, a rollback creates a new one with another
-//! identifier. The program keeps its identifier: calls are made with the real one.
+//! A rollback creates a new object, with another identifier, for an object that was removed after
+//! the checkpoint. The program keeps its identifier: calls are made with the real one.
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, Ordering};
 

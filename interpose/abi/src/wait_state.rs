@@ -1,6 +1,6 @@
 //! States of a wait within an MPI call.
 //!
-//! They are values of a byte that every call resets when it begins.
+//! The states are values of a byte that every call resets when it begins.
 
 /// The call's kind of wait is unknown.
 pub const UNKNOWN_WAIT: u8 = 0;

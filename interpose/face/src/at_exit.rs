@@ -14,8 +14,8 @@ use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, libc_proc
 
 /// The runtime's function.
 ///
-/// It is not part of the program's image. The address of [`on_exit_handler`] is, and it is equal in
-/// every rank.
+/// The runtime's function is not part of the program's image. The address of [`on_exit_handler`]
+/// is, and is equal in every rank.
 static EXIT_HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The runtime's function that returns true if the exit requires a call.
 static NEEDS_CALL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());

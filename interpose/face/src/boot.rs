@@ -250,9 +250,9 @@ fn refuse_randomised(program: &Program, before: usize) {
 
 /// Gives every rank of the job equal stack canaries, pointer guards, random bytes and heaps.
 ///
-/// They are derived from the job's secret, or from its name if it has no secret. Other users can
-/// guess the name. With a disk level, the values must be equal in every start of the job, so they
-/// are derived from the program's name. Returns a seed for further values that must be equal.
+/// The values are derived from the job's secret, or from its name if it has no secret. Other users
+/// can guess the name. With a disk level, the values must be equal in every start of the job, so
+/// they are derived from the program's name. Returns a seed for further values that must be equal.
 ///
 /// # Safety
 /// Must run before the process enters any function that has a canary in its frame and will return.

@@ -94,10 +94,10 @@ impl Program {
 
     /// Executes the program without this library, with the given personality(2).
     ///
-    /// If the program may be the wrapper of a program that needs the library, the library stays
-    /// preloaded and does nothing.
+    /// The library stays preloaded and does nothing if the program may be the wrapper of a program
+    /// that needs the library.
     ///
-    /// If ckptd is the only launcher, the program is refused instead. Without this library, its MPI
+    /// The program is refused instead if ckptd is the only launcher. Without this library, its MPI
     /// library would not find ckptd, and each process would be a job of its own.
     pub fn run_unprotected(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
@@ -201,7 +201,7 @@ pub unsafe fn report_unprotected(environment: *const *const c_char, reason: &dyn
 
 /// Ends the program with the status of a refusal.
 ///
-/// One rank of each node prints the message.
+/// The message is printed by one rank of each node.
 ///
 /// # Safety
 /// `environment` must be a valid environment.

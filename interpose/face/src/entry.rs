@@ -103,8 +103,8 @@ fn older(handle: *mut c_void, name: &[u8]) -> usize {
 
 /// Opens the real libmpi and copies the contents of its data symbols to the program's.
 ///
-/// It is opened by its path: for its soname, the loader would return this library. A copy
-/// relocation would have copied the contents.
+/// The real libmpi is opened by its path: for its soname, the loader would return this library. A
+/// copy relocation would have copied the contents.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;

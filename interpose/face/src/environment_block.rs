@@ -14,7 +14,7 @@ const SIZE_STEP: usize = 48 << 10;
 
 /// Memory for strings and their pointers.
 ///
-/// One is created for each execution and never unmapped.
+/// A block is created for each execution and never unmapped.
 pub struct BlockBuilder {
     pointers: *mut *const c_char,
     count: usize,

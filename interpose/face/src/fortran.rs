@@ -1,7 +1,7 @@
 //! Library with Fortran's procedures, preloaded in front of Open MPI's bindings.
 //!
-//! Some of Open MPI's bindings access objects behind handles. Any program may later open a library
-//! that needs the bindings, so every program of Open MPI gets it.
+//! Several bindings of Open MPI access objects behind handles. Any program may later open a library
+//! that needs the bindings, so every program of Open MPI gets this library.
 
 use crate::link::{self, Path};
 

@@ -1,10 +1,10 @@
 //! Random numbers that Python uses to seed its hash tables.
 //!
-//! They are equal in all ranks of a job.
+//! The numbers are equal in all ranks of a job.
 //!
-//! They determine the order of Python's sets and of its dictionaries of objects. That order in turn
-//! determines which libraries a program loads before `MPI_Init`, and the addresses of its memory. A
-//! rank whose memory has other addresses cannot be replaced.
+//! The numbers determine the order of Python's sets and of its dictionaries of objects. That order
+//! in turn determines which libraries a program loads before `MPI_Init`, and the addresses of its
+//! memory. A rank whose memory has other addresses cannot be replaced.
 //!
 //! Only one request is answered from the job's secret: the interpreter's first one of the length of
 //! its hash secret. All other random numbers are the kernel's: keys, names of files, seeds of

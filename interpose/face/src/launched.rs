@@ -57,7 +57,7 @@ pub unsafe fn is_launched(list: *const *const c_char) -> bool {
 
 /// Returns true if the guardians of this job can connect to each other.
 ///
-/// They can on one node, or through their launcher.
+/// Guardians can connect on one node, or through their launcher.
 ///
 /// # Safety
 /// As for [`protection`].

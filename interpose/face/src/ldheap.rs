@@ -56,7 +56,7 @@ struct Heap {
 
 /// Reserved blocks for the next link maps of the program side.
 ///
-/// They are in order; 0 ends the list.
+/// The blocks are in order; 0 ends the list.
 static mut LINK_MAPS: [usize; MAX_LIBRARY_ADDRESSES] = [0; MAX_LIBRARY_ADDRESSES];
 /// Reserved block for the program side's next request for other data, or zero.
 static NEXT_BLOCK: AtomicUsize = AtomicUsize::new(0);
@@ -79,7 +79,7 @@ static mut HEAPS: [Heap; 2] = [
 
 /// Functions that ld.so used before, for blocks of these functions.
 ///
-/// They are malloc, calloc, free and realloc.
+/// The functions are malloc, calloc, free and realloc.
 static FORMER_FUNCTIONS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 const NAMES: [&core::ffi::CStr; 4] = [c"malloc", c"calloc", c"free", c"realloc"];
 

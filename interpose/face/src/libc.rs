@@ -13,8 +13,8 @@ unsafe extern "C" {
 
 /// Returns the next definition of `name`, which is looked up once.
 ///
-/// It is neither inlined nor a tail call of dlsym(3), because RTLD_NEXT depends on the caller's
-/// address.
+/// The function is neither inlined nor a tail call of dlsym(3), because RTLD_NEXT depends on the
+/// caller's address.
 #[inline(never)]
 pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;

@@ -1,7 +1,7 @@
 //! Clocks and other functions of libc whose results differ between runs.
 //!
-//! They are listed in [`understudy_abi::libc_procedures`]. Each is a jump through a table. The
-//! target is libc, or the runtime while it records or replays the program's set-up phase. The
+//! The functions are listed in [`understudy_abi::libc_procedures`]. Each is a jump through a table.
+//! The target is libc, or the runtime while it records or replays the program's set-up phase. The
 //! runtime handles them like calls of MPI. Only calls on the own stack of the thread that uses MPI
 //! count, because a signal handler may have interrupted the runtime.
 #![allow(unsafe_code)]
@@ -152,7 +152,7 @@ extern "C" fn real(index: usize) -> *mut c_void {
 
 /// Makes the functions of [`processor_time`] answer, in a process that is a replacement.
 ///
-/// In other processes libc's functions are called directly.
+/// Other processes call libc's functions directly.
 ///
 /// # Safety
 /// No thread of the program may run meanwhile.
@@ -220,7 +220,7 @@ pub fn enter_by(entry: *const c_void) {
 
 /// Stops the recording, because another thread enters the runtime.
 ///
-/// Its actions differ between runs.
+/// Actions of the other thread differ between runs.
 #[inline]
 pub fn stop_recording() {
     if IS_RECORDING.load(Ordering::Relaxed) && IS_RECORDING.swap(false, Ordering::Relaxed) {

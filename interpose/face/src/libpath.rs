@@ -20,8 +20,8 @@ const STEP: usize = 128;
 const FILLER: &[u8] = b"/.understudy:";
 /// Length of the first and the last directory.
 ///
-/// It exceeds the remainder of two pages twice: ld.so copies a directory, then creates a record of
-/// it.
+/// The length exceeds the remainder of two pages twice: ld.so copies a directory, then creates a
+/// record of it.
 const LENGTH: usize = 2 * 4096 + 8;
 
 /// Returns a name that is too long for a file (NAME_MAX), and a colon.

@@ -258,8 +258,8 @@ fn start_shim(shim: *mut c_void, half: ReservedHalf, start: &ShimStart) -> Resul
 
 /// Start function of the runtime.
 ///
-/// It returns 0 if it has filled in the entry points, 1 if the program must run unprotected, or an
-/// exit status. In the latter two cases it has printed the reason.
+/// Returns 0 if the function has filled in the entry points, 1 if the program must run unprotected,
+/// or an exit status. The function has printed the reason in the latter two cases.
 type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
 
 fn start_runtime(

@@ -1,8 +1,8 @@
 //! Ranks whose program has lost the launcher's environment.
 //!
-//! If a rank executes a program through libc, the environment is restored ([`crate::exec`]). It is
-//! lost if the system call is made directly, or by a static wrapper that clears the environment.
-//! Each process would then be a job of its own, with one rank.
+//! The environment is restored if a rank executes a program through libc ([`crate::exec`]). The
+//! environment is lost if the system call is made directly, or by a static wrapper that clears the
+//! environment. Each process would then be a job of its own, with one rank.
 #![allow(unsafe_code)]
 
 use crate::bypass;

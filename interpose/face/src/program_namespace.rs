@@ -1,7 +1,7 @@
 //! Functions of libc that the runtime calls in the program's namespace.
 //!
-//! These functions select the namespace by the caller's address. Calls must therefore come from
-//! this library, and must not be tail calls.
+//! The functions select the namespace by the caller's address. Calls must therefore come from this
+//! library, and must not be tail calls.
 #![allow(unsafe_code)]
 
 use crate::libc;

@@ -231,7 +231,7 @@ impl StreamFunctions {
 
 /// Descriptors 1 and 2 of a process that is about to execute another program.
 ///
-/// That program starts its own relay.
+/// The other program starts its own relay.
 pub struct Detached([c_int; 2]);
 
 /// Restores the original standard output and error of the process.

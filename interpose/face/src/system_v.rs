@@ -23,7 +23,7 @@ const MAX_OPERATIONS: usize = 500;
 
 /// Returns true for commands whose first argument is no identifier.
 ///
-/// These are IPC_INFO and the commands of ipcs(1).
+/// Such commands are IPC_INFO and the commands of ipcs(1).
 fn is_about_all(kind: i64, command: c_int) -> bool {
     match kind {
         SEMAPHORES => [3, 18, 19, 20].contains(&command),

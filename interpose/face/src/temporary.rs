@@ -29,7 +29,7 @@ unsafe extern "C" {
 
 /// Replaces the letters X in front of a suffix, and calls `make`.
 ///
-/// This is repeated until `make` succeeds, or fails for a reason other than an existing name.
+/// Repeats both steps until `make` succeeds, or fails for a reason other than an existing name.
 ///
 /// # Safety
 /// The template must be a writable string.

@@ -1,7 +1,7 @@
 //! Threads of the program side.
 //!
-//! They are counted, and begin in code of this library, so that they can be stopped at any time
-//! ([`crate::stop`]). This module also creates one thread at the start
+//! The threads are counted, and begin in code of this library, so that they can be stopped at any
+//! time ([`crate::stop`]). This module also creates one thread at the start
 //! ([`make_libc_multithreaded`]).
 #![allow(unsafe_code)]
 
@@ -154,7 +154,8 @@ extern "C" fn take_task(place: &StartPlace) -> Task {
 
 /// Start function of new threads.
 ///
-/// It leaves nothing on the stack, because pthread_exit(3) and cancellation unwind the stack.
+/// The function leaves nothing on the stack, because pthread_exit(3) and cancellation unwind the
+/// stack.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     core::arch::naked_asm!(
@@ -264,7 +265,7 @@ pub struct Event {
 
 /// timer_create(2) of the program side.
 ///
-/// If a timer starts threads, libc creates a thread without calling [`pthread_create`].
+/// A timer that starts threads makes libc create a thread without calling [`pthread_create`].
 ///
 /// # Safety
 /// As for timer_create(2).

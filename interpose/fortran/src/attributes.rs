@@ -60,7 +60,8 @@ unsafe extern "C" {
 
 /// An integer of a callback or attribute.
 ///
-/// Its size is that of an address, or that of a C `int` in procedures of MPI-1 (MPI 4.1, 16.1).
+/// The integer's size is that of an address, or that of a C `int` in procedures of MPI-1 (MPI 4.1,
+/// 16.1).
 trait Integer: Sized {
     fn of(value: isize) -> Self;
     fn value(self) -> isize;
@@ -187,7 +188,7 @@ unsafe extern "C" fn delete<T: Integer, O: AttributeOwner>(
 
 /// Creates a key.
 ///
-/// Its block is never freed: attributes may outlive their key (MPI 4.1, 7.7.2).
+/// The key's block is never freed: attributes may outlive their key (MPI 4.1, 7.7.2).
 ///
 /// # Safety
 /// The program must pass valid arguments, as the standard requires.

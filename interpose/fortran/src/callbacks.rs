@@ -1,6 +1,6 @@
 //! Operators, error handlers and generalized requests (MPI 4.1, 6.9.5, 9.3 and 13.2).
 //!
-//! Their callbacks are subroutines of the program, which take objects as numbers.
+//! The callbacks are subroutines of the program, which take objects as numbers.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::mpi::*;

@@ -1,7 +1,7 @@
 //! Data representations of the program (MPI 4.1, 14.5.3).
 //!
-//! They are registered through the C procedure, because Open MPI's bindings use a list in the
-//! library. No library calls the subroutines, so they are passed unchanged.
+//! Data representations are registered through the C procedure, because Open MPI's bindings use a
+//! list in the library. No library calls the subroutines, so they are passed unchanged.
 #![allow(
     unsafe_code,
     non_snake_case,

@@ -71,8 +71,8 @@ unsafe extern "C" {
 
 /// Address of a common block.
 ///
-/// It is writable: if an unprotected program opens the MPI library late, it receives the library's
-/// own value.
+/// The address is writable: if an unprotected program opens the MPI library late, the address
+/// receives the library's own value.
 #[repr(transparent)]
 pub struct Common(UnsafeCell<*const c_int>);
 

@@ -119,7 +119,7 @@ struct StartRefusal {
     reason: String,
     /// True if other nodes may not refuse.
     ///
-    /// Their ranks would wait forever for the ranks of this node.
+    /// Ranks of the other nodes would wait forever for the ranks of this node.
     is_local: bool,
 }
 
@@ -286,7 +286,7 @@ impl std::io::Write for MessageWriter {
 
 /// Creates the user's directory in memory.
 ///
-/// If the file system refuses, the job runs without ledgers and logs, and reports it.
+/// The job runs without ledgers and logs, and reports the refusal, if the file system refuses.
 fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
         Err(refused) if refused.is_fatal() => Err(StartRefusal {

@@ -323,7 +323,7 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
 
 /// Completes a receive for which the program will not wait.
 ///
-/// So its buffer is not written later. A message that has arrived already is lost.
+/// The receive's buffer is not written later. A message that has arrived already is lost.
 pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
     if let Some(index) = index(rt, *handle).filter(|&index| is_active(rt, index)) {
         cancel(rt, index)?;

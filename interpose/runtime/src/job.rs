@@ -25,8 +25,8 @@ use understudy_settings::{Config, Scheme};
 
 /// Sets up the world after the real MPI_Init.
 ///
-/// If the job is running already, this process replaces a failed one, and the program's frame is
-/// replaced.
+/// Replaces the program's frame if the job is running already: this process then replaces a failed
+/// one.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin_recording(rt);
     if !reinit::is_first(rt) {
@@ -184,7 +184,7 @@ fn emit_config(copies_at_home: &str) {
 
 /// Returns true if several threads may call MPI simultaneously.
 ///
-/// In a job that begins, the request of any process counts; otherwise only that of this process.
+/// The request of any process counts in a job that begins; otherwise only that of this process.
 pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     if !reinit::is_first(rt) {
         return wanted;

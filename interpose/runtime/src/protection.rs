@@ -66,7 +66,7 @@ pub fn stops_for_memory() -> bool {
 
 /// Ends all checkpoints and recoveries, at one cut in all workers.
 ///
-/// One worker has reported the reason before.
+/// The reason has been reported before by one worker.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if loss.stopping_setting().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);

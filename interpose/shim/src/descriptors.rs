@@ -114,7 +114,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 
 /// Moves a descriptor into the namespace's range.
 ///
-/// If the move fails, the descriptor keeps its number.
+/// The descriptor keeps its number if the move fails.
 pub fn lift(fd: c_int) -> c_int {
     let first = FIRST_DESCRIPTOR.load(Relaxed);
     if !(0..first).contains(&fd) {

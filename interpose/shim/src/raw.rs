@@ -1,7 +1,7 @@
 //! System calls that the runtime and MPI sides make with syscall(2).
 //!
-//! Some of them have to be treated like libc's functions: mappings, copies of descriptors, and
-//! writes to descriptors 1 and 2.
+//! Mappings, copies of descriptors, and writes to descriptors 1 and 2 have to be treated like
+//! libc's functions.
 //!
 //! UCX 1.13 (Debian 12) maps the arrays of its callback queues with syscall(2) (`ucs_sys_realloc`).
 //! Such a call bypasses libc's mmap, whose instruction is patched. The kernel placed these arrays

@@ -29,8 +29,8 @@ static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 /// Process that has called [`redirect_streams`].
 ///
-/// In its children descriptors 1 and 2 are real: a child sets them up for the program that it
-/// executes.
+/// Descriptors 1 and 2 are real in children of this process: a child sets them up for the program
+/// that it executes.
 static REDIRECTING_PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// Returns the descriptor to which dup2(2) and dup3(2) copy.
 ///
-/// In a child it is `fd`: programs that the child executes write to 1 and 2.
+/// The descriptor is `fd` in a child: programs that the child executes write to 1 and 2.
 fn new_descriptor(fd: c_int) -> c_int {
     // SAFETY: getpid(2).
     match unsafe { getpid() } == REDIRECTING_PROCESS.load(Relaxed) {

@@ -176,7 +176,7 @@ fn returned(procedure: &Procedure) -> Option<String> {
 
 /// Returns true if a procedure copies a status from one language to another.
 ///
-/// In all ABIs except Open MPI's, the layouts in C and Fortran are equal.
+/// The layouts in C and Fortran are equal in all ABIs except Open MPI's.
 fn copies_status(procedure: &Procedure) -> bool {
     let is_status = |parameter: &Parameter| {
         matches!(

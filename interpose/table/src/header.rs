@@ -46,7 +46,7 @@ fn is_declared(procedure: &Procedure) -> bool {
 
 /// Returns lists of constants and objects, and a function for each procedure.
 ///
-/// If the procedure's type differs from the table, the function does not compile.
+/// A function does not compile if the procedure's type differs from the table.
 pub(crate) fn source(table: &Table, abis: &str) -> String {
     let mut out = String::from("// Generated from the tables; not to be edited.\n");
     constants(&mut out, abis);

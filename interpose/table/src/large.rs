@@ -1,8 +1,8 @@
 //! Generator of the MPICH preload library's exports in addition to thunks (`data/mpich.tbl`).
 //!
-//! These are procedures for large counts, aliases, and refusals. A procedure for large counts calls
-//! its twin for `int` counts on the program side of the thunk, so the runtime, with all data that
-//! it saves and restores, implements only the twin. Constructors of datatypes, reductions, and
+//! The exports are procedures for large counts, aliases, and refusals. A procedure for large counts
+//! calls its twin for `int` counts on the program side of the thunk, so the runtime, with all data
+//! that it saves and restores, implements only the twin. Constructors of datatypes, reductions, and
 //! other collectives are in the call table instead, with counts of 64 bits. If a count exceeds an
 //! int, the elements become one element of a larger datatype. Where this is impossible, the call
 //! returns an error and the count is never truncated.

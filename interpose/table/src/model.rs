@@ -243,7 +243,8 @@ impl Procedure {
 
     /// Returns the procedure's names in Open MPI 4.
     ///
-    /// They precede the persistent collectives of MPI 4.0; Open MPI 4's Fortran bindings call them.
+    /// The names precede the persistent collectives of MPI 4.0; Open MPI 4's Fortran bindings call
+    /// them.
     pub fn older_names(&self) -> Vec<String> {
         match self.name.strip_prefix("MPI_") {
             Some(rest) if self.is(Rule::Older) => {

@@ -41,7 +41,7 @@ fn is_buffer(parameter: &Parameter) -> bool {
 
 /// Returns the processes that have an output.
 ///
-/// In a collective with a root, only some processes have the root's buffer.
+/// Only some processes have the root's buffer in a collective with a root.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters

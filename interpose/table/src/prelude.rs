@@ -24,7 +24,7 @@ pub(crate) fn virt_types() -> String {
 
 /// Layout of a status.
 ///
-/// It has three fields of the standard, then a cancelled flag and a byte count (Open MPI's
+/// A status has three fields of the standard, then a cancelled flag and a byte count (Open MPI's
 /// `mpi.h`).
 const STATUS: &str = "\
 /// `MPI_Status`; the same on either side.

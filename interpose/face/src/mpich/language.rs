@@ -117,7 +117,7 @@ unsafe extern "C" fn call_runtime(first: usize, second: usize, third: usize, slo
 
 /// Ends an unprotected program that has opened the bindings late.
 ///
-/// It would need the function of the real library.
+/// Such a program would need the function of the real library.
 fn refuse_unprotected(name: &str) {
     if passes_through() {
         print(&message::not_in_late_program(name));

@@ -39,7 +39,7 @@ const PREFERENCES: &[(&str, &str)] = &[
 
 /// Preferences that differ in Open MPI 4.
 ///
-/// Its component for RDMA creates no windows on a node without RDMA, or crashes.
+/// Open MPI 4's component for RDMA creates no windows on a node without RDMA, or crashes.
 const PREFERENCES_OF_4: &[(&str, &str)] = &[("osc", "pt2pt")];
 
 /// Components that open libraries which cannot be closed again, by parameter.

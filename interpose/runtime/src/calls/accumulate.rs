@@ -63,8 +63,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
 
 /// Implements [`MPI_Accumulate`] for any elements.
 ///
-/// It is a function of its own, so that a single number is added without a stack slot for the
-/// operation.
+/// A separate function, so that a single number is added without a stack slot for the operation.
 #[inline(never)]
 unsafe extern "C" fn accumulate_any(
     origin_addr: *const c_void,

@@ -73,7 +73,7 @@ pub(super) fn of_groups(
 
 /// Returns the side with all members of a communicator.
 ///
-/// If some members are spawned processes, which cannot take part, the side has only its leader.
+/// The side has only its leader if some members are spawned processes, which cannot take part.
 fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let comm = comm::get(rt, comm)?;
     let leader = at(&comm.members, leader)?;

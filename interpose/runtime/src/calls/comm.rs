@@ -52,7 +52,7 @@ pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_in
 
 /// Runs a constructor that all members of `parent` call, and registers the result.
 ///
-/// It is a macro because [`attempt!`] returns from the handler.
+/// A macro, because [`attempt!`] returns from the handler.
 macro_rules! construct_by_all {
     ($rt:expr, $procedure:expr, $parent:expr, $newcomm:expr, $constructor:expr) => {{
         if $crate::cut::together($rt, $parent).is_err() {
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
 
 /// Returns handle and index of a communicator that may be freed.
 ///
-/// It must have been created, and not been freed.
+/// The communicator must have been created, and not been freed.
 unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     if comm.is_null() {
         return Err(errors::ERR_ARG);

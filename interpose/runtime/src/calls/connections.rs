@@ -57,7 +57,7 @@ impl PollingWait {
 
     /// Waits for a control message that matches, and leaves it in the queue.
     ///
-    /// If the program is rolled back to a cut in this wait, the call starts from its entry.
+    /// The call starts from its entry if the program is rolled back to a cut in this wait.
     fn for_message(
         rt: &Runtime,
         is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
@@ -294,7 +294,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
 
 /// Finds the only other worker that has opened this port.
 ///
-/// It is the process at the other end of a socket.
+/// The other worker is the process at the other end of a socket.
 fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
     let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);

@@ -197,7 +197,7 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
 
 /// `MPI_Type_dup`: runs the copy functions of attributes (7.7.4).
 ///
-/// If one of them fails, no datatype is made.
+/// No datatype is made if one of the copy functions fails.
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_dup;

@@ -244,10 +244,10 @@ pub unsafe extern "C" fn MPI_Get_library_version(
 
 /// Handles a call from a thread that may not enter the runtime.
 ///
-/// It is a call by another thread than the one that initialised MPI, or while another thread may be
-/// in MPI. It runs on the caller's stack, with its first two arguments. Queries that any thread may
-/// make are answered from atomics and constants (MPI 4.1, 11.6.1). All other procedures are
-/// refused.
+/// Such a call is made by another thread than the one that initialised MPI, or while another thread
+/// may be in MPI. This function runs on the caller's stack, with its first two arguments. Queries
+/// that any thread may make are answered from atomics and constants (MPI 4.1, 11.6.1). All other
+/// procedures are refused.
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.

@@ -287,7 +287,7 @@ unsafe fn check_arguments(
 
 /// Runs a constructor in a handler, and registers the communicator.
 ///
-/// It is a macro because [`attempt!`] returns from the handler.
+/// A macro, because [`attempt!`] returns from the handler.
 macro_rules! construct {
     ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr,
         $constructor:expr) => {{

@@ -209,7 +209,7 @@ fn step(rt: &Runtime) -> Result<CallAction, Rewound> {
 
 /// Returns the time for which this worker stops.
 ///
-/// It is at least a fraction of the interval, and longer if the worker has given up before.
+/// The time is at least a fraction of the interval, and longer if the worker has given up before.
 fn stop_time(state: &CutState) -> Duration {
     state
         .anywhere

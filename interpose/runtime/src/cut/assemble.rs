@@ -1,6 +1,6 @@
 //! Entry of constructors without a common communicator, and of collectives of two groups.
 //!
-//! As in [`mod@super::together`], the calling thread waits outside, and yields to other threads.
+//! The calling thread waits outside, and yields to other threads, as in [`mod@super::together`].
 //! The rules are those of [`Assemblies`](crate::schedule::Assemblies).
 
 use super::anywhere::{leave, poll_agreement};

@@ -1,7 +1,7 @@
 //! Rollback of a worker that does not call MPI after another one has failed.
 //!
-//! It may compute for a long time, or wait for the failed worker by other means than MPI, such as
-//! shared memory or a file. All other workers wait for it. So the process manager sends
+//! The worker may compute for a long time, or wait for the failed worker by other means than MPI,
+//! such as shared memory or a file. All other workers wait for it. So the process manager sends
 //! [`call::INTERRUPT`] to its main thread, whose handler lets the thread make a call. The
 //! interrupted code need not be completed, as the program's state is restored as a whole. But the
 //! state of the runtime is not restored, nor that of ld.so, which both sides share. So a thread in

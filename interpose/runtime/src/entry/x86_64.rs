@@ -129,8 +129,8 @@ const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[
 
 /// Finishes a handler after which more must be done.
 ///
-/// If the frame at rbp is that of another moment, the preserved registers and the call are taken
-/// from it.
+/// The preserved registers and the call are taken from the frame at rbp if that frame is of another
+/// moment.
 #[unsafe(naked)]
 unsafe extern "C" fn resume() {
     naked_asm!(
@@ -234,7 +234,7 @@ macro_rules! restore_arguments {
 
 /// Precedes handlers that may wait for other workers without polling.
 ///
-/// It is used while workers agree on a cut at any call ([`crate::cut`]). Registers are as for
+/// Runs while workers agree on a cut at any call ([`crate::cut`]). Registers are as for
 /// [`crate::arch::DISPATCH`], with the slot in `rax`.
 #[unsafe(naked)]
 unsafe extern "C" fn enter_diverted() {

@@ -5,7 +5,7 @@ use crate::workspace::Source;
 
 /// Beginnings of the paths of documents for maintainers.
 ///
-/// These documents may use terms of the implementation.
+/// Documents for maintainers may use terms of the implementation.
 const DESIGN: [&str; 3] = ["docs/ARCHITECTURE.md", "docs/design/", "docs/references.md"];
 
 /// Terms that are forbidden in documents and messages.

@@ -168,7 +168,7 @@ fn is_on_nfs(open: &std::fs::File) -> bool {
 
 /// Excludes conflicting accesses of other processes, if necessary.
 ///
-/// It is necessary if the file is atomic, or on NFS and used by several hosts.
+/// Exclusion is necessary if the file is atomic, or on NFS and used by several hosts.
 fn locked<T>(
     rt: &Runtime,
     file: &OpenFile,

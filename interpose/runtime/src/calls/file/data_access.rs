@@ -35,7 +35,7 @@ fn status_of(bytes: u64) -> Status {
 
 /// Waits until all processes of a collective have written.
 ///
-/// So a process that reads next finds the data of the others.
+/// A process that reads next finds the data of the others.
 fn end_together(rt: &Runtime, fh: VirtFile, way: AccessDirection) -> FileResult<()> {
     match way {
         AccessDirection::Write => Ok(comm_of(rt, &entry(rt, fh)?).barrier()?),

@@ -117,7 +117,7 @@ impl AccessMemory {
 
     /// Calls `piece` for the pieces of memory with the first `bytes` bytes of data.
     ///
-    /// Its arguments are the number of bytes before, the address, and the length.
+    /// The arguments of `piece` are the number of bytes before, the address, and the length.
     fn walk(&self, map: &TypeMap, bytes: usize, mut piece: impl FnMut(usize, *mut u8, usize)) {
         let mut at = 0;
         for element in 0..self.count as u64 {

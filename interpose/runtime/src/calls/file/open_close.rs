@@ -139,7 +139,7 @@ fn can_be_made(path: &Path) -> bool {
 
 /// Returns possible paths of the hidden file for the shared pointer.
 ///
-/// It exists once for each opening of a file, beside the file or in memory.
+/// The hidden file exists once for each opening of a file, beside the file or in memory.
 fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] {
     let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");

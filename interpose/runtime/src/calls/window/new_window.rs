@@ -46,7 +46,7 @@ pub(super) fn release(rt: &Runtime, window: &Window) {
 
 /// Registers a window that a constructor has made.
 ///
-/// If the constructor has failed, the memory is released.
+/// Releases the memory if the constructor has failed.
 pub(super) fn register(
     rt: &Runtime,
     rc: c_int,
