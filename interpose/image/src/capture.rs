@@ -41,7 +41,7 @@ pub struct OmittedPages {
     pub content: Vec<PageRun>,
     /// Pages of `content` that were written since the last capture.
     ///
-    /// If changes are found by comparison, these are all pages of `content`, which have no copies.
+    /// Contains all pages of `content`, which have no copies, if changes are found by comparison.
     pub written: Vec<PageRun>,
 }
 

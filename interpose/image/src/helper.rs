@@ -46,7 +46,8 @@ impl Helper {
 
     /// Starts a computation.
     ///
-    /// Its inputs must not change, and no other computation may be started, until [`Helper::wait`].
+    /// The inputs of the computation must not change, and no other computation may be started,
+    /// until [`Helper::wait`].
     pub fn start(&self, work: HelperWork) -> HelperTask {
         // If the thread has exited, the caller executes the work.
         let result = self.jobs.send(work).err().map(|unsent| (unsent.0)());

@@ -159,7 +159,7 @@ impl Image {
 
     /// Elides stored pages that other sources provide with equal checksums.
     ///
-    /// Their slots are released.
+    /// Releases the slots of the elided pages.
     pub fn elide_equal(&mut self, known: &[PageSums], store: &mut PageStore) {
         let candidates: Vec<PageRun> = known.iter().map(PageSums::pages).collect();
         let mut known = known.iter().peekable();

@@ -16,7 +16,7 @@ const MAX_CAPTURED_FILE_BYTES: u64 = 1 << 30;
 
 /// File of a mapping, as the kernel lists it.
 ///
-/// Its name can belong to another file later.
+/// The name of the file can belong to another file later.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct MappedFile {
     pub path: Vec<u8>,
@@ -47,7 +47,7 @@ pub enum FileIdentity {
     ByInode,
     /// Device and inode, or the name, for files mapped from the process's start.
     ///
-    /// These are compared in another way.
+    /// Files mapped from the process's start are compared in another way.
     ByEither,
     /// Name: the inodes are those of another host.
     ByName,
@@ -69,7 +69,7 @@ pub enum Backing {
         inode: u64,
         /// True if the file is stored on disk.
         ///
-        /// Some of its pages may then not be in memory.
+        /// Pages of a stored file need not all be in memory.
         stored: bool,
         /// Offset of the mapping's first byte.
         offset: u64,

@@ -55,7 +55,8 @@ pub(super) struct Observation {
     pub(super) guards: Vec<PageRun>,
     /// Areas that need no arming, in order.
     ///
-    /// Their pages were write-protected during the scan, or none of them is unprotected.
+    /// The pages of these areas were write-protected during the scan, or none of the pages is
+    /// unprotected.
     pub(super) armed: Vec<AddrRange>,
 }
 
@@ -380,7 +381,7 @@ fn existing_pages(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
 
 /// Returns the pages of an area that lie inside its file; all are the program's.
 ///
-/// If the name now belongs to another file, all pages of the area are returned.
+/// Returns all pages of the area if the file's name now belongs to another file.
 pub(super) fn inside_file(area: &Area, file: &MappedFile, offset: u64) -> Vec<PageRun> {
     let found = std::fs::metadata(OsStr::from_bytes(&file.path));
     let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {

@@ -218,9 +218,10 @@ fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRu
 
 /// Returns the pages that a survivor contributes to the reconstruction of a lost rank.
 ///
-/// These are its parity of one of the lost rank's layers, and its own pages that have common parity
-/// pages with the lost rank, all by the lost rank's pages. `layers[m]` is the layer of the lost
-/// rank whose parity lies on one rank with the parity of the own layer `m`.
+/// Contributions are the survivor's parity of one of the lost rank's layers, and the survivor's own
+/// pages that have common parity pages with the lost rank, all by the lost rank's pages.
+/// `layers[m]` is the layer of the lost rank whose parity lies on one rank with the parity of the
+/// own layer `m`.
 pub fn contribution(
     own: &Image,
     parity: &Image,
@@ -278,7 +279,7 @@ pub fn parity_changes(
 
 /// Allocates the parity after these changes, as the delta that leads to `epoch`.
 ///
-/// Its computation is added to `combine`.
+/// Adds the computation of the parity to `combine`.
 ///
 /// # Errors
 /// If there is no room.

@@ -143,7 +143,7 @@ struct RemapStep {
     identity: FileIdentity,
     /// True if the mapping gets a new file.
     ///
-    /// This is the case if any mapping of its unnamed file was lost.
+    /// A mapping of an unnamed file gets a new file if any mapping of the unnamed file was lost.
     is_replaced: bool,
 }
 

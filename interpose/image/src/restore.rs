@@ -263,7 +263,7 @@ const MIN_PREFAULT_PAGES: u64 = 1 << 10;
 
 /// Starts to make `absent` pages of private anonymous memory present before the copy.
 ///
-/// One fault per page costs three times as much as the copy. The pages are base pages, which
+/// A fault per page costs three times as much as the copy. The pages are base pages, which
 /// another process has just freed. Huge pages cost less if they are available. But the kernel may
 /// take 0.2 s to create a single one, and a virtual machine must request them from its host (640
 /// MiB, two threads: 51 ms to 1.9 s; base pages 90 ms).

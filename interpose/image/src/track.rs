@@ -108,8 +108,8 @@ impl Tracker {
 
     /// Discards a captured delta that will not be committed.
     ///
-    /// Its pages count as changed in the next capture and in a rollback, as if it had not been
-    /// captured.
+    /// The pages of the delta count as changed in the next capture and in a rollback, as if the
+    /// delta had not been captured.
     pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
         self.mark_changed(&delta.changed_or_dropped());
         delta.free(store);

@@ -203,7 +203,8 @@ pub fn take_chosen(rt: &Runtime) -> Option<LoadedCheckpoint> {
 
 /// Records that all workers have rolled back to this checkpoint.
 ///
-/// If this or an earlier attempt has chosen it from disk, newer checkpoints on disk are removed.
+/// Removes newer checkpoints on disk if this or an earlier attempt has chosen this checkpoint from
+/// disk.
 pub fn resume_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.level.borrow_mut() else {
         return;
@@ -336,7 +337,7 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
 
 /// Evaluates the reports of all workers, which are indexed by worker.
 ///
-/// If all can write, the checkpoint of this cut will be written.
+/// The checkpoint of this cut will be written if all workers can write.
 pub fn evaluate_reports(
     rt: &Runtime,
     reports: &[DiskReport],

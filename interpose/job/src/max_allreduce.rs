@@ -1,6 +1,6 @@
 //! Max-allreduce over all workers that does not block.
 //!
-//! In each round a worker sends its current maximum to the workers at 1, 2 and 3 times a power of
+//! A worker sends its current maximum in each round to the workers at 1, 2 and 3 times a power of
 //! four above it, and receives from those equally far below. After the last round the values of all
 //! workers have reached every worker, directly or indirectly (dissemination, Hensgen, Finkel,
 //! Manber 1988). Values that arrive repeatedly do not change a maximum.

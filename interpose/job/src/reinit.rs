@@ -146,7 +146,7 @@ fn reset_mpi_side(rt: &Runtime) -> Result<(), side::ResetError> {
 
 /// Resets the MPI side, and waits until all other processes have done so.
 ///
-/// If no process has failed, this MPI instance is reported as failed.
+/// Reports this MPI instance as failed if no process has failed.
 pub fn leave_instance(rt: &Runtime) -> InstanceIdentity {
     report_failed(rt);
     reset(rt);

@@ -89,7 +89,7 @@ pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_in
 
 /// Starts a persistent request (`MPI_Start`) other than a buffered send.
 ///
-/// In the order of requests it follows all that have been posted.
+/// The request follows all posted requests in the order of requests.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
     requests::table_mut(rt).restamp(index);
     start_in_place(rt, index)

@@ -107,7 +107,7 @@ unsafe impl Send for IndexHeader {}
 impl IndexHeader {
     /// Writes bytes at an offset, ordered after all earlier writes.
     ///
-    /// If this process dies, its successor finds the writes in this order.
+    /// The successor of this process finds the writes in this order if this process dies.
     ///
     /// # Panics
     /// If the bytes do not fit.
@@ -321,7 +321,7 @@ impl Arena {
 
     /// Returns the memory of open, unused slots to the kernel.
     ///
-    /// In a file this punches a hole (madvise(2)).
+    /// Punches a hole in an arena that is a file (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {

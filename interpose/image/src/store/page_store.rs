@@ -308,8 +308,9 @@ impl PageStore {
 
     /// Selects the slots for an allocation of `n`.
     ///
-    /// One extent is best for copying and sending, so the arena is rather extended than fragmented.
-    /// Beyond twice the used slots the fragments are used, so that the arena does not grow forever.
+    /// A single extent is best for copying and sending, so the arena is rather extended than
+    /// fragmented. Beyond twice the used slots the fragments are used, so that the arena does not
+    /// grow forever.
     fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
         if n == 0 {
             return Ok(Vec::new());

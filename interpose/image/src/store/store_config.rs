@@ -5,7 +5,7 @@
 pub struct StoreConfig {
     /// Start of the arena; `None` leaves the choice to the kernel.
     ///
-    /// In the runtime this address lies in the reserved range, so that the arena does not count as
+    /// The runtime uses an address in the reserved range, so that the arena does not count as
     /// memory of the program.
     pub base: Option<u64>,
     /// Maximum number of stored pages. Unused ones consume only addresses.

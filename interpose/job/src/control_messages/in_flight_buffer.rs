@@ -26,7 +26,7 @@ pub fn free_kept() {
 
 /// In-flight buffer of a request.
 ///
-/// Its memory is kept if it is dropped while the request may be active.
+/// The memory is kept if the buffer is dropped while the request may be active.
 pub struct InFlightBuffer<T: Any + Send + Default> {
     memory: T,
     is_complete: bool,

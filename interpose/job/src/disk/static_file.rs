@@ -1,6 +1,6 @@
 //! File of the static data of one worker, for replicas without these pages.
 //!
-//! It is written once (`UNDERSTUDY_STATIC=disk`).
+//! The file is written once (`UNDERSTUDY_STATIC=disk`).
 //!
 //! ```text
 //!   magic │ version u32 │ length u32 of the head │ head │ checksum │ zeros │ pages

@@ -1,9 +1,9 @@
 //! Thread that writes checkpoints while the program runs.
 //!
-//! It never calls MPI and blocks all signals. The pages that it reads are pinned in the store, so
-//! they do not change while newer checkpoints are committed. A file has its final name only when it
-//! is complete: it is written under another name, synchronised, and renamed, and then its directory
-//! is synchronised.
+//! The thread never calls MPI and blocks all signals. The pages that it reads are pinned in the
+//! store, so they do not change while newer checkpoints are committed. A file has its final name
+//! only when it is complete: it is written under another name, synchronised, and renamed, and then
+//! its directory is synchronised.
 #![allow(unsafe_code)]
 
 use super::static_file::StaticFile;

@@ -160,7 +160,7 @@ pub unsafe fn prepare(scratch: &Path) {
 
 /// Network drivers, whose plug-ins are not opened in advance.
 ///
-/// They need many libraries and are excluded by default.
+/// Network drivers need many libraries and are excluded by default.
 const DRIVERS: [&str; 10] = [
     "ucx", "uct", "psm", "ofi", "openib", "usnic", "portals4", "hcoll", "ucc", "cuda",
 ];

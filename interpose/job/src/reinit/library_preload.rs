@@ -48,7 +48,7 @@ pub fn open() {
 
 /// Returns the paths of all libraries of the MPI side after `MPI_Init`.
 ///
-/// They are in load order, one per line.
+/// The paths are in load order, one per line.
 fn libraries_of_child() -> io::Result<String> {
     let (mut reader, writer) = io::pipe()?;
     let scratch = Scratch::new()?;

@@ -246,8 +246,8 @@ fn store_received(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<O
 
 /// Sets the function that selects spares.
 ///
-/// It is called before each MPI instance that follows a failure and in which this process takes
-/// part.
+/// The chooser is called before each MPI instance that follows a failure and in which this process
+/// takes part.
 pub fn set_chooser(chooser: Chooser) {
     let _ = CHOOSER.set(chooser);
 }
@@ -286,7 +286,7 @@ pub fn take_store(rt: &Runtime) -> Option<ReplicaStoreFiles> {
 
 /// Hands over the replica store for the replacement of this worker.
 ///
-/// It replaces files that were handed over before, and is used if this process fails.
+/// The files replace files that were handed over before, and are used if this process fails.
 pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     let (message, lines) = (ToManager::StoreReplicas { worker }, lines());
     // The guardian is first, since it also keeps the files for a later manager.

@@ -27,7 +27,7 @@ pub struct World {
     pub role: Role,
     /// Number of this process in the job.
     ///
-    /// If the launcher has started the process, this is its rank in the launcher's world.
+    /// Equals the rank in the launcher's world if the launcher has started the process.
     pub process: ProcessNumber,
     pub worker_count: u32,
     /// Placement of replicas: the buddies of each worker.

@@ -102,7 +102,7 @@ pub fn take(rt: &Runtime, message: VirtMessage) -> Option<MatchedLocation> {
 
 /// Discards the messages that were matched in the real library.
 ///
-/// Their communicators do not exist after a failure.
+/// The communicators of these messages do not exist after a failure.
 pub fn discard_matched(rt: &Runtime) {
     rt.early.matched.borrow_mut().clear();
 }

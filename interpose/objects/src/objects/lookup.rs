@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FORTRAN_BASE: c_int = 1_000_000;
 /// End of the Fortran handles of created objects.
 ///
-/// In MPICH, Fortran handles equal the C handles and are not smaller than this (`MPI_COMM_NULL` is
-/// the least).
+/// MPICH's Fortran handles equal the C handles and are not smaller than this value
+/// (`MPI_COMM_NULL` is the least).
 const FORTRAN_END: c_int = 0x400_0000;
 /// Fortran handle that denotes no object, as in the real library.
 const FORTRAN_INVALID: c_int = -1;

@@ -47,7 +47,7 @@ pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
 /// Returns the incomplete messages for which a request that [flushes](RequestKind::Flush) a buffer
 /// waits.
 ///
-/// These are among the messages that were in the buffer when the request was started. `None` for
+/// The messages are among those that were in the buffer when the request was started. `None` for
 /// other requests, and for complete ones.
 pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     let flush = get(rt, flush)
@@ -75,8 +75,8 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
 
 /// Returns the owner of the buffer for a message of this size on a communicator.
 ///
-/// This is the first buffer that exists: the communicator's, that of its session, or the process's
-/// (MPI 4.1, 3.6). `None` if it has no room.
+/// The owner is that of the first buffer that exists: the communicator's, that of its session, or
+/// the process's (MPI 4.1, 3.6). `None` if that buffer has no room.
 pub fn buffer_with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<BufferOwner> {
     let owners = [
         comm.into(),

@@ -64,7 +64,7 @@ pub enum RequestKind {
     General(GeneralizedFunctions),
     /// Completion of all messages in this buffer for buffered sends (`MPI_Buffer_iflush`).
     ///
-    /// It does not exist in the library either.
+    /// The request does not exist in the library either.
     Flush(BufferOwner),
 }
 
@@ -83,7 +83,8 @@ pub struct GeneralizedFunctions {
     pub extra: u64,
     /// True if the functions are Fortran subroutines.
     ///
-    /// These receive addresses, and the address of their error code as the last argument.
+    /// Fortran subroutines receive addresses, and the address of their error code as the last
+    /// argument.
     pub in_fortran: bool,
 }
 

@@ -29,7 +29,7 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
 
 /// Records the start of a [`startable`] request, and counts the message of a send.
 ///
-/// In the order of requests it follows all that have been posted.
+/// The request follows all posted requests in the order of requests.
 #[inline(always)]
 pub fn record_started(rt: &Runtime, index: u32) {
     let sent = rt.requests.table.borrow_mut().requests.start(index);

@@ -16,8 +16,8 @@
 //!              restore, unlock ── after threads have resumed
 //! ```
 //!
-//! So images are only loaded while no device is open, and each process continues with the state
-//! that the driver itself has restored.
+//! Images are therefore only loaded while no device is open, and each process continues with the
+//! state that the driver itself has restored.
 
 pub(super) mod device_state;
 pub(super) mod driver;

@@ -75,7 +75,7 @@ pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
 
 /// Records the open files while all processes are stopped at a cut.
 ///
-/// As soon as one process resumes, files that several processes have open may grow.
+/// Files that several processes have open may grow as soon as one process resumes.
 pub fn record_at_cut(rt: &Runtime) {
     rt.files.at_cut.set(Some(read_open_files(rt)));
 }

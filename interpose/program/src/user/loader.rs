@@ -353,8 +353,8 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
 
 /// True if the program is in a call of ld.so.
 ///
-/// This is the case if the constructor of a library that is being opened calls MPI. No checkpoint
-/// can be taken there, because a restored ld.so would not be in that call.
+/// The program is in such a call if the constructor of a library that is being opened calls MPI. No
+/// checkpoint can be taken there, because a restored ld.so would not be in that call.
 pub fn is_loading() -> bool {
     let mut found = false;
     // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.

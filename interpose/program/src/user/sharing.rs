@@ -81,7 +81,7 @@ fn open_and_mapped(all: &[Vma]) -> Option<String> {
 
 /// True if the descriptor refers to the mapped file.
 ///
-/// Some file systems report a device here that differs from the one in the list of mappings.
+/// The device that a file system reports here may differ from the one in the list of mappings.
 fn is_open_at(fd: i32, vma: &Vma) -> bool {
     let Some(about) = stat(fd) else { return false };
     let has_device = || (libc::major(about.st_dev), libc::minor(about.st_dev)) == vma.dev;

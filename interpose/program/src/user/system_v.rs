@@ -1,9 +1,9 @@
 //! System V semaphore sets and message queues that only this process uses.
 //!
-//! Their values are in the kernel, where they outlive the process. A recovery restores the values
-//! of the checkpoint: in the object itself if it still exists, else in a new object, which has a
-//! different identifier ([`understudy_abi::system_v`]). The undo log (`super::undo`) removes
-//! objects that were created since the checkpoint.
+//! The values of these objects are in the kernel, where they outlive the process. A recovery
+//! restores the values of the checkpoint: in the object itself if it still exists, else in a new
+//! object, which has a different identifier ([`understudy_abi::system_v`]). The undo log
+//! (`super::undo`) removes objects that were created since the checkpoint.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_object;

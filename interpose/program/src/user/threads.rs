@@ -71,7 +71,7 @@ pub struct ThreadsAtCut {
     libraries: Vec<dtv_generations::Generation>,
     /// Thread that made the cut, without a frame; `None` for the main thread.
     ///
-    /// If it is another thread, the main thread is one of `threads`.
+    /// The main thread is one of `threads` if the caller is another thread.
     caller: Option<SavedThread>,
     /// True if any thread may call MPI.
     is_shared: bool,

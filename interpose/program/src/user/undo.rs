@@ -122,8 +122,8 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
 
 /// Moves the log to a directory, so that the job can be restarted.
 ///
-/// If the directory cannot be used, the log stays in memory. In this case there are no checkpoints
-/// on disk either.
+/// The log stays in memory if the directory cannot be used; then there are no checkpoints on disk
+/// either.
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), process_info::process());
     let directory = directory.to_owned();

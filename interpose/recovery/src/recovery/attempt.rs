@@ -161,8 +161,8 @@ fn worker_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
 
 /// Selects the epoch of the plan; this process can roll back to no other then.
 ///
-/// When all processes have reached this point, a later attempt cannot choose another epoch. So
-/// files may be rolled back then.
+/// A later attempt cannot choose another epoch once all processes have reached this point. Files
+/// may therefore be rolled back then.
 fn select_epoch(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     if plan.lost.is_none() {
         reported_replicas::resolve_pending(rt, plan.epoch);

@@ -12,7 +12,7 @@ use understudy_mpi as mpi;
 
 /// Evaluates to the return code of a real procedure.
 ///
-/// If a process has failed, the macro runs the whole recovery and returns from the handler.
+/// Runs the whole recovery and returns from the handler if a process has failed.
 #[macro_export]
 macro_rules! attempt {
     ($rt:expr, $call:expr) => {
@@ -25,7 +25,7 @@ macro_rules! attempt {
 
 /// Checks the return code of a real procedure.
 ///
-/// If the code means that a process has failed, the recovery runs.
+/// Runs the recovery if the code means that a process has failed.
 #[inline]
 pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     if rc == SUCCESS {

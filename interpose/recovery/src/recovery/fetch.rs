@@ -105,7 +105,7 @@ enum OmittedPageSource {
 impl OmittedPageSource {
     /// Receives the list of pages that the incoming replica omits; buddies send such lists.
     ///
-    /// If the pages need a replay, the replay starts here.
+    /// Starts the replay if the pages need a replay.
     fn exchange(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<OmittedPageSource> {
         let (keep, world) = (copies::replicas(rt), world::get(rt));
         let sent = plan.fetches.iter().filter(|fetch| fetch.from == me);
@@ -153,7 +153,7 @@ impl OmittedPageSource {
 
 /// Starts to make memory present for the replicas that a replacement will store.
 ///
-/// These replicas are about as long as its own.
+/// Replicas of other workers are about as long as the replacement's own replica.
 pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<Prefault> {
     plan.takeover(me)?;
     let awaited = plan

@@ -1,8 +1,8 @@
 //! Processes that join the running job.
 //!
-//! They were spares, or the process manager has started them because no spare was left. After the
-//! library's initialisation all processes meet, and the others send the state of the job. If all
-//! workers have died at once, the state is in the replicas of dead processes
+//! The processes were spares, or the process manager has started them because no spare was left.
+//! After the library's initialisation all processes meet, and the others send the state of the job.
+//! If all workers have died at once, the state is in the replicas of dead processes
 //! (`copies::read_passed_store`).
 
 use super::death_history::Death;
@@ -191,8 +191,8 @@ fn require_equal_layout(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
 
 /// Joins the running job as a new process; returns the state of the world.
 ///
-/// If the first generation fails, the process ends. It has no state to lose, and the process
-/// manager starts another one.
+/// Ends the process if the first generation fails. The process has no state to lose, and the
+/// process manager starts another one.
 pub fn join(rt: &Runtime) -> World {
     match try_join(rt) {
         Ok(world) => world,

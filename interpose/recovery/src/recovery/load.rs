@@ -46,7 +46,7 @@ pub enum LoadOrigin {
     Survivor,
     /// A survivor loads a replica that it did not have.
     ///
-    /// It is of an older epoch from the disk, or the survivor's own replica from a buddy.
+    /// The replica is of an older epoch from the disk, or the survivor's own replica from a buddy.
     SurvivorWithReceived,
     /// A replacement takes over.
     Replacement,
@@ -206,7 +206,7 @@ fn with_preceding_pages(pages: &[PageRun]) -> Vec<PageRun> {
 
 /// Loads this worker's own committed epoch.
 ///
-/// If the replica is damaged, an error is returned and nothing is loaded. `ready` is the result of
+/// Returns an error and loads nothing if the replica is damaged. `ready` is the result of
 /// [`prepare`]. Any other failure leaves the program side half loaded, so it ends the job.
 pub fn load(
     rt: &Runtime,

@@ -11,7 +11,7 @@ use understudy_policy::recovery_plan::{DamagedReplica, KeptReplicas, Plan};
 
 /// Returns the replicas of this joining process.
 ///
-/// Their origin is an attempt that failed, or a dead process.
+/// The origin of the replicas is an attempt that failed, or a dead process.
 pub fn available(rt: &Runtime) -> Option<KeptReplicas> {
     rt.recovery.replicas.borrow().available
 }
@@ -95,7 +95,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &ReplicaDamage
 
 /// Refuses the replicas that this worker stores, before a rollback to the disk.
 ///
-/// They are of another epoch until they have been rebuilt.
+/// The replicas are of another epoch until they have been rebuilt.
 pub fn refuse_stored(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
     let at = world.process;

@@ -25,7 +25,7 @@ pub fn resumed_in_init(rt: &Runtime) -> bool {
 
 /// Runs attempts until one succeeds, and rewinds this process's frame.
 ///
-/// If too many attempts fail, the process manager ends the job.
+/// The process manager ends the job if too many attempts fail.
 pub(super) fn recover(rt: &Runtime, class: c_int) {
     rt.recovery.is_under_way.set(true);
     system_calls::mask_exceptions();

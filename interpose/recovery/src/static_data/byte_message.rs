@@ -12,7 +12,7 @@ use understudy_numbers::Worker;
 
 /// Message in flight, with its memory.
 ///
-/// If the message is dropped before it is complete, its memory is kept.
+/// The message's memory is kept if the message is dropped before it is complete.
 pub(super) struct ByteMessage {
     pub(super) bytes: InFlightBuffer<Vec<u8>>,
     requests: Vec<RealRequest>,

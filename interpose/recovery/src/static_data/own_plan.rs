@@ -29,7 +29,7 @@ pub(super) enum OwnPlan {
     },
     /// Replay plan of a phase that reads a file which has changed.
     ///
-    /// It is valid until the epoch `until` is committed, which has all pages again.
+    /// The plan is valid until the epoch `until` is committed, which has all pages again.
     Withdrawn { script: ReplayPlan, until: Epoch },
 }
 

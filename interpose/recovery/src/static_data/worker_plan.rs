@@ -282,7 +282,7 @@ impl ReplayPlans {
 
     /// Reduces this worker's own replica by the pages that its template process can make.
     ///
-    /// If the template process has ended, the pages are stored again.
+    /// Stores the pages again if the template process has ended.
     fn reduce_own(&mut self, rt: &Runtime) {
         let OwnPlan::Proved {
             script,
@@ -354,7 +354,7 @@ impl ReplayPlans {
 
 /// Returns the worker that runs the trial replays of this worker's phase.
 ///
-/// It is another worker if there is one: a replay by this process could rely on state that only
+/// Selects another worker if there is one: a replay by this process could rely on state that only
 /// this process has.
 fn trial_worker(rt: &Runtime) -> Worker {
     let me = world::worker(rt);

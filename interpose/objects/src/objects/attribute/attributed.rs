@@ -161,7 +161,7 @@ impl AttributedObject {
 
     /// Runs the copy functions of all attributes.
     ///
-    /// If one fails, the attributes that the new object has received are removed.
+    /// Removes all attributes that the new object has received if a copy function fails.
     fn copy_to(self, rt: &Runtime, new: AttributedObject) -> Result<(), c_int> {
         let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {

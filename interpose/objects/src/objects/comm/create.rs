@@ -274,7 +274,7 @@ pub fn tag_of(name: &CStr) -> c_int {
 
 /// Creates a communicator of a group to which this process belongs.
 ///
-/// Its parent is the world communicator, so the program needs no parent.
+/// The parent of the communicator is the world communicator, so the program needs no parent.
 pub fn create_of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
     // SAFETY: the world, and a group of the runtime.
     unsafe {

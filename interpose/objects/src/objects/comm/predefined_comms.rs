@@ -163,7 +163,8 @@ pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
 
 /// Discards the real communicators after a failure.
 ///
-/// They do not exist any more, since the library that created them has been reset.
+/// The real communicators do not exist any more, since the library that created them has been
+/// reset.
 pub fn discard_reals(rt: &Runtime) {
     let comms = objects(rt);
     let created = comms

@@ -72,7 +72,8 @@ pub fn visit(
 
 /// Returns the numbers of the members of a real group. Local.
 ///
-/// These are workers and spawned processes. A spawned process that has no number yet gets one.
+/// The members are workers and spawned processes. A spawned process that has no number yet gets
+/// one.
 pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let mut size = 0;
     // SAFETY: a group of the runtime.

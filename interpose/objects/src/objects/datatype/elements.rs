@@ -80,7 +80,8 @@ fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
 
 /// Returns the bytes that a buffer's data span.
 ///
-/// These are their offset from the buffer's address, and their number. `None` if there are no data.
+/// The result is the offset of the bytes from the buffer's address, and the number of bytes. `None`
+/// if there are no data.
 pub fn data_span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize, u64)> {
     let (mut lower, mut true_extent, mut bound, mut extent) = (0, 0, 0, 0);
     let real = real_datatype(rt, datatype);

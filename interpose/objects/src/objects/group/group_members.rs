@@ -11,8 +11,8 @@ use understudy_numbers::Worker;
 pub struct Group {
     /// Members in the order of their ranks.
     ///
-    /// They are ranks of `MPI_COMM_WORLD`, or numbers of [spawned](crate::objects::comm::spawned)
-    /// processes.
+    /// Members are ranks of `MPI_COMM_WORLD`, or numbers of
+    /// [spawned](crate::objects::comm::spawned) processes.
     pub members: Vec<Worker>,
     /// Program's handle of the group's session; zero for the World Model.
     pub session: u64,

@@ -62,7 +62,7 @@ pub struct DirectWindow {
 
 /// Mapping of the file of a window's locks.
 ///
-/// One page contains the locks of accumulates; then follow the locks of epochs, one for each
+/// The first page contains the locks of accumulates; then follow the locks of epochs, one for each
 /// member.
 #[derive(Debug)]
 struct LockMapping {
@@ -117,7 +117,7 @@ impl Drop for LockMapping {
 
 /// Lock that excludes accumulates of other processes in a member's part.
 ///
-/// It is released when this value is dropped.
+/// The lock is released when this value is dropped.
 pub struct AccumulateGuard<'a>(&'a AtomicU32);
 
 impl Drop for AccumulateGuard<'_> {

@@ -78,7 +78,7 @@ impl Epochs {
 
     /// True if this process may lock a member's part.
     ///
-    /// It must not hold a lock of that member or be between start and complete.
+    /// The process must not hold a lock of that member or be between start and complete.
     #[inline]
     pub fn may_lock(&self, rank: c_int) -> bool {
         self.targets.is_none() && self.all.is_none() && !self.locks.has(rank)
@@ -86,7 +86,7 @@ impl Epochs {
 
     /// True if this process may begin to access any member.
     ///
-    /// It must not hold any lock or be between start and complete.
+    /// The process must not hold any lock or be between start and complete.
     pub fn may_begin(&self) -> bool {
         self.targets.is_none() && self.all.is_none() && self.locks.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Memory of `MPI_Win_allocate_shared` and, on one node, of `MPI_Win_allocate`.
 //!
-//! It consists of the segments of all members (MPI 4.1, 12.2), at different addresses in each
-//! process.
+//! The memory consists of the segments of all members (MPI 4.1, 12.2), at different addresses in
+//! each process.
 //!
 //! The runtime allocates it without the library: the mapping of a survivor must outlive an MPI
 //! instance, and its addresses must not change. Each page is in the image of one member
@@ -58,7 +58,7 @@ fn may_be_apart(segments: &[Segment]) -> bool {
 
 /// Returns the offsets of the segments, followed by the end of the last one.
 ///
-/// There are no gaps unless all members allow them.
+/// Gaps exist only if all members allow gaps.
 pub(super) fn segment_starts(segments: &[Segment]) -> Vec<u64> {
     let may_be_apart = may_be_apart(segments);
     let mut starts = vec![0];

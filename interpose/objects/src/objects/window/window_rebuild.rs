@@ -100,7 +100,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 
 /// Discards the real windows after a failure.
 ///
-/// They do not exist any more, since the library that created them has been reset.
+/// The real windows do not exist any more, since the library that created them has been reset.
 pub fn discard_reals(rt: &Runtime) {
     rt.objects.discard_recent_part();
     rt.objects.direct.borrow_mut().clear();

@@ -43,7 +43,7 @@ impl Stream {
 
 /// True if a descriptor referred to an output stream at the start.
 ///
-/// If it refers to something else now, the program has changed it.
+/// A descriptor that refers to something else now was changed by the program.
 pub fn was_stream(fd: i32) -> bool {
     matches!(fd, libc::STDOUT_FILENO | libc::STDERR_FILENO)
         && stream_relay::pipe_of(fd as usize - 1).is_some()

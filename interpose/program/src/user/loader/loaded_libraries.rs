@@ -128,9 +128,9 @@ pub fn allocate_block(tls_module: u64) -> u64 {
 
 /// Makes ld.so record the blocks of libraries with static thread-local storage.
 ///
-/// By default ld.so does not record the address of a block that is used only by code with fixed
-/// offsets. Acts if there is such a library after the first `known` ones. Must be called in an MPI
-/// procedure of the program, whose stack is used.
+/// The loader, ld.so, does not by default record the address of a block that is used only by code
+/// with fixed offsets. Acts if there is such a library after the first `known` ones. Must be called
+/// in an MPI procedure of the program, whose stack is used.
 pub fn record_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {

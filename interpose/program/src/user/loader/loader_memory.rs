@@ -99,7 +99,7 @@ fn excluded_ranges(data: AddrRange) -> Option<[AddrRange; 3]> {
 
 /// Size of glibc's `pthread_mutex_t`.
 ///
-/// Its words of 32 bits are lock, count, owner, users, kind.
+/// The mutex's words of 32 bits are lock, count, owner, users, kind.
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 

@@ -87,7 +87,7 @@ pub fn operations(log: &StateCell<Option<OperationLog>>) -> Vec<Operation> {
 
 /// Sets the log to the state after these operations, with these libraries.
 ///
-/// Not all of the libraries need be mapped yet.
+/// The libraries need not all be mapped yet.
 pub fn replace(
     log: &StateCell<Option<OperationLog>>,
     operations: &[Operation],

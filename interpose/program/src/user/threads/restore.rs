@@ -200,8 +200,8 @@ impl ThreadsAtCut {
 
     /// True if the main thread made the cut and is the restoring thread.
     ///
-    /// In this case it executes the call itself. Otherwise it resumes from a frame like all other
-    /// threads.
+    /// The main thread then executes the call itself. Otherwise the main thread resumes from a
+    /// frame like all other threads.
     pub fn is_restored_by_main(&self) -> bool {
         self.caller.is_none() && !mpi_lock::is_other_thread()
     }

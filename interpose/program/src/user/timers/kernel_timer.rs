@@ -320,7 +320,7 @@ mod tests {
 
     /// Uses real timers in the steps of a rollback.
     ///
-    /// One timer is new, one is missing, one is running.
+    /// Covers a new timer, a missing timer and a running timer.
     #[test]
     fn timers_are_restored_with_their_numbers() {
         let kind = |notice, value| TimerKind {

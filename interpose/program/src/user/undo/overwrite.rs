@@ -228,7 +228,7 @@ impl Recorder {
 
 /// Restores old bytes.
 ///
-/// If the rank failed before all of them were kept, no byte was overwritten.
+/// The file was not overwritten if the rank failed before all old bytes were kept.
 pub fn restore_ranges(
     path: &Path,
     id: FileId,

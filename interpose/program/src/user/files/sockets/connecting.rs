@@ -1,6 +1,6 @@
 //! Connections from a port that other connections may also use (ip(7)).
 //!
-//! When the kernel chooses the ports, it assigns one port to several connections whose other ends
+//! The kernel, when it chooses the ports, assigns one port to several connections whose other ends
 //! differ. bind(2) does not share a port in this way; a port range that contains one port does
 //! (IP_LOCAL_PORT_RANGE, Linux 6.3).
 #![allow(unsafe_code)]

@@ -258,7 +258,7 @@ impl Socket {
 
     /// Creates a socket, or both sockets of a pair.
     ///
-    /// If the other end was closed, the socket is returned with its content.
+    /// Returns the socket with its content if the other end was closed.
     pub fn make(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         let [family, kind, protocol] = self.kind;
         if self.peer.is_none() {
