@@ -1,6 +1,7 @@
 //! Connection of a client.
 //!
-//! It has a socket, received bytes, bytes to send, and a deadline for the client's next step.
+//! A connection has a socket, received bytes, bytes to send, and a deadline for the client's next
+//! step.
 
 use super::service::{ClientIdentity, Reply, Service};
 use std::io::{self, Read, Write};

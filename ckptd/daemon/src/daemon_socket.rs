@@ -16,7 +16,7 @@ use understudy_formats::private_directories::{DirectoryRefusal, PrivateDirectory
 
 /// Returns the path of the socket of this user's daemon.
 ///
-/// It is in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
+/// The socket is in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
 pub fn default_socket() -> PathBuf {
     let directory =
         match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {

@@ -1,6 +1,6 @@
 //! Clients that send arbitrary bytes, for the fuzz target `daemon` and for a test.
 //!
-//! They use connections and service without the loop of the server.
+//! The clients use connections and service without the loop of the server.
 
 use super::connection::{Connection, ConnectionOutcome, Stream};
 use super::service::{ClientIdentity, Service};

@@ -1,6 +1,6 @@
 //! `ckptd serve`: the daemon of a node and user.
 //!
-//! It keeps the pools of spares of all the user's jobs on the node.
+//! The daemon keeps the pools of spares of all the user's jobs on the node.
 //!
 //! Modules: `server` is the loop of the only thread; it polls sockets and deadlines, and never
 //! waits for a single client. `service` answers messages, without sockets. `connection` is a

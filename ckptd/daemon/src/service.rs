@@ -247,7 +247,7 @@ impl Service {
 
     /// Returns the status of all jobs of a realm.
     ///
-    /// If the message would be too long, it has fewer events, or else fewer jobs.
+    /// The status has fewer events, or else fewer jobs, if the message would be too long.
     fn status(&self, realm: u32) -> Answer {
         let of_realm = self.rings.jobs().filter(|(key, _)| key.realm == realm);
         let mut status: Vec<JobStatus> = of_realm

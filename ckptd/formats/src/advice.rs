@@ -30,21 +30,24 @@ pub fn expected_without(work: f64, mtbf: f64) -> f64 {
     (work / mtbf).exp_m1() * mtbf
 }
 
-/// Returns the number of checkpoints that minimises the expected time: λT / √(2 (1 − e^(−λ t_c))).
+/// Returns the number of checkpoints that minimises the expected time:
+/// λT / √(2 (1 − e^(−λ t_c))).
 pub fn optimal_count(work: f64, cost: f64, mtbf: f64) -> f64 {
     work / mtbf / rollback_root(cost, mtbf)
 }
 
-/// Returns the optimal interval, including the cost: √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
+/// Returns the optimal interval, including the cost:
+/// √(2 (1 − e^(−λ t_c)))/λ + t_c (Liu, 4.9).
 ///
-/// This is the time from one checkpoint to the next in a run with the optimal number of them.
+/// The interval is the time from one checkpoint to the next in a run with the optimal number of
+/// checkpoints.
 pub fn optimal_interval(cost: f64, mtbf: f64) -> f64 {
     rollback_root(cost, mtbf) * mtbf + cost
 }
 
 /// Returns the share of checkpoints and rollback in the optimal time (Liu, 4.12).
 ///
-/// It is √(2 (1 − e^(−λ t_c))).
+/// The share is √(2 (1 − e^(−λ t_c))).
 fn rollback_root(cost: f64, mtbf: f64) -> f64 {
     (-2.0 * (-cost / mtbf).exp_m1()).sqrt()
 }
@@ -71,15 +74,15 @@ pub fn relative_slowdown(with: f64, without: f64) -> f64 {
 
 /// Returns the penalty for the optimal number of checkpoints.
 ///
-/// It is 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1 (Liu, 4.15), for recoveries that take equally long in
-/// both runs. Infinite if a checkpoint is so long that no time is left.
+/// The penalty is 1/(1 − √(2 (1 − e^(−λ t_c)))) − 1 (Liu, 4.15), for recoveries that
+/// take equally long in both runs. Infinite if a checkpoint is so long that no time is left.
 pub fn penalty_of_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root(rollback_root(cost, mtbf))
 }
 
 /// Returns the penalty if a checkpoint is short compared to the time between failures.
 ///
-/// It is 1/(1 − √(2 λ t_c)) − 1 (Liu, 4.16).
+/// The penalty is 1/(1 − √(2 λ t_c)) − 1 (Liu, 4.16).
 pub fn penalty_of_short_cost(cost: f64, mtbf: f64) -> f64 {
     penalty_of_root((2.0 * cost / mtbf).sqrt())
 }

@@ -39,7 +39,7 @@ fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
 
 /// Returns the distance of ticks: 1, 2 or 5 times a power of ten.
 ///
-/// It is at least a fifth of the span.
+/// The distance is at least a fifth of the span.
 pub fn round_step(span: f64) -> f64 {
     let power = 10f64.powf((span / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);

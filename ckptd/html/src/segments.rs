@@ -257,7 +257,7 @@ pub const COLUMNS: u64 = 500;
 
 /// A drawing of all processes between two times.
 ///
-/// Its size does not depend on the length of the job.
+/// The size of a drawing does not depend on the length of the job.
 #[derive(Debug)]
 pub struct Canvas {
     pub from: u64,

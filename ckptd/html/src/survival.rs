@@ -1,6 +1,6 @@
 //! Description of failures that the job would not have survived.
 //!
-//! It is based on the settings of the job and its state at the end.
+//! The description is based on the settings of the job and its state at the end.
 
 use crate::facts::Facts;
 use maud::{Markup, html};

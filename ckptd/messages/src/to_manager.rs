@@ -14,7 +14,7 @@ pub enum ToManager {
     },
     /// This worker continues the program in this generation.
     ///
-    /// If the worker is protected, all processes can be rolled back to a checkpoint.
+    /// All processes can be rolled back to a checkpoint if the worker is protected.
     Running {
         generation: Generation,
     },
@@ -60,7 +60,7 @@ pub enum ToManager {
     },
     /// A cut follows all spawn calls up to `number`.
     ///
-    /// It is not decided yet whether the cut will be committed.
+    /// The commit of the cut is not decided yet.
     SpawnedCaptured {
         worker: Worker,
         number: u64,

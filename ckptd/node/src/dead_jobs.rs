@@ -24,7 +24,7 @@ pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
 
 /// Returns the job with which a name in memory begins.
 ///
-/// In the name of a backup a dot precedes the job, and a number follows that of the rank.
+/// Names of backups have a dot before the job, and a number after that of the rank.
 fn job_in(name: &OsStr) -> Option<String> {
     let text = name.to_string_lossy();
     let (job, _) = job_of_name(text.trim_start_matches('.'))?;
@@ -58,7 +58,7 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
 
 /// Returns true if the launcher is on this node.
 ///
-/// Its process is visible here if the job lives.
+/// The launcher's process is visible here if the job lives.
 ///
 /// A container may have another host name.
 fn is_of_this_node(job: &str) -> bool {

@@ -19,7 +19,7 @@ pub fn is_own(path: &Path) -> bool {
 
 /// Returns true if a file has not changed for a while.
 ///
-/// When a job starts, recent files are its only trace for a moment.
+/// Recent files are for a moment the only trace of a job that starts.
 pub fn is_stable(path: &Path) -> bool {
     let changed = path
         .symlink_metadata()

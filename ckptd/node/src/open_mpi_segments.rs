@@ -9,7 +9,7 @@ use understudy_formats::private_directories::{PrivateDirectory, SHARED_MEMORY_DI
 
 /// Returns the segments of jobs of which no process has mapped a segment.
 ///
-/// Their names are `sm_segment.HOST.USER.JOB.RANK`.
+/// Segments are named `sm_segment.HOST.USER.JOB.RANK`.
 pub fn abandoned_segments() -> Option<LeftoverNames> {
     let directory = PrivateDirectory::open_any(Path::new(SHARED_MEMORY_DIRECTORY)).ok()?;
     let mut jobs: BTreeMap<String, Vec<OsString>> = BTreeMap::new();

@@ -85,7 +85,7 @@ impl Placement {
 
     /// Returns the placement in the format of PMI-1's PMI_process_mapping.
     ///
-    /// In `(vector,(0,2,3))`, each block has the first host, the number of hosts, and the number of
+    /// Each block in `(vector,(0,2,3))` has the first host, the number of hosts, and the number of
     /// ranks on each.
     pub fn process_mapping(&self) -> String {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();

@@ -27,7 +27,7 @@ pub struct ServerSettings {
 
 /// Variables that make the order of MPICH's reductions independent of the placement of ranks.
 ///
-/// By default the order depends on which ranks share a node, which may differ in a later
+/// The order depends by default on which ranks share a node, which may differ in a later
 /// generation.
 pub const PLACEMENT_INDEPENDENT: &[(&str, &str)] = &[
     ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
@@ -169,8 +169,8 @@ impl Server {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with
-    /// `None` if there is no such data. Ranks with PMI-1 never request any.
+    /// Answers a [`crate::ModexRequest`] of another node. Any thread may call `then`, with `None`
+    /// if there is no such data. Ranks with PMI-1 never request any.
     pub fn modex(
         &self,
         generation: &GenerationName,

@@ -250,7 +250,7 @@ impl Job {
 
     /// Starts every process, each at the guardian of its number.
     ///
-    /// If the guardian has died, another guardian starts the process.
+    /// Another guardian starts the process if the guardian of its number has died.
     fn start_all(&mut self) {
         self.members.clear();
         self.left_stores.clear();

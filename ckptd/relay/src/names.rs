@@ -16,7 +16,7 @@ pub fn name_in_memory(job: &str, rest: &str) -> String {
 
 /// Returns the last part of the name of a worker's board.
 ///
-/// By its board a busy worker publishes state for other workers of the job.
+/// A board contains the state that a busy worker publishes for other workers of the job.
 pub fn board(worker: Worker) -> String {
     format!("{worker}.board")
 }

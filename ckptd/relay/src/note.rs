@@ -38,8 +38,8 @@ pub struct Note {
 
 /// The record in the ledger; all zeros if there is none.
 ///
-/// Its words are: signal and code, address, number of frames, frames. A signal handler writes it
-/// and may be interrupted at any word.
+/// The words are signal and code, address, number of frames, frames. A signal handler writes the
+/// record and may be interrupted at any word.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NoteCell {

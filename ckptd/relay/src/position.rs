@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Position in the output of a run without failures, by line and byte.
 ///
-/// It consists of the number of complete lines before it, and the number of bytes in its line.
+/// Consists of the number of complete lines before the position, and the number of bytes in its
+/// line.
 ///
 /// Lines are used instead of bytes, because output that is repeated after a rollback may have
 /// another length if it contains times. Equal outputs have equal positions.
@@ -52,8 +53,8 @@ impl Position {
 
     /// Returns the number of `bytes`, beginning here, that are below `mark`.
     ///
-    /// These are whole lines, and as many bytes of the mark's own line as its column. The end of
-    /// that line is never below the mark, whatever its length.
+    /// Bytes below the mark are whole lines, and as many bytes of the mark's own line as its
+    /// column. The end of that line is never below the mark, whatever its length.
     pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
         let (begin, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,
@@ -80,7 +81,7 @@ impl Position {
 
 /// A [`Position`] in shared memory.
 ///
-/// Its two words are loaded one after the other. A reader that may see a change in between needs
+/// The two words are loaded one after the other. A reader that may see a change in between needs
 /// another protection.
 #[derive(Debug)]
 #[repr(C)]

@@ -19,8 +19,8 @@ pub const IN_ERR_FD: RawFd = 4;
 
 /// Ledger of the relay.
 ///
-/// If the file cannot be used, the ledger is in private memory, because the output must be
-/// forwarded in any case.
+/// The ledger is in private memory if the file cannot be used, because the output must be forwarded
+/// in any case.
 enum RelayLedger {
     Shared {
         ledger: Mapping,

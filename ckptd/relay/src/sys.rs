@@ -172,9 +172,9 @@ pub(super) fn set_nonblocking(fd: RawFd) {
 
 /// Isolates this process, so that only the end of its input ends it.
 ///
-/// It gets a session of its own, ignores the signals that a terminal, a launcher or a limit sends,
-/// and has no standard input and no descriptors from `first_foreign_fd` on (setsid(2), signal(7),
-/// close_range(2)).
+/// The process gets a session of its own, ignores the signals that a terminal, a launcher or a
+/// limit sends, and has no standard input and no descriptors from `first_foreign_fd` on (setsid(2),
+/// signal(7), close_range(2)).
 pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
     const DEAF_TO: [libc::c_int; 11] = [
         libc::SIGHUP,

@@ -87,7 +87,7 @@ impl LedgerView {
 
     /// Returns the cell that records changes of files by threads.
     ///
-    /// Its value is 1 + the last epoch after whose cut they have changed files.
+    /// The value is 1 + the last epoch after whose cut threads have changed files.
     pub fn effects(&self) -> &AtomicU64 {
         &self.ledger.effects
     }

@@ -21,7 +21,7 @@ pub enum Ended {
     Stopped { status: i32, signal: Option<i32> },
     /// The job still runs, or was killed as a whole.
     ///
-    /// Not all workers have recorded an end.
+    /// At least one worker has not recorded an end.
     Unfinished,
 }
 

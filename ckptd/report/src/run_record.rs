@@ -1,6 +1,6 @@
 //! The record that `understudy run` writes beside the event files.
 //!
-//! It contains the command and the end of the job.
+//! The record contains the command and the end of the job.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};

@@ -39,7 +39,7 @@ pub struct Config {
     pub interval: Interval,
     /// True if cuts may also be taken at any communication call.
     ///
-    /// They are if no collective call over all workers is reached for long.
+    /// Cuts are taken at such calls if no collective call over all workers is reached for long.
     pub anywhere: bool,
     /// Mean time between failures of the job.
     pub mtbf: Duration,

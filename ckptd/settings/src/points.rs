@@ -2,7 +2,7 @@
 
 /// A position in the code at which a test may kill a rank.
 ///
-/// It has a name, `stage.event`, and a description of the moment.
+/// A fault point has a name, `stage.event`, and a description of the moment.
 pub struct Point {
     /// Value of `at=`.
     pub name: &'static str,

@@ -8,7 +8,7 @@ use understudy_wire::line::{LAUNCHER_PREFIX, PID_NAMESPACE};
 
 /// Variables of understudy that are not settings.
 ///
-/// They are used internally, by the module file, or by tests.
+/// The variables are used internally, by the module file, or by tests.
 const INTERNAL_VARIABLES: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",

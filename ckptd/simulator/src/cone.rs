@@ -27,7 +27,7 @@ pub fn neighbours(lost: f64, is_chain: bool) -> f64 {
 
 /// Returns the number of tasks without a border in reach.
 ///
-/// There are i² in a chain and (2i³ + i)/3 in a grid.
+/// The number is i² in a chain and (2i³ + i)/3 in a grid.
 pub fn inner_tasks(lost: f64, is_chain: bool) -> f64 {
     if is_chain {
         lost * lost

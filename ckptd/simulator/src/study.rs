@@ -41,7 +41,7 @@ impl Values {
 
 /// Values of one kind of rollback.
 ///
-/// They are means over all seeds, standard deviations, and results of the equations.
+/// The values are means over all seeds, standard deviations, and results of the equations.
 #[derive(Debug, Serialize)]
 pub struct Strategy {
     #[serde(flatten)]

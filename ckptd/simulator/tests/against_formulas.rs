@@ -209,8 +209,8 @@ fn exactly_global(setting: &Setting) -> f64 {
 
 /// The formulas assume rare failures.
 ///
-/// If failures are frequent, more of them occur early in a section, and some occur while a node
-/// waits for others and loses nothing.
+/// Frequent failures occur early in a section more often, and some of them occur while a node waits
+/// for others and loses nothing.
 #[test]
 fn simulated_means_are_those_of_the_formulas() {
     let plane = Grid {

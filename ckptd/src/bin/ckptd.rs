@@ -52,8 +52,8 @@ enum Command {
     /// Start a program on this node, or on several, without mpirun. Be the process manager of its
     /// MPI library.
     ///
-    /// When a process fails, all others initialise MPI again, together with a spare or a new
-    /// process that replaces it.
+    /// The failure of a process makes all others initialise MPI again, together with a spare or a
+    /// new process that replaces the failed one.
     Launch(Launch),
     /// Start a process of a program for a launcher, and restart it when needed.
     ///

@@ -100,8 +100,8 @@ impl LineSocket {
 
 /// Name of the file in the job's directory if processes run without protection.
 ///
-/// These processes cannot be replaced. The preload library does not use this crate, and has an
-/// equal constant.
+/// Such processes cannot be replaced. The preload library does not use this crate, and has an equal
+/// constant.
 pub const BYPASS_FILE: &str = "aside";
 /// Name of the file there if a process was refused.
 ///
@@ -166,7 +166,7 @@ pub struct SharedPage {
     pub spare_deaths: AtomicU32,
     /// Times at which a launcher last sent each of [`REPEATED_SIGNALS`]; written by the guardian.
     ///
-    /// In nanoseconds since 1970; 0 for never.
+    /// Nanoseconds since 1970; 0 for never.
     pub signal_times: [AtomicU64; REPEATED_SIGNALS.len()],
 }
 

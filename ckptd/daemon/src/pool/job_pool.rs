@@ -332,8 +332,8 @@ impl JobPool {
 
     /// Returns the load of each host.
     ///
-    /// It is the number of workers that the host's spares have reported, plus the spares on the
-    /// host that are leased or have taken over.
+    /// The load is the number of workers that the host's spares have reported, plus the spares on
+    /// the host that are leased or have taken over.
     pub(super) fn load(&self) -> BTreeMap<String, u32> {
         let mut load = BTreeMap::<String, u32>::new();
         for member in self.members.values() {

@@ -13,7 +13,7 @@ pub struct EpochKey {
     pub lineage: u64,
     /// Number of recoveries and restarts so far.
     ///
-    /// It distinguishes the epochs computed after a recovery or restart from earlier ones.
+    /// The number distinguishes the epochs computed after a recovery or restart from earlier ones.
     pub generation: u64,
     /// Number of the epoch.
     pub epoch: Epoch,

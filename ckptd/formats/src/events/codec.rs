@@ -74,7 +74,7 @@ pub(super) fn decode_payload(payload: &[u8]) -> Option<Record> {
 
 /// Computes the check of a frame.
 ///
-/// It also covers the length, so that a damaged length does not lead to a valid frame.
+/// The check also covers the length, so that a damaged length does not lead to a valid frame.
 pub(super) fn frame_check(len: u32, payload: &[u8]) -> u32 {
     low32(xxhash_rust::xxh3::xxh3_64_with_seed(
         payload,

@@ -1,6 +1,6 @@
 //! Records with tables: calls of a set-up log, savings of annotations.
 //!
-//! They are part of the format, like [`super::kind`].
+//! The records are part of the format, like [`super::kind`].
 
 use crate::describe::{Describe, Value, described};
 use bincode::{Decode, Encode};

@@ -92,7 +92,7 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
 
 /// Creates a file (mode 0600) for writing that no other process has open.
 ///
-/// It replaces any file of this name.
+/// Replaces any file of this name.
 ///
 /// # Errors
 /// Errors of unlink(2) and open(2).
@@ -230,7 +230,8 @@ impl PrivateDirectory {
 
     /// Returns the names in the directory.
     ///
-    /// Not for ranks, because the descriptor is not moved out of the program's range.
+    /// Ranks must not call this function, because the descriptor is not moved out of the program's
+    /// range.
     pub fn names(&self) -> Vec<OsString> {
         let entries = rustix::fs::Dir::read_from(&self.file)
             .into_iter()

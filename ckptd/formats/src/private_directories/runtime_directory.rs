@@ -35,7 +35,7 @@ static USER_PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
 
 /// File systems that hosts share (statfs(2)).
 ///
-/// There two nodes of a job would confuse their files.
+/// Two nodes of a job would confuse their files on such a file system.
 const SHARED_SYSTEMS: [u32; 9] = [
     0x6969,      // NFS
     0xfe53_4d42, // SMB2

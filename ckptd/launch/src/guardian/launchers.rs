@@ -33,7 +33,7 @@ pub struct Launcher {
     pub size: &'static str,
     /// Variable for the number of ranks of this node, or of each node (`2(x3),1`).
     ///
-    /// Its text equals that of `size` if the job has one node.
+    /// The text of this variable equals that of `size` if the job has one node.
     pub local_size: &'static str,
     /// Variable for the number of this node, if `local_size` lists all nodes.
     pub node: Option<&'static str>,

@@ -141,7 +141,7 @@ impl Exchange {
 
     /// Handles the ranks of a node that enter a fence.
     ///
-    /// When all nodes of the fence have entered it, each receives the data of all.
+    /// Each node receives the data of all nodes when all nodes of the fence have entered it.
     pub fn fence(
         &mut self,
         node: u32,

@@ -19,7 +19,7 @@ use understudy_wire::io::Interest;
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a node's processes may run after the end of its connection.
 ///
-/// In this time its guardians detect that the manager has died.
+/// Guardians of the node detect in this time that the manager has died.
 const AFTERLIFE: Duration = Duration::from_millis(50);
 /// Limit of unauthenticated connections.
 const MAX_UNAUTHENTICATED: usize = 64;

@@ -27,8 +27,8 @@ impl NodeState {
 
     /// Removes the leftovers of the job on this node, before its guardians exit.
     ///
-    /// When the guardians have exited, their launcher may kill all other processes (a batch system,
-    /// a container).
+    /// The launcher of the guardians (a batch system, a container) may kill all other processes
+    /// when the guardians have exited.
     pub fn clean_up(&mut self) {
         self.forget_others();
         if let Some(servers) = self.servers.take() {

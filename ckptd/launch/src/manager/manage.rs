@@ -1,6 +1,6 @@
 //! The manager of a job on a node.
 //!
-//! It has the state of the node, and the leader or a connection to the leader.
+//! The manager has the state of the node, and the leader or a connection to the leader.
 
 use super::follower::Follower;
 use super::node::NodeState;
@@ -28,7 +28,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Manages the job with this directory until its guardians have exited; returns the status.
 ///
-/// If `has_duty`, standard input contains the manager's duty.
+/// Standard input contains the manager's duty if `has_duty`.
 ///
 /// # Errors
 /// Errors of creating the poller or of reading the duty; the leader cannot be reached.

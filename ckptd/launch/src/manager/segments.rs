@@ -76,7 +76,7 @@ pub struct SegmentDirectories {
 impl SegmentDirectories {
     /// Prepares directories below one in `/dev/shm`.
     ///
-    /// If the MPI library allows it, they may be on a disk.
+    /// The directories may be on a disk if the MPI library allows disks.
     pub fn new(memory: PathBuf, may_be_on_disk: bool) -> SegmentDirectories {
         SegmentDirectories {
             memory,

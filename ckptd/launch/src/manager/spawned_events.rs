@@ -129,8 +129,7 @@ impl NodeState {
 
     /// Ends the job with the status of a spawned process.
     ///
-    /// When all workers are in `MPI_Finalize`, an abort has no effect, and processes are killed
-    /// instead.
+    /// An abort has no effect when all workers are in `MPI_Finalize`; processes are killed instead.
     pub(super) fn end_as(&mut self, status: i32) {
         print_message(message::spawned_process_ended(status));
         if self.children.is_awaited {
@@ -184,7 +183,7 @@ impl NodeState {
 
     /// Ends groups that are rolled back with the generation.
     ///
-    /// They must not affect the next generation. Captured groups stay until their worker has
+    /// Such groups must not affect the next generation. Captured groups stay until their worker has
     /// resumed or was rolled back.
     pub(super) fn end_children(&mut self) {
         self.end_groups(SpawnedGroup::is_rolled_back);
@@ -217,7 +216,7 @@ impl NodeState {
 
     /// Handles the death of a process of the job that is in `MPI_Finalize`.
     ///
-    /// Its connected children would wait for it.
+    /// Connected children of the process would wait for it.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
             print_message(message::DEATH_IN_FINALIZE_WITH_SPAWNED);

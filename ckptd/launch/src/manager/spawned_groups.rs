@@ -1,6 +1,6 @@
 //! Processes that the program has spawned (`MPI_Comm_spawn`), on the node of their guardian.
 //!
-//! They are in namespaces of their own beside that of the generation.
+//! Spawned processes are in namespaces of their own beside that of the generation.
 //!
 //! A worker reports when its spawned processes are *settled*, that is, not rolled back with it any
 //! more. Before that they are killed when a generation ends, and the worker spawns them again after
@@ -58,7 +58,7 @@ pub struct SpawnedGroup {
     pub(super) is_captured: bool,
     /// True if the processes are stopped because another generation was announced.
     ///
-    /// In that generation they continue or are spawned again.
+    /// The processes continue or are spawned again in that generation.
     pub(super) is_stopped: bool,
     pub(super) is_killed: bool,
     /// Time and status of a process that has failed or aborted by itself.

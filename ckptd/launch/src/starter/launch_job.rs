@@ -1,6 +1,6 @@
 //! Starts the guardians of a job, as mpirun does.
 //!
-//! They run on this node, or on [several hosts](run_on_several).
+//! The guardians run on this node, or on [several hosts](run_on_several).
 
 use super::forwarded_signals::{CaughtSignals, StartedGuardians};
 use super::node_share::NodeShare;

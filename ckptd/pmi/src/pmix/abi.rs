@@ -1,8 +1,8 @@
 //! Structures, constants and functions that libpmix and this server share.
 //!
-//! They are taken from the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`, which
-//! are equal in 4.2.2, 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). They are not generated,
-//! because many installations of MPI have no headers of PMIx.
+//! The definitions are taken from the PMIx Standard and OpenPMIx's `pmix_common.h` and
+//! `pmix_server.h`, which are equal in 4.2.2, 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). The
+//! definitions are not generated, because many installations of MPI have no headers of PMIx.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;

@@ -44,7 +44,7 @@ enum Order {
     Listen(RankListener),
     /// The rank has called PMIx_Finalize.
     ///
-    /// When it closes its connection, that to libpmix is closed, too.
+    /// The connection to libpmix is closed, too, when the rank closes its connection.
     Farewell(Owner),
     /// Ends one connection of a rank, which makes no further connections.
     ///

@@ -287,8 +287,8 @@ impl PmixServer {
 
     /// Requests data that a rank of this node has put for other nodes.
     ///
-    /// It answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of
-    /// libpmix as soon as the rank has put data, with `None` if there are none.
+    /// Answers a [`crate::ModexRequest`] of another node. `then` is called by a thread of libpmix
+    /// as soon as the rank has put data, with `None` if there are none.
     pub fn modex(
         &self,
         generation: &GenerationName,

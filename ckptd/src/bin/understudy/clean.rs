@@ -19,9 +19,9 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// Remove what killed jobs have left behind on this node.
 ///
-/// These are: files of understudy and of Open MPI in /dev/shm whose processes have exited, and
-/// directories for event files of `understudy run`. In the directories that are named, incomplete
-/// checkpoints are removed as well. Do not name the directory of a running job.
+/// Leftovers are files of understudy and of Open MPI in /dev/shm whose processes have exited, and
+/// directories for event files of `understudy run`. Incomplete checkpoints are also removed in the
+/// directories that are named. Do not name the directory of a running job.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  nothing is left\n  \

@@ -71,8 +71,8 @@ pub struct Arguments {
     hosts: HostOptions,
     /// Starter of the processes: mpirun; ckptd itself; or the one that fits.
     ///
-    /// By default this is ckptd, except in a batch system that has granted hosts, with --mpirun,
-    /// and with --allow-unprotected.
+    /// Uses ckptd by default, except in a batch system that has granted hosts, with --mpirun, and
+    /// with --allow-unprotected.
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     launcher: Launcher,
     /// Launcher, with options for it: "/opt/mpi/bin/mpirun --bind-to core".
@@ -89,8 +89,8 @@ pub struct Arguments {
     library: Option<PathBuf>,
     /// Start no daemon for the job.
     ///
-    /// By default, the job is served by the daemon of this user, `ckptd serve`, if one runs here,
-    /// or else by one that ends with the job.
+    /// The daemon of this user, `ckptd serve`, serves the job by default if it runs here. Otherwise
+    /// another daemon serves the job, and ends with the job.
     #[arg(long)]
     no_daemon: bool,
     /// Display of progress: on one line of the terminal, in plain lines, or none.

@@ -98,7 +98,7 @@ impl Memory {
 
 /// Makes a directory for the event files of a job.
 ///
-/// By its name, `understudy clean` recognises that it may be removed if it is left over.
+/// The name shows `understudy clean` that the directory may be removed if it is left over.
 ///
 /// # Errors
 /// Those of mkdir(2).

@@ -1,6 +1,6 @@
 //! Jobs, found by the ledgers of their ranks.
 //!
-//! Their event files are read if the launcher's command line or environment names the directory.
+//! Event files of a job are read if the launcher's command line or environment names the directory.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
