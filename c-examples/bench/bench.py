@@ -198,7 +198,8 @@ def pause(bench, arguments):
                       f"{best('best_commit', 'best_safe'):.2f}", verdict(safe, 1.5), duration(over("faults")))
 
 
-# What the program's threads do meanwhile, how many there are, and how many calls are made between two cuts.
+# Activity of the program's threads meanwhile, their number, and the number of calls between two
+# cuts.
 THREADS = ((None, 0, 200), ("sleeping", 1, 200), ("sleeping", 8, 200), ("sleeping", 64, 200), ("computing", 1, 40), ("computing", 8, 10))
 
 

@@ -16,7 +16,8 @@ PYTHON = ROOT / ".env/python"
 TESTS = PYTHON / "mpi4py-tests"
 LOGS = ROOT / "build/conformance"
 RANKS = 2
-# Modules that are refused under protection (docs/reference/calls.md): shown, but not counted as different.
+# Modules that are refused under protection (docs/reference/calls.md): shown, but not counted as
+# different.
 REFUSED = {"test_ulfm"}
 SUMMARY = re.compile(r"^(\w+) (\d+): run (\d+) failures (\d+) errors (\d+) skipped (\d+)$")
 OPEN_MPI = ["--oversubscribe", "--mca", "btl", "self,sm,tcp", "--mca", "mpi_yield_when_idle", "1"]

@@ -44,7 +44,7 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
 
 /// Returns the substring of the job's name that the launcher has chosen.
 ///
-/// It is the launcher's own number or its PID, read from one of its guardians.
+/// The substring is the launcher's own number or its PID, read from one of its guardians.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
     let value = |name: &str| {

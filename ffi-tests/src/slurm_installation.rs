@@ -1,6 +1,6 @@
 //! A Slurm installation on this machine, or on several hosts.
 //!
-//! It has its own configuration, runs as this user, and needs no credentials.
+//! The installation has its own configuration, runs as this user, and needs no credentials.
 
 use crate::namespace_hosts::Hosts;
 use crate::paths;
@@ -14,7 +14,7 @@ const READY: Duration = Duration::from_secs(20);
 
 /// Running daemons of Slurm.
 ///
-/// They exit with this value, or with the thread that started them.
+/// The daemons exit when this value is dropped, or with the thread that started them.
 pub struct Slurm {
     directory: tempfile::TempDir,
     daemons: Vec<Child>,

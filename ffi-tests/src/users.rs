@@ -1,6 +1,6 @@
 //! Attacks by another user of the node.
 //!
-//! They run in namespaces: what happens there has no names outside, and ends with the test.
+//! The attacks run in namespaces: what happens there has no names outside, and ends with the test.
 
 use crate::paths;
 use std::os::unix::fs::PermissionsExt;

@@ -176,7 +176,7 @@ fn threads_that_call_at_the_same_time_survive() {
 
 /// A synchronous send completes when the program receives the message, not at the cut.
 ///
-/// If the send completed at the cut, messages would arrive in steps that are over.
+/// Messages would arrive in steps that are over if the send completed at the cut.
 #[test]
 fn synchronous_sends_complete_when_all_have_been_received() {
     judge(11);

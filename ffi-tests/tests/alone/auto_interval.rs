@@ -1,6 +1,6 @@
 //! UNDERSTUDY_INTERVAL=auto: the interval follows from the cost of checkpoints.
 //!
-//! It is equal in all workers.
+//! The interval is equal in all workers.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, paths};

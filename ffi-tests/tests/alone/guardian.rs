@@ -183,8 +183,8 @@ fn a_program_that_is_refused_runs_under_its_launcher() {
 
 /// Returns a job under `ckptd launch`, which is the first process of a container.
 ///
-/// When that process exits, the kernel kills all others of the container. The container shares the
-/// host's memory, and the name of the job never changes.
+/// The kernel kills all other processes of the container when the first process exits. The
+/// container shares the host's memory, and the name of the job never changes.
 fn contained(work: &Path, iterations: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args([

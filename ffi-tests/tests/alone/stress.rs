@@ -1,6 +1,6 @@
 //! Many failures under a plain mpirun.
 //!
-//! Whichever processes fail and however often, the output is equal and no resource use grows.
+//! The output is equal and no resource use grows, whichever processes fail and however often.
 
 use ffi_tests::living_processes::{self, beside_work, living_and_lines};
 use ffi_tests::native_runs::native;

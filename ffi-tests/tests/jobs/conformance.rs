@@ -132,7 +132,7 @@ fn no_checkpoint_is_taken_of_communicators_of_other_values() {
 
 /// Survivors are rolled back to before they set handlers.
 ///
-/// Their timers would run on if the rollback did not stop them.
+/// Timers of the survivors would run on if the rollback did not stop them.
 #[test]
 fn timers_of_after_the_checkpoint_send_no_signal() {
     let undisturbed = native(job("process"));
@@ -147,7 +147,7 @@ fn timers_of_after_the_checkpoint_send_no_signal() {
 
 /// The replacement is rolled back to the checkpoint that it has loaded.
 ///
-/// In that checkpoint, the locks belong to the failed process.
+/// Locks in that checkpoint belong to the failed process.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn locks_are_restored_by_two_recoveries_from_one_checkpoint() {

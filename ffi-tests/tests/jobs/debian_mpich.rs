@@ -48,7 +48,7 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
 
 /// The callbacks are subroutines of the program.
 ///
-/// These are reduction, copy and delete functions, error handlers, and generalized requests.
+/// Callbacks are reduction, copy and delete functions, error handlers, and generalized requests.
 #[test]
 fn a_worker_of_a_program_of_mpi_f08_dies() {
     let kills: Vec<_> = variants([(1, 300), (0, 60)], 1).collect();

@@ -1,6 +1,6 @@
 //! Files that are opened and closed between two checkpoints equal those of an undisturbed run.
 //!
-//! Their names do so as well.
+//! The names of these files are equal, too.
 
 use ffi_tests::namespace_hosts::Hosts;
 use ffi_tests::native_runs::native;

@@ -140,7 +140,7 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
 
 /// New processes on their host take over what the failed ranks have left in memory.
 ///
-/// So no output is printed twice, and no buddy is needed.
+/// No output is printed twice, and no buddy is needed.
 #[test]
 fn all_ranks_of_a_host_may_be_killed_at_once() {
     if !Hosts::are_possible() {

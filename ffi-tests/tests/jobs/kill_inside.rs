@@ -235,7 +235,7 @@ fn receives_are_reposted_in_their_order() {
 
 /// Another process fails while receives are reposted.
 ///
-/// They are reposted by a survivor, or by the replacement.
+/// A survivor or the replacement reposts the receives.
 #[test]
 fn a_worker_may_fail_while_receives_are_reposted() {
     let make = || {

@@ -76,8 +76,8 @@ enum ReplicaLifetime {
 
 /// Outcome of a second failure.
 ///
-/// If replicas do not outlive their process, a rank and its buddy are lost together until another
-/// replica has been made.
+/// A rank and its buddy are lost together until another replica has been made, if replicas do not
+/// outlive their process.
 fn expected_end(role: Role, point: &str, copies: ReplicaLifetime) -> ExpectedEnd {
     if copies == ReplicaLifetime::Outlive {
         return ExpectedEnd::Survives;

@@ -1,6 +1,7 @@
 //! Programs of the distribution's parallel libraries.
 //!
-//! They run under its Open MPI 4.1, and under the Open MPI of the other tests.
+//! The programs run under the distribution's Open MPI 4.1, and under the Open MPI of the other
+//! tests.
 
 use ffi_tests::native_runs::native;
 use ffi_tests::open_mpi_4::with_open_mpi_4;

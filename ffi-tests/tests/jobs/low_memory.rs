@@ -253,7 +253,7 @@ fn a_survivor_may_die_while_it_gets_its_pages_back() {
 
 /// A worker whose own image is damaged gets the replica of its buddy.
 ///
-/// That replica lacks the pages that the worker has changed.
+/// The buddy's replica lacks the pages that the worker has changed.
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_damaged_copy_and_changed_pages() {

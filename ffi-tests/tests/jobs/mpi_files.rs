@@ -140,7 +140,7 @@ fn assert_survived(
 
 /// Unusual uses of MPI files, which the program itself checks.
 ///
-/// These are views that repeat bytes, appending, errors of one process in a collective, and a
+/// The uses are views that repeat bytes, appending, errors of one process in a collective, and a
 /// shared pointer that cannot be beside its file. Open MPI and MPICH do not support all of them, so
 /// nothing is compared with these libraries.
 #[test]

@@ -168,7 +168,7 @@ fn texts_of_any_length() {
 
 /// The error handler is that of MPI_COMM_WORLD or of MPI_COMM_SELF.
 ///
-/// Which one is called, and what is returned afterwards, depends on the version of the library.
+/// The version of the library determines which handler is called, and what is returned afterwards.
 #[test]
 fn error_handlers_of_errors_without_an_object() {
     conform(paths::mpich_program, &["handlers"]);

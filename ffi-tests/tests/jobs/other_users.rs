@@ -188,7 +188,7 @@ fn an_unprotected_program_has_all_processes_as_ranks() {
 
 /// Only the user can read the files of a job, whatever umask and directory allow.
 ///
-/// These are checkpoints, undo logs, event files, and the record of the run.
+/// The files are checkpoints, undo logs, event files, and the record of the run.
 #[test]
 fn files_of_a_job_are_private() {
     let script = r#"

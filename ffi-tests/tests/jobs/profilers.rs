@@ -87,7 +87,7 @@ fn a_profiling_library_sees_the_calls_of_the_program() {
 
 /// Neither guardians nor node managers are profiled.
 ///
-/// So no report contains what a profiler writes when such a process exits.
+/// Reports contain nothing that a profiler writes when such a process exits.
 #[test]
 fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
     let profiled = Profiled::new(false);
@@ -137,7 +137,7 @@ fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
 
 /// Thread functions of EZTrace must not be called before its constructor has run.
 ///
-/// That constructor runs later than understudy's.
+/// The constructor of EZTrace runs later than understudy's.
 #[test]
 fn eztrace_has_the_trace_of_an_undisturbed_run() {
     const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";

@@ -161,7 +161,7 @@ fn places_with_cache(directory: &Path, more: usize) -> Outcome {
 
 /// The dynamic loader maps its cache before the libraries.
 ///
-/// Its size changes when a package is installed after the start of the job.
+/// The size of the cache changes when a package is installed after the start of the job.
 #[test]
 fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).status();

@@ -109,7 +109,7 @@ fn pages_of_jobs_show_their_events() {
 
 /// Script of a page that reports its layout to the frame around it.
 ///
-/// It posts the width of the content, the available width, the colour, and the number of loaded
+/// Posts the width of the content, the available width, the colour, and the number of loaded
 /// resources.
 const MEASURE: &str = "<script>onload = () => \
     parent.postMessage([document.documentElement.scrollWidth, \
@@ -137,7 +137,7 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
 
 /// Checks the display of a page on several devices.
 ///
-/// These are a phone, a desktop, dark colours, and paper.
+/// The devices are a phone, a desktop, dark colours, and paper.
 ///
 /// The pictures are kept if FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {

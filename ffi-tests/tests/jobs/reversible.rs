@@ -194,7 +194,7 @@ fn a_worker_dies_while_it_undoes_steps() {
 
 /// Other workers have undone their steps, and wait for one whose function does not return.
 ///
-/// They start again when that worker fails.
+/// The waiting workers start again when that worker fails.
 #[test]
 fn a_worker_dies_while_others_undo_steps() {
     let outcome = run_with_fault(

@@ -172,8 +172,8 @@ const BEHIND_THE_END: &str = "finalize.end";
 const AT_THE_END: &str = "finalize.agreed";
 /// Returns the faults of a sweep.
 ///
-/// They are: each point for each worker, at its first pass and, if it is passed again, at a late
-/// checkpoint; and `calls_per_worker` calls, or every single one.
+/// The faults are: each point for each worker, at its first pass and, if it is passed again, at a
+/// late checkpoint; and `calls_per_worker` calls, or every single one.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
     let workers = counts.len() as u64;
@@ -412,7 +412,7 @@ fn lammps_survives_a_death_at_any_call() {
 
 /// Sweeps a program that MPICH's compiler has built.
 ///
-/// Its ABI, library and process-manager protocol differ from those of Open MPI.
+/// The ABI, library and process-manager protocol of MPICH differ from those of Open MPI.
 fn of_mpich(name: &'static str, program: Option<PathBuf>, case: TestProgram, make: fn() -> Job) {
     if program.is_some() {
         sweep(&Swept::of_mpich(TestProgram { name, ..case }, make));

@@ -250,7 +250,8 @@ fn an_abort_is_reported(bench: &mut Bench) {
 
 /// After a failure, the survivors join the next generation.
 ///
-/// They close their connections without PMIx_Finalize, and initialise MPI with a new connection.
+/// The survivors close their connections without PMIx_Finalize, and initialise MPI with a new
+/// connection.
 fn the_survivors_begin_anew(bench: &mut Bench) {
     let variables = tempfile::tempdir().unwrap();
     let mut old = bench.run(&["again", variables.path().to_str().unwrap()]);

@@ -1,6 +1,6 @@
 //! Processor-dependent code, except for the entry (`entry` of the runtime).
 //!
-//! It reads the program's position, calls back into the program, and resumes it.
+//! Reads the program's position, calls back into the program, and resumes it.
 #![allow(unsafe_code)]
 
 mod frame;

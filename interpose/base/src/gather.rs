@@ -7,7 +7,7 @@ use understudy_mpi::real_types::RealComm;
 
 /// Returns the values of all processes of `comm`, in the order of their ranks.
 ///
-/// This is a collective.
+/// Collective over `comm`.
 ///
 /// # Errors
 /// The error of a real procedure; [`mpi::Error::INTERN`] if the values exceed 2 GiB or cannot
@@ -28,7 +28,7 @@ where
 
 /// Returns true if `own` is true in all processes of `comm`.
 ///
-/// This is a collective.
+/// Collective over `comm`.
 ///
 /// # Errors
 /// The error of the real procedure.

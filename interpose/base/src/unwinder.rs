@@ -1,6 +1,6 @@
 //! The unwinder of this side's libgcc, which handles the frames of both sides.
 //!
-//! It uses ld.so's `_dl_find_object`, which takes no lock.
+//! Uses ld.so's `_dl_find_object`, which takes no lock.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

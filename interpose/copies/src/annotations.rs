@@ -103,7 +103,7 @@ pub fn place_name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> St
 
 /// Records the passage of a point, at which all discarded memory expires.
 ///
-/// That memory is needed again as soon as it has been written.
+/// Discarded memory is needed again as soon as it has been written.
 #[inline]
 pub fn pass_point(rt: &Runtime) {
     let mut marks = rt.marks.marks.borrow_mut();

@@ -67,7 +67,7 @@ fn phase() -> MutexGuard<'static, Option<PhaseWithoutCut>> {
 
 /// Starts a phase after a cut, in which this process is `worker`.
 ///
-/// If the last cut was not at a cut point, a cut at any call is requested sooner.
+/// A cut at any call is requested sooner if the last cut was not at a cut point.
 pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber) {
     static START: Once = Once::new();
     if !matches!(
@@ -228,7 +228,7 @@ impl PhaseWithoutCut {
 
 /// Acquires the right to report a phase, which one process of the node can have.
 ///
-/// It is an abstract socket (unix(7)), whose name is unique on the node.
+/// The right is an abstract socket (unix(7)), whose name is unique on the node.
 fn acquire_report_right(epoch: Epoch) -> Option<UnixDatagram> {
     let name = format!("understudy-overdue-{}-{epoch}", process_info::job());
     let address = SocketAddr::from_abstract_name(name).ok()?;

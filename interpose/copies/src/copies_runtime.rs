@@ -1,6 +1,6 @@
 //! `Runtime` of this crate, with the state of its modules.
 //!
-//! It dereferences to the `Runtime` of the crate below.
+//! Dereferences to the `Runtime` of the crate below.
 
 use crate::annotations::AnnotationState;
 use crate::copies::ReplicaState;

@@ -13,8 +13,8 @@
 //!             replica counts as damaged, and the buddy's is loaded
 //! ```
 //!
-//! So a wrong function costs time, but no byte. One that faults, calls MPI or does not return is
-//! stopped.
+//! A wrong function therefore costs time, but no byte. A function that faults, calls MPI or does
+//! not return is stopped.
 #![allow(unsafe_code)]
 
 use crate::Runtime;

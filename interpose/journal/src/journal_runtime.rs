@@ -1,6 +1,6 @@
 //! `Runtime` of this crate.
 //!
-//! It holds the state of the modules, and dereferences to the `Runtime` of the crate below.
+//! Holds the state of the modules, and dereferences to the `Runtime` of the crate below.
 
 use crate::journal::JournalState;
 use crate::runtime_state::{RuntimeAccess, runtime};

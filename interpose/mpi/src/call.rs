@@ -1,7 +1,7 @@
 //! Calls of the real library that a signal handler can abandon.
 //!
-//! When a process of the job has failed, calls that wait for it never return. The process manager
-//! then sets the *generation number* of the next MPI instance in a page that it shares with this
+//! Calls that wait for a failed process of the job never return. After a failure, the process
+//! manager sets the *generation number* of the next MPI instance in a page that it shares with this
 //! process ([`SharedPage`]), and sends [`INTERRUPT`] to the thread that is inside the library,
 //! until that thread has left the library. The handler discards the library's frames: the call
 //! returns [`ABANDONED`] to the runtime, like an error of the library. From then on every call
@@ -32,7 +32,7 @@ use understudy_numbers::Generation;
 
 /// Return code of an abandoned call.
 ///
-/// It is an error class that the library itself does not use.
+/// Error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
 /// Time by which an error or fault of the library may precede its explanation.
@@ -158,7 +158,7 @@ pub fn leave_instance() {
 
 /// Guard during which calls are never abandoned.
 ///
-/// It is for local calls that do not wait, at any time, and for calls before any MPI instance.
+/// Used for local calls that do not wait, at any time, and for calls before any MPI instance.
 pub struct NeverAbandoned {
     page: usize,
     generation: u32,

@@ -107,7 +107,7 @@ pub fn restore_program(saved: [u64; 2]) {
 
 /// Handler of the signal.
 ///
-/// It leaves nothing on the stack when it jumps to libc's handler, which may unwind the stack.
+/// Leaves nothing on the stack when it jumps to libc's handler, which may unwind the stack.
 #[unsafe(naked)]
 unsafe extern "C" fn entry() {
     naked_asm!(

@@ -226,7 +226,7 @@ fn open(path: &str) -> *mut c_void {
 
 /// Sets or, for `None`, removes a variable of the library's environment.
 ///
-/// It is not the runtime's environment.
+/// Leaves the runtime's own environment unchanged.
 ///
 /// # Safety
 /// No other thread of the MPI side may use the environment (setenv(3)).

@@ -15,8 +15,8 @@
 //!   the caller    thread-local data, keys and cancellation state           (thread)
 //! ```
 //!
-//! If a part cannot be reset ([`ResetError`]), the process cannot be used as a rank any more, and
-//! must exit.
+//! A process with a part that cannot be reset ([`ResetError`]) cannot be used as a rank any more,
+//! and must exit.
 
 mod descriptors;
 mod memory;

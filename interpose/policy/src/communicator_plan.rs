@@ -85,8 +85,8 @@ fn chosen_number(uid: u64) -> u64 {
 
 /// Returns the `uid` of a duplicate, which all members derive without communication.
 ///
-/// It consists of the parent's `uid` and the duplicate's number. `None` if the parent is itself
-/// such a duplicate, or if a number is too high.
+/// The `uid` consists of the parent's `uid` and the duplicate's number. `None` if the parent is
+/// itself such a duplicate, or if a number is too high.
 pub fn derived_uid(parent: u64, number: u64) -> Option<u64> {
     let own = parent % (1 << 40);
     let fits = own < FIRST_DERIVED / MAX_DUPLICATES && number < MAX_DUPLICATES;

@@ -27,7 +27,7 @@ const VOTE_SECONDS: f64 = 1e15;
 
 /// A worker's terms for the vote, which computes their maxima.
 ///
-/// They are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
+/// The terms are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
 pub type Terms = [i64; 2];
 
 /// Belief about failures.

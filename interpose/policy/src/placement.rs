@@ -56,7 +56,7 @@ impl Buddies {
 
     /// Places second replicas, never at the buddies of `first`.
     ///
-    /// As far as possible, a second replica is neither in its worker's domain nor in that of the
+    /// A second replica is, as far as possible, neither in its worker's domain nor in that of the
     /// first replica. Requires at least three workers.
     pub fn place_second(domains: &[u32], offset: u32, first: &Buddies) -> Buddies {
         let workers = domains.len();

@@ -19,7 +19,7 @@ pub struct ProcessReport {
     pub fetch_ns: u64,
     /// True if its own replicas are reduced.
     ///
-    /// It may need those that a dead process has left.
+    /// Such a process may need replicas that a dead process has left.
     pub is_reduced: bool,
     /// True if the process has requested spares from the daemon (`hints`).
     pub has_requested_spares: bool,
@@ -53,7 +53,7 @@ pub struct KeptReplicas {
     pub epoch: Epoch,
     /// Later epoch of which it has replicas, too.
     ///
-    /// Their process died before it saw the commit of that epoch.
+    /// The process that left the replicas died before it saw the commit of that epoch.
     pub whole: Option<Epoch>,
     /// Process that has left the replicas, if they were left.
     pub process: Option<ProcessNumber>,

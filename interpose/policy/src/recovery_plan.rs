@@ -82,7 +82,7 @@ impl Plan {
 
     /// Returns the workers that send this worker its own replica, if it has none.
     ///
-    /// This is the buddy, or, with parity, all other members of the group, by layer.
+    /// Yields the buddy, or, with parity, all other members of the group, by layer.
     pub fn sources(&self, worker: Worker) -> impl Iterator<Item = Worker> {
         let fetches = self
             .fetches
@@ -304,8 +304,8 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
 
 /// Selects the epoch to which all workers return.
 ///
-/// This is the last epoch that any process has committed. If all living workers have complete
-/// replicas of the next epoch, including those of dead workers, it is that one, because the dead
+/// Returns the last epoch that any process has committed. Returns the next epoch instead if all
+/// living workers have complete replicas of it, including those of dead workers, because the dead
 /// may have committed it. If none of the dead can have committed it, the epoch with the lower cost
 /// is selected.
 fn epoch(job: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {

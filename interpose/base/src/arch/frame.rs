@@ -15,7 +15,7 @@ pub struct Frame {
     pub preserved: [u64; 6],
     /// Stack pointer of the program.
     ///
-    /// It points to the return address, which the stack arguments follow.
+    /// Points to the return address, which the stack arguments follow.
     pub rsp: u64,
 }
 

@@ -216,7 +216,7 @@ pub(super) fn yielding_caller(
 ) -> Option<unsafe extern "C" fn(&YieldingCallback) -> u64> {
     /// Offset, below the saved frame pointer, of the word that marks nested calls.
     ///
-    /// It is not 0 in a call from a callback that has not yielded the lock.
+    /// The word is not 0 in a call from a callback that has not yielded the lock.
     const NESTED: usize = 64;
     if !work_flags::is_set(work_flags::MULTIPLE_THREADS) {
         return None;
@@ -283,7 +283,7 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
 
 /// Prepares the main thread to resume with the call in `frame`.
 ///
-/// It owns the lock exactly if the end of that call releases the lock.
+/// The main thread owns the lock exactly if the end of that call releases the lock.
 pub fn resume_main(frame: &Frame) {
     let state = mpi_lock();
     state.owner_thread.store(0, Ordering::Relaxed);

@@ -146,7 +146,7 @@ unsafe extern "C" fn call_on_stack(
 
 /// Runs `run`, during which callbacks use the program's stack that `frame` describes.
 ///
-/// That stack is not yet the one of the outermost entry.
+/// The stack that `frame` describes is not yet the stack of the outermost entry.
 pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
@@ -180,7 +180,8 @@ pub fn abandon_callbacks() {
 
 /// Replaces the frame of the outermost entry.
 ///
-/// When its handler returns, or one that has abandoned the callbacks, the call in `frame` is made.
+/// The call in `frame` is made when the handler of that entry returns, or a handler that has
+/// abandoned the callbacks.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
@@ -368,7 +369,7 @@ impl AnsweredResult {
 
 /// Sets this function as the handler of all slots except those that `executed` selects.
 ///
-/// It serves slots of any return type.
+/// The function `answer` serves slots of any return type.
 pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> AnsweredResult) {
     for (slot, entry) in DISPATCH.iter().enumerate() {
         if !executed(slot) {

@@ -83,7 +83,8 @@ impl EpochDescription {
 
 /// Creates a transfer of pages whose numbers are not those of the slots' owners.
 ///
-/// They need no checksums: the pages computed from them are verified with those of the description.
+/// The pages need no checksums: the pages computed from them are verified with the checksums of the
+/// description.
 fn transfer(
     runs: Vec<SlotRun>,
     epoch: Epoch,

@@ -117,7 +117,7 @@ enum ReceiveStep {
 
 /// Transfer to one rank, from another, or both.
 ///
-/// If it is dropped before its end, its memory is kept.
+/// The memory of a transfer that is dropped before its end is kept.
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,

@@ -53,7 +53,7 @@ pub struct CutState {
     pub schedule: Schedule,
     /// First cut point that requires an action.
     ///
-    /// This is the next decision, or every cut point while a vote needs help.
+    /// The next decision, or every cut point while a vote needs help.
     pub next_action: u64,
     /// Vote for the next decision: end of the interval, and time of a cut point.
     pub vote: Option<MaxAllreduce>,
@@ -65,7 +65,7 @@ pub struct CutState {
     pub decided: Option<(Instant, u64)>,
     /// True if the next cut point is the call to which the program was rewound.
     ///
-    /// It was a cut already.
+    /// The call was a cut already.
     pub resumed: bool,
     /// Cost of checkpoints here, and the interval that follows from the maximum cost.
     pub pace: JobPace,

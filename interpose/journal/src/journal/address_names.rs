@@ -68,7 +68,7 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut
 
 /// Finds the function around each of these sorted offsets.
 ///
-/// If functions overlap, the one that begins last is returned.
+/// Returns the function that begins last if functions overlap.
 fn functions<'a>(file: &'a object::File<'a>, wanted: &[FileOffset]) -> Vec<Option<Function<'a>>> {
     let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
     for symbol in file.symbols().chain(file.dynamic_symbols()) {

@@ -1,6 +1,6 @@
 //! Clocks and similar functions of libc that programs call in the set-up phase.
 //!
-//! Their rows are like those of the call table ([`understudy_abi::libc_procedures`]).
+//! Rows of these functions are like those of the call table ([`understudy_abi::libc_procedures`]).
 #![allow(unsafe_code)]
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};

@@ -20,7 +20,7 @@ const MIN_PATTERN_CALLS_OF_LONG_JOURNAL: u64 = 32;
 
 /// Reports that a function is not watched.
 ///
-/// One worker reports: the error is equal in all workers.
+/// Only the first worker reports: the error is equal in all workers.
 fn report_not_watched(rt: &Runtime, name: &str, why: &BreakpointError) {
     if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
         crate::system_calls::print_message(message::init_end_not_watched(name, why));

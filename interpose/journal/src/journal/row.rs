@@ -17,7 +17,7 @@ pub enum Unit {
     Text,
     /// Packed elements: number of elements, argument of the datatype, position.
     ///
-    /// They end at the position in the buffer to which the last argument points.
+    /// The elements end at the position in the buffer to which the last argument points.
     Packed(Numbers, u8, Numbers),
     /// Unknown; a call with such an output cannot be recorded.
     Unknown,

@@ -65,7 +65,7 @@ pub fn object(symbol: &CStr) -> *mut c_void {
 
 /// Returns the datatype that the library passes to a reduction function.
 ///
-/// Its size is that of the library's handles.
+/// The datatype has the size of the library's handles.
 ///
 /// # Safety
 /// `place` must be the argument of such a function.

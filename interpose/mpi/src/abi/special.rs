@@ -91,7 +91,7 @@ pub(super) unsafe fn contents<E: Edge>(
 
 /// Copies a status between C and Fortran, whose statuses are equal.
 ///
-/// In Open MPI they differ, but its edge does not have this function.
+/// Statuses of C and Fortran differ in Open MPI, but its edge does not have this function.
 ///
 /// # Safety
 /// Both must point to statuses of the other ABI.

@@ -1,6 +1,6 @@
 //! The MPI side's state in the calling thread.
 //!
-//! It consists of thread-local data, values of its keys, and the state of cancellation.
+//! The state consists of thread-local data, values of its keys, and the state of cancellation.
 #![allow(unsafe_code)]
 
 use super::side_error::ResetError;

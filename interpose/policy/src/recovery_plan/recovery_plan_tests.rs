@@ -318,7 +318,7 @@ fn a_damaged_copy_is_not_used_and_is_rebuilt() {
 
 /// For all hints, a plan contains each dead worker and each process at most once.
 ///
-/// It uses only living, idle processes.
+/// A plan uses only living, idle processes.
 #[test]
 fn a_placement_hint_counts_if_it_is_possible() {
     let living = [

@@ -20,7 +20,7 @@ pub struct ParityGroups {
 impl ParityGroups {
     /// Forms groups of about `size` workers.
     ///
-    /// If possible, no two members of a group are in one of the `domains` (of each worker).
+    /// Members of a group are, if possible, in different `domains` (of each worker).
     pub fn place(domains: &[u32], size: u32) -> ParityGroups {
         let workers = domains.len();
         // A group of one worker could not store parity.

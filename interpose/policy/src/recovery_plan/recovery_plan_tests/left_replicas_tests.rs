@@ -8,7 +8,7 @@ use understudy_settings::Scheme;
 
 /// Creates a joining process with all layers of a worker.
 ///
-/// They are also of a later epoch unless `whole` is 0.
+/// The layers are also of a later epoch unless `whole` is 0.
 fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> ProcessReport {
     let mut heir = with_replicas(process, own, 1, epoch);
     if let Some(held) = &mut heir.kept {
