@@ -10,7 +10,7 @@ use super::values::{
     TrialReplay, init_end, interval, journal_limit, new_phase, number, require, scheme,
     shared_pages, switch, threads, tracking, trial_replay,
 };
-use crate::setting::{SECRET, Setting};
+use crate::setting::{SECRET, Setting, value_of};
 use crate::settings_table::SETTINGS;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -258,8 +258,7 @@ impl Config {
             faults: Vec::new(),
         };
         for (name, parse) in VALUES {
-            let setting = SETTINGS.iter().find(|setting| setting.variable == *name);
-            if let Some(text) = setting.and_then(|setting| setting.value(&lookup)) {
+            if let Some(text) = value_of(name, &lookup) {
                 parse(&mut config, &text)
                     .map_err(|why| message::bad_setting(name, why).to_string())?;
             }
@@ -342,9 +341,7 @@ impl Config {
     /// Returns the settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
         let value = |setting: &Setting| {
-            setting
-                .value(&lookup)
-                .unwrap_or_else(|| setting.default.to_owned())
+            value_of(setting.variable, &lookup).unwrap_or_else(|| setting.default.to_owned())
         };
         SETTINGS
             .iter()

@@ -41,6 +41,18 @@ pub fn present_name(former: &str) -> Option<&'static str> {
     names.map(|(_, present)| *present)
 }
 
+/// Returns the former name of a variable.
+fn former_name(present: &str) -> Option<&'static str> {
+    let names = FORMER_NAMES.iter().find(|(_, name)| *name == present);
+    names.map(|(former, _)| *former)
+}
+
+/// Returns the value of a variable, by its present or else by its former name.
+pub(crate) fn value_of(variable: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let value = |name: &str| lookup(name).filter(|text| !text.is_empty());
+    value(variable).or_else(|| value(former_name(variable)?))
+}
+
 /// Prefix of all names.
 pub const PREFIX: &str = "UNDERSTUDY_";
 
@@ -50,24 +62,9 @@ impl Setting {
         option_of(self.variable)
     }
 
-    /// Returns the former name of the variable.
-    pub fn former_variable(&self) -> Option<&'static str> {
-        let names = FORMER_NAMES
-            .iter()
-            .find(|(_, present)| *present == self.variable);
-        names.map(|(former, _)| *former)
-    }
-
     /// Returns the former name of the option without the leading hyphens.
     pub fn former_option(&self) -> Option<String> {
-        self.former_variable().map(option_of)
-    }
-
-    /// Returns the value of the variable, by its present or else by its former name.
-    pub fn value(&self, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
-        let is_set = |text: &String| !text.is_empty();
-        let former = || lookup(self.former_variable()?).filter(is_set);
-        lookup(self.variable).filter(is_set).or_else(former)
+        former_name(self.variable).map(option_of)
     }
 }
 

@@ -84,8 +84,8 @@ impl Settings {
         let (former, present): (Vec<_>, Vec<_>) =
             ours.partition(|(name, _)| present_name(name).is_some());
         for (name, value) in present.into_iter().chain(former) {
-            let name = present_name(&name).map_or(name.clone(), str::to_owned);
-            all.entry(name).or_insert(value);
+            let name = present_name(&name).unwrap_or(&name);
+            all.entry(name.to_owned()).or_insert(value);
         }
         Self {
             all,

@@ -10,6 +10,7 @@ use understudy_formats::events::{ProcessNumber, Role};
 use understudy_relay::{LedgerRank, RankStage, survey};
 use understudy_report::described;
 use understudy_report::{JobState, Live, count};
+use understudy_settings::present_name;
 
 /// A rank on this node.
 #[derive(Debug, Serialize)]
@@ -158,16 +159,15 @@ impl RankStatus {
 
 /// Reads the setting from the launcher's command line or environment.
 fn event_directory(launcher: u32) -> Option<PathBuf> {
-    // The second is the former name.
-    const VARIABLES: [&str; 2] = ["UNDERSTUDY_EVENTS=", "UNDERSTUDY_LOG_DIR="];
+    let is_setting = |name: &str| present_name(name).unwrap_or(name) == "UNDERSTUDY_EVENTS";
     let process = Path::new("/proc").join(launcher.to_string());
     let find = |file: &str| {
         let text = std::fs::read(process.join(file)).ok()?;
         let words = text.split(|&byte| byte == 0).map(String::from_utf8_lossy);
         words
             .filter_map(|word| {
-                let value = VARIABLES.iter().find_map(|name| word.strip_prefix(name));
-                value.map(PathBuf::from)
+                let (name, value) = word.split_once('=')?;
+                is_setting(name).then(|| PathBuf::from(value))
             })
             .next_back()
     };
