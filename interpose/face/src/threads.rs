@@ -268,8 +268,7 @@ pub struct Event {
 /// A timer that starts threads makes libc create a thread without calling [`pthread_create`].
 ///
 /// # Safety
-/// As for timer_create(2).
-/// As timer_create(2).
+/// Preconditions of timer_create(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_create(
     clock: c_int,

@@ -174,7 +174,7 @@ pub(crate) fn source(text: &str) -> String {
     for (column, constant, name) in OTHER_ABIS {
         let _ = writeln!(
             out,
-            "/// What differs between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \
+            "/// Differences between Open MPI and {name}.\npub static {constant}: Abi = Abi {{\n    \
              name: \"{name}\","
         );
         let layout = |name: &str| {

@@ -219,14 +219,14 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
     };
     let _ = write!(
         out,
-        "\n/// Makes a persistent request from its arguments, one word each; nothing for \
-         procedures whose requests have no recipes.\n///\n/// # Safety\n/// They must be those of \
-         the procedure: real handles, and arrays that outlive the request.\n#[allow(unsafe_code, \
-         clippy::too_many_lines)]\npub unsafe fn make_request(\n    procedure: Proc,\n    words: \
-         &[u64],\n    request: *mut understudy_mpi::real_types::RealRequest,\n) -> \
-         Option<core::ffi::c_int> {{\n\x20   use core::ffi::{{c_int, c_void}};\n    use \
-         understudy_mpi::real_types::*;\n\x20   // SAFETY: handed on to the caller.\n    \
-         Some(unsafe {{\n        match procedure {{\n"
+        "\n/// Makes a persistent request from its arguments, one word each.\n///\n/// Procedures \
+         whose requests have no recipes make none.\n///\n/// # Safety\n/// The words must be the \
+         arguments of the procedure: real handles, and arrays that\n/// outlive the \
+         request.\n#[allow(unsafe_code, clippy::too_many_lines)]\npub unsafe fn make_request(\n    \
+         procedure: Proc,\n    words: &[u64],\n    request: *mut \
+         understudy_mpi::real_types::RealRequest,\n) -> Option<core::ffi::c_int> {{\n\x20   use \
+         core::ffi::{{c_int, c_void}};\n    use understudy_mpi::real_types::*;\n\x20   // SAFETY: \
+         handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
     );
     let rows = table.procedures.iter();
     for procedure in rows.filter(|procedure| {

@@ -317,7 +317,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
         "the procedures of a library of another ABI",
         "FOREIGN",
     );
-    out.push_str("\n/// They are called as the others are.\nmod foreign {\n");
+    out.push_str("\n/// Procedures of libraries with another ABI.\nmod foreign {\n");
     for (slot, procedure) in table.procedures.iter().enumerate() {
         let words = stack_words(procedure);
         let _ = write!(
@@ -330,7 +330,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
     }
     let _ = writeln!(
         out,
-        "}}\n\n/// By slot: calls the procedure of a library of another ABI.\n\
+        "}}\n\n/// Callers of the procedures of a library with another ABI, by slot.\n\
          pub(crate) static FOREIGN_CALLS: [unsafe extern \"C\" fn(); {count}] = ["
     );
     for slot in 0..count {
@@ -357,7 +357,7 @@ pub(crate) fn source(table: &Table) -> String {
     }
     let _ = writeln!(
         out,
-        "}}\n\n/// By slot: the function of an edge; null: the procedure is the same in all ABIs.\n\
+        "}}\n\n/// Functions of an edge, by slot; null if the procedure is equal in all ABIs.\n\
          pub fn table<E: Edge>() -> [*const (); {}] {{\n    [",
         table.procedures.len()
     );

@@ -107,8 +107,8 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     constants(&mut out, abis, "STANDARD", "feature = \"standard\"");
     let _ = write!(
         out,
-        "/// Those that narrow.\n{ALLOW}mod narrow {{\n    use super::super::large;\n    use \
-         crate::thunks::thunks;\n    use core::ffi::c_int;\n"
+        "/// Procedures that narrow their arguments.\n{ALLOW}mod narrow {{\n    use \
+         super::super::large;\n    use crate::thunks::thunks;\n    use core::ffi::c_int;\n"
     );
     for (name, how) in &served {
         if let Implementation::Narrow(twin, what) = how {

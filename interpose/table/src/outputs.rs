@@ -206,7 +206,7 @@ fn row(procedure: &Procedure) -> String {
 /// Returns the table of the outputs of each procedure, by slot.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "/// What each procedure writes on the user side, by slot.\n\
+        "/// Memory of the program that each procedure writes, by slot.\n\
          pub static OUTPUTS: &[Row] = &[\n",
     );
     for procedure in &table.procedures {

@@ -163,11 +163,11 @@ pub(crate) fn names(out: &mut String, table: &Table) {
 /// A symbol that has been copied to the program's file is bound to the copy.
 fn addresses(out: &mut String, data: &[Data]) {
     out.push_str(
-        "\n/// Where an exported object is for the program.\n#[repr(transparent)]\npub struct \
+        "\n/// Address of an exported object for the program.\n#[repr(transparent)]\npub struct \
          DataAddress(pub *mut u8);\n\n// SAFETY: an address is no access.\nunsafe impl Sync for \
-         DataAddress {}\n\n/// Where each exported object is for the program, be it here or \
-         copied to the program's own file.\npub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] \
-         = [\n",
+         DataAddress {}\n\n/// Addresses of the exported objects for the program.\n///\n/// An \
+         object is in this library, or in a copy in the program's own file.\npub static \
+         DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [\n",
     );
     for Data { name, .. } in data {
         let _ = writeln!(out, "    DataAddress(&raw mut objects::{name} as *mut u8),");

@@ -27,14 +27,14 @@ pub(crate) fn virt_types() -> String {
 /// A status has three fields of the standard, then a cancelled flag and a byte count (Open MPI's
 /// `mpi.h`).
 const STATUS: &str = "\
-/// `MPI_Status`; the same on either side.
+/// `MPI_Status`, equal on both sides.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     pub source: core::ffi::c_int,
     pub tag: core::ffi::c_int,
     pub error: core::ffi::c_int,
-    /// Whether the operation was cancelled.
+    /// True (not 0) if the operation was cancelled.
     pub cancelled: core::ffi::c_int,
     /// Number of bytes received.
     pub bytes: usize,

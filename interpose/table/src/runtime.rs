@@ -46,7 +46,7 @@ impl Proc {
         self as u32
     }
 
-    /// Its name without a trailing NUL.
+    /// Returns the name of the procedure without a trailing NUL.
     pub fn name(self) -> &'static str {
         SLOT_NAMES[self as usize].to_str().unwrap_or("?")
     }
@@ -82,14 +82,14 @@ fn procedures(out: &mut String, table: &Table) {
         out,
         table,
         "LOCAL",
-        "By slot: true if a procedure waits for no process and changes nothing of others.",
+        "Procedures, by slot, that wait for no process and change nothing of others.",
         |procedure| procedure.is(Rule::Local),
     );
     flags(
         out,
         table,
         "COLLECTIVE",
-        "By slot: true if a procedure is a blocking collective.",
+        "Procedures, by slot, that are blocking collectives.",
         |procedure| procedure.class == Class::Collective,
     );
     slots(
@@ -274,10 +274,10 @@ pub struct Handler(*const ());
 unsafe impl Sync for Handler {}
 
 impl Handler {
-    /// The slot's function of the real library is to be called, as it is.
+    /// Calls the slot's function of the real library without a handler.
     pub const FORWARD: Handler = Handler(core::ptr::null());
 
-    /// Whether it is `FORWARD`.
+    /// True for `FORWARD`.
     pub fn is_forward(self) -> bool {
         self.0.is_null()
     }

@@ -1215,7 +1215,7 @@ impl Proc {
         self as u32
     }
 
-    /// Its name without a trailing NUL.
+    /// Returns the name of the procedure without a trailing NUL.
     pub fn name(self) -> &'static str {
         SLOT_NAMES[self as usize].to_str().unwrap_or("?")
     }
@@ -1306,7 +1306,7 @@ pub static MAY_WAIT: [u32; 81] = [
     Proc::MPI_Session_set_info.slot(),
 ];
 
-/// By slot: true if a procedure waits for no process and changes nothing of others.
+/// Procedures, by slot, that wait for no process and change nothing of others.
 pub static LOCAL: [bool; PROC_COUNT] = [
     false, // MPI_Abort
     true, // MPI_Add_error_class
@@ -1899,7 +1899,7 @@ pub static LOCAL: [bool; PROC_COUNT] = [
     false, // MPIX_Comm_iagree
 ];
 
-/// By slot: true if a procedure is a blocking collective.
+/// Procedures, by slot, that are blocking collectives.
 pub static COLLECTIVE: [bool; PROC_COUNT] = [
     false, // MPI_Abort
     false, // MPI_Add_error_class
@@ -5904,10 +5904,13 @@ pub static PREDEFINED: [(HandleKind, usize); 113] = [
 
 pub use understudy_mpi::{callbacks, real};
 
-/// Makes a persistent request from its arguments, one word each; nothing for procedures whose requests have no recipes.
+/// Makes a persistent request from its arguments, one word each.
+///
+/// Procedures whose requests have no recipes make none.
 ///
 /// # Safety
-/// They must be those of the procedure: real handles, and arrays that outlive the request.
+/// The words must be the arguments of the procedure: real handles, and arrays that
+/// outlive the request.
 #[allow(unsafe_code, clippy::too_many_lines)]
 pub unsafe fn make_request(
     procedure: Proc,

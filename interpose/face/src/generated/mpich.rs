@@ -152,7 +152,7 @@ pub const STATUS_TAG: usize = 4_i64 as usize;
 #[cfg(feature = "standard")]
 pub const STATUS_ERROR: usize = 8_i64 as usize;
 
-/// Those that narrow.
+/// Procedures that narrow their arguments.
 #[
     allow(
         non_snake_case,

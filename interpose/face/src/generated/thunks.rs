@@ -6606,14 +6606,16 @@ pub static DATA_SYMBOLS: [(&core::ffi::CStr, usize); DATA_COUNT] = [
     (c"understudy_logical16", 8),
 ];
 
-/// Where an exported object is for the program.
+/// Address of an exported object for the program.
 #[repr(transparent)]
 pub struct DataAddress(pub *mut u8);
 
 // SAFETY: an address is no access.
 unsafe impl Sync for DataAddress {}
 
-/// Where each exported object is for the program, be it here or copied to the program's own file.
+/// Addresses of the exported objects for the program.
+///
+/// An object is in this library, or in a copy in the program's own file.
 pub static DATA_ADDRESSES: [DataAddress; DATA_COUNT] = [
     DataAddress(&raw mut objects::ADIOI_DFLT_ERR_HANDLER as *mut u8),
     DataAddress(&raw mut objects::ADIOI_Datarep_head as *mut u8),

@@ -33,7 +33,7 @@ pub enum Domain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer { Buffer, Status, Statuses, Weights, ToolPvar }
 
-/// What differs between Open MPI and MPICH.
+/// Differences between Open MPI and MPICH.
 pub static MPICH: Abi = Abi {
     name: "MPICH",
     handle: 4,
@@ -765,7 +765,7 @@ pub static MPICH: Abi = Abi {
     ],
 };
 
-/// What differs between Open MPI and the standard ABI.
+/// Differences between Open MPI and the standard ABI.
 pub static STANDARD: Abi = Abi {
     name: "the standard ABI",
     handle: 8,

@@ -18616,7 +18616,7 @@ mod procedures {
 
 }
 
-/// By slot: the function of an edge; null: the procedure is the same in all ABIs.
+/// Functions of an edge, by slot; null if the procedure is equal in all ABIs.
 pub fn table<E: Edge>() -> [*const (); 589] {
     [
         procedures::MPI_Abort::<E> as *const (),
@@ -19804,7 +19804,7 @@ pub(crate) static FOREIGN: [crate::library::Procedure; 589] = [
     crate::library::Procedure::new(c"PMPIX_Comm_iagree"),
 ];
 
-/// They are called as the others are.
+/// Procedures of libraries with another ABI.
 mod foreign {
     #[unsafe(naked)]
     pub(super) unsafe extern "C" fn call_0() {
@@ -22164,7 +22164,7 @@ mod foreign {
     }
 }
 
-/// By slot: calls the procedure of a library of another ABI.
+/// Callers of the procedures of a library with another ABI, by slot.
 pub(crate) static FOREIGN_CALLS: [unsafe extern "C" fn(); 589] = [
     foreign::call_0,
     foreign::call_1,

@@ -8944,10 +8944,10 @@ pub struct Handler(*const ());
 unsafe impl Sync for Handler {}
 
 impl Handler {
-    /// The slot's function of the real library is to be called, as it is.
+    /// Calls the slot's function of the real library without a handler.
     pub const FORWARD: Handler = Handler(core::ptr::null());
 
-    /// Whether it is `FORWARD`.
+    /// True for `FORWARD`.
     pub fn is_forward(self) -> bool {
         self.0.is_null()
     }

@@ -63,15 +63,15 @@ struct DocComment<'a> {
     lines: Vec<&'a str>,
 }
 
-/// Returns the lines of doc comments that begin with a forbidden word.
+/// Returns the lines at which paragraphs of doc comments begin with a forbidden word.
 pub fn openers(source: &Source) -> Vec<usize> {
-    lines_of(source, |comment| begins_with(comment, &OPENERS))
+    paragraphs_of(source, |words| begins_with(words, &OPENERS))
 }
 
-/// Returns the lines of doc comments that begin with a pronoun.
+/// Returns the lines at which paragraphs of doc comments begin with a pronoun.
 pub fn pronoun_openers(source: &Source) -> Vec<usize> {
-    lines_of(source, |comment| {
-        begins_with(comment, &PRONOUNS) || is_this_a_pronoun(comment)
+    paragraphs_of(source, |words| {
+        begins_with(words, &PRONOUNS) || is_this_a_pronoun(words)
     })
 }
 
@@ -88,6 +88,20 @@ fn lines_of(source: &Source, is_offence: impl Fn(&DocComment) -> bool) -> Vec<us
         .filter(is_offence)
         .map(|comment| comment.line)
         .collect()
+}
+
+/// Returns the lines at which paragraphs with such first words begin.
+fn paragraphs_of(source: &Source, is_offence: impl Fn(&[String; 2]) -> bool) -> Vec<usize> {
+    let mut found = Vec::new();
+    for comment in doc_comments(source) {
+        let before = std::iter::once("").chain(comment.lines.iter().copied());
+        for ((line, text), before) in (comment.line..).zip(&comment.lines).zip(before) {
+            if before.is_empty() && is_offence(&first_words(text)) {
+                found.push(line);
+            }
+        }
+    }
+    found
 }
 
 fn doc_comments(source: &Source) -> Vec<DocComment<'_>> {
@@ -117,8 +131,7 @@ fn doc_comments(source: &Source) -> Vec<DocComment<'_>> {
 }
 
 /// Returns the first two words without punctuation; code is not a word.
-fn first_words(comment: &DocComment) -> [String; 2] {
-    let line = comment.lines.first().copied().unwrap_or_default();
+fn first_words(line: &str) -> [String; 2] {
     let mut words = line.split_whitespace().map(|word| {
         let word = word.trim_matches(|it: char| !it.is_alphanumeric() && it != '`' && it != '[');
         word.to_lowercase()
@@ -126,15 +139,13 @@ fn first_words(comment: &DocComment) -> [String; 2] {
     [(); 2].map(|()| words.next().unwrap_or_default())
 }
 
-fn begins_with(comment: &DocComment, list: &[&str]) -> bool {
-    let [first, second] = first_words(comment);
+fn begins_with([first, second]: &[String; 2], list: &[&str]) -> bool {
     let pair = format!("{first} {second}");
     list.iter()
-        .any(|item| [&first, &pair].contains(&&item.to_lowercase()))
+        .any(|item| [first, &pair].contains(&&item.to_lowercase()))
 }
 
-fn is_this_a_pronoun(comment: &DocComment) -> bool {
-    let [first, second] = first_words(comment);
+fn is_this_a_pronoun([first, second]: &[String; 2]) -> bool {
     first == "this" && VERBS_AFTER_THIS.contains(&second.as_str())
 }
 
@@ -209,6 +220,14 @@ mod tests {
             lines(openers, "/// Whose\nfn a() {}\n/// *Why*\nfn b() {}"),
             [1, 3]
         );
+    }
+
+    #[test]
+    fn openers_of_later_paragraphs_count() {
+        let text = "/// Sends a.\n///\n/// If b\n/// it is c.\n///\n/// - It\nfn a() {}";
+        assert_eq!(lines(openers, text), [3]);
+        let text = "//! Sends.\n//!\n//! It is.";
+        assert_eq!(lines(pronoun_openers, text), [3]);
     }
 
     #[test]
