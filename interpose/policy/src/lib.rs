@@ -3,7 +3,9 @@
 //! The crate uses no MPI, no clock, no input and no output.
 //!
 //! * [`placement`], [`redundancy`]: placement of replicas, whole or as parity;
-//! * [`recovery_plan`]: replacements and sources of replicas after failures;
+//! * [`pending_stages`], [`max_reduction`]: a checkpoint until its commit, on which workers vote;
+//! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: the way back after
+//!   failures, with replacements and sources of replicas;
 //! * [`agreement`], [`assembly`], [`gathering`]: agreement on a checkpoint, and the order in which
 //!   threads enter collectives meanwhile;
 //! * [`communicator_plan`]: order in which communicators are created in a new MPI instance;
@@ -21,12 +23,18 @@ pub mod compression;
 #[cfg(test)]
 mod dice;
 pub mod gathering;
+pub mod max_reduction;
+pub mod meeting;
 pub mod pace;
+pub mod pending_stages;
 pub mod placement;
 mod plan_input;
 mod process_report;
 pub mod query_policy;
 pub mod ranges;
+pub mod recovery_attempt;
 pub mod recovery_plan;
 pub mod redundancy;
+pub mod replica_inventory;
 pub mod syscall_dispositions;
+mod takeovers;

@@ -1,7 +1,8 @@
-//! Input of a recovery plan.
+//! Input of a recovery plan, indexed by worker.
 
 use crate::process_report::{DamagedReplica, KeptReplicas, ProcessReport};
 use crate::redundancy::Redundancy;
+use std::collections::{HashMap, HashSet};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Hint that this spare should replace this worker; used if possible.
@@ -15,72 +16,110 @@ pub struct RequestedSpare {
 pub struct PlanInput<'a> {
     pub living: &'a [ProcessReport],
     pub redundancy: &'a Redundancy,
-    pub workers: u32,
     pub hints: &'a [RequestedSpare],
+    /// Report of each worker's process; `None` for a dead worker.
+    report_of: Vec<Option<&'a ProcessReport>>,
+    /// Replicas of dead workers in joining processes, in the order of the reports.
+    inherited: HashMap<Worker, Vec<&'a KeptReplicas>>,
+    damaged: HashSet<DamagedReplica>,
 }
 
-impl PlanInput<'_> {
-    pub fn process_of(&self, worker: Worker) -> Option<&ProcessReport> {
-        self.living
-            .iter()
-            .find(|identity| identity.worker == Some(worker))
+impl<'a> PlanInput<'a> {
+    /// Indexes the reports of a job with `workers` workers.
+    pub fn new(
+        living: &'a [ProcessReport],
+        redundancy: &'a Redundancy,
+        workers: u32,
+        hints: &'a [RequestedSpare],
+    ) -> PlanInput<'a> {
+        let mut report_of: Vec<Option<&ProcessReport>> = vec![None; workers as usize];
+        for report in living {
+            if let Some(worker) = report.worker {
+                report_of[worker.index()].get_or_insert(report);
+            }
+        }
+        let mut inherited: HashMap<Worker, Vec<&KeptReplicas>> = HashMap::new();
+        for report in living.iter().filter(|report| report.worker.is_none()) {
+            if let Some(kept) = &report.kept
+                && report_of[kept.own.index()].is_none()
+            {
+                inherited.entry(kept.own).or_default().push(kept);
+            }
+        }
+        let damaged = living.iter().flat_map(|report| &report.damaged);
+        PlanInput {
+            living,
+            redundancy,
+            hints,
+            report_of,
+            inherited,
+            damaged: damaged.copied().collect(),
+        }
     }
 
+    /// Returns all workers.
+    pub fn workers(&self) -> impl ExactSizeIterator<Item = Worker> + use<> {
+        Worker::all(self.report_of.len() as u32)
+    }
+
+    /// Returns the report of this worker's process; `None` for a dead worker.
+    pub fn report_of(&self, worker: Worker) -> Option<&'a ProcessReport> {
+        self.report_of[worker.index()]
+    }
+
+    /// Returns the workers without a living process, in ascending order.
     pub fn dead(&self) -> Vec<Worker> {
-        Worker::all(self.workers)
-            .filter(|&worker| self.process_of(worker).is_none())
-            .collect()
+        let is_dead = |worker: &Worker| self.report_of(*worker).is_none();
+        self.workers().filter(is_dead).collect()
     }
 
-    pub fn joining(&self) -> Vec<&ProcessReport> {
+    /// Returns the reports of the joining processes.
+    pub fn joining(&self) -> Vec<&'a ProcessReport> {
         self.living
             .iter()
-            .filter(|identity| identity.worker.is_none())
+            .filter(|report| report.worker.is_none())
             .collect()
     }
 
-    /// Iterates over joining processes that have the replicas of a dead worker.
-    pub fn inherited(&self) -> impl Iterator<Item = &KeptReplicas> {
-        let newcomers = self
-            .living
-            .iter()
-            .filter(|identity| identity.worker.is_none());
-        let held = newcomers.filter_map(|newcomer| newcomer.kept.as_ref());
-        held.filter(|held| self.process_of(held.own).is_none())
+    /// Iterates over the replicas of dead workers in joining processes.
+    pub fn inherited(&self) -> impl Iterator<Item = &'a KeptReplicas> {
+        self.inherited.values().flatten().copied()
+    }
+
+    /// Iterates over the replicas of this dead worker in joining processes.
+    pub fn inherited_from(&self, worker: Worker) -> impl Iterator<Item = &'a KeptReplicas> {
+        self.inherited.get(&worker).into_iter().flatten().copied()
     }
 
     /// Returns the replicas of this epoch that this dead worker has left.
-    pub fn inherited_from(&self, worker: Worker, epoch: Epoch) -> Option<&KeptReplicas> {
-        self.inherited()
-            .find(|held| held.own == worker && held.reaches(epoch))
+    fn inherited_at(&self, worker: Worker, epoch: Epoch) -> Option<&'a KeptReplicas> {
+        self.inherited_from(worker).find(|kept| kept.reaches(epoch))
     }
 
     /// True if a replica of a dead worker exists.
     ///
     /// The caller checks that all living workers have this epoch.
     pub fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let lives = |holder: Worker| {
-            self.process_of(holder).is_some() || self.inherited_from(holder, epoch).is_some()
+        let has_replicas = |holder: Worker| {
+            self.report_of(holder).is_some() || self.inherited_at(holder, epoch).is_some()
         };
-        let mut live = self.redundancy.buddies_of(worker).map(lives);
+        let mut holders = self.redundancy.buddies_of(worker).map(has_replicas);
         let is_held = match self.redundancy.is_parity() {
-            true => live.all(|lives| lives),
-            false => live.any(|lives| lives),
+            true => holders.all(|has_replicas| has_replicas),
+            false => holders.any(|has_replicas| has_replicas),
         };
         is_held
             || self
-                .inherited_from(worker, epoch)
-                .is_some_and(|held| held.has_own)
+                .inherited_at(worker, epoch)
+                .is_some_and(|kept| kept.has_own)
     }
 
     /// True if this process stores a replica of the worker that was found damaged.
     pub fn is_damaged(&self, worker: Worker, process: ProcessNumber) -> bool {
-        let copy = DamagedReplica {
+        let replica = DamagedReplica {
             worker,
             at: process,
         };
-        self.living
-            .iter()
-            .any(|identity| identity.damaged.contains(&copy))
+        self.damaged.contains(&replica)
     }
 }

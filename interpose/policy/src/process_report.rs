@@ -29,7 +29,7 @@ pub struct ProcessReport {
     pub damaged: Vec<DamagedReplica>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct DamagedReplica {
     /// Worker whose replica it is.
     pub worker: Worker,
@@ -41,7 +41,7 @@ pub struct DamagedReplica {
 ///
 /// The process has received them in an attempt to take over that was ended by another failure, or a
 /// dead process has left them to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct KeptReplicas {
     /// Worker whose replacement the process was to be.
     pub own: Worker,

@@ -9,6 +9,7 @@ use crate::plan_input::PlanInput;
 pub use crate::plan_input::RequestedSpare;
 pub use crate::process_report::{DamagedReplica, KeptReplicas, ProcessReport};
 use crate::redundancy::Redundancy;
+use crate::takeovers::Takeovers;
 use std::ffi::c_int;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
@@ -134,6 +135,16 @@ pub enum PlanFailure {
     Program(Verdict),
 }
 
+impl PlanFailure {
+    /// True if replicas in memory are missing, which a checkpoint on disk can replace.
+    pub fn is_loss_of_replicas(&self) -> bool {
+        matches!(
+            self,
+            PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone
+        )
+    }
+}
+
 /// Computes the plan for `workers` workers; `redundancy` describes the placement of replicas.
 pub fn make_plan(
     living: &[ProcessReport],
@@ -141,24 +152,19 @@ pub fn make_plan(
     workers: u32,
     hints: &[RequestedSpare],
 ) -> Result<Plan, PlanFailure> {
-    let job = PlanInput {
-        living,
-        redundancy,
-        workers,
-        hints,
-    };
-    let (dead, joining) = (job.dead(), job.joining());
-    if dead.len() as u32 == workers && job.inherited().next().is_none() {
+    let input = PlanInput::new(living, redundancy, workers, hints);
+    let dead = input.dead();
+    if dead.len() as u32 == workers && input.inherited().next().is_none() {
         return Err(PlanFailure::Everyone);
     }
-    let epoch = epoch(&job, &dead)?;
-    let takeovers = assign(&dead, &joining, Some(epoch), job.hints);
-    let fetches = fetches(&job, &takeovers, epoch)?;
+    let epoch = epoch(&input, &dead)?;
+    let takeovers = Takeovers::assign(&input, &dead, Some(epoch));
+    let fetches = fetches(&input, &takeovers, epoch)?;
     Ok(Plan {
         epoch,
-        process_of: processes(&job, &takeovers),
-        rebuilds: rebuilds(&job, &takeovers),
-        takeovers,
+        process_of: processes(&input, &takeovers),
+        rebuilds: rebuilds(&input, &takeovers),
+        takeovers: takeovers.into_list(),
         fetches,
         lost: None,
     })
@@ -174,52 +180,45 @@ pub fn make_plan_from_disk(
     hints: &[RequestedSpare],
     lost: PlanFailure,
 ) -> Plan {
-    let job = PlanInput {
-        living,
-        redundancy,
-        workers,
-        hints,
-    };
-    let (dead, joining) = (job.dead(), job.joining());
+    let input = PlanInput::new(living, redundancy, workers, hints);
     // Replicas in joining processes are of another epoch.
-    let takeovers = assign(&dead, &joining, None, job.hints);
+    let takeovers = Takeovers::assign(&input, &input.dead(), None);
     Plan {
         epoch: Epoch::NONE,
-        process_of: processes(&job, &takeovers),
+        process_of: processes(&input, &takeovers),
         rebuilds: all_replicas(redundancy, workers),
-        takeovers,
+        takeovers: takeovers.into_list(),
         fetches: Vec::new(),
         lost: Some(lost),
     }
 }
 
 /// Returns the process of each worker.
-fn processes(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
-    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let processes =
-        Worker::all(job.workers).map(|worker| match (taken(worker), job.process_of(worker)) {
-            (Some(takeover), _) => takeover.process,
-            (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
-        });
-    processes.collect()
+fn processes(input: &PlanInput, takeovers: &Takeovers) -> Vec<ProcessNumber> {
+    let process_of = |worker| match (takeovers.get(worker), input.report_of(worker)) {
+        (Some(takeover), _) => takeover.process,
+        (None, report) => report.map_or_else(ProcessNumber::default, |report| report.process),
+    };
+    input.workers().map(process_of).collect()
 }
 
 /// Selects the sources for each worker without a good replica of its own.
 fn fetches(
-    job: &PlanInput,
-    takeovers: &[Takeover],
+    input: &PlanInput,
+    takeovers: &Takeovers,
     epoch: Epoch,
 ) -> Result<Vec<ReplicaFetch>, PlanFailure> {
-    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let lacks_own = |worker: &Worker| match job.process_of(*worker) {
-        Some(living) => job.is_damaged(*worker, living.process),
-        None => !taken(*worker).is_some_and(|takeover| takeover.has_own),
+    let lacks_own = |worker: &Worker| match input.report_of(*worker) {
+        Some(living) => input.is_damaged(*worker, living.process),
+        None => !takeovers
+            .get(*worker)
+            .is_some_and(|takeover| takeover.has_own),
     };
     let mut fetches = Vec::new();
-    for worker in Worker::all(job.workers).filter(lacks_own) {
+    for worker in input.workers().filter(lacks_own) {
         let (mut good, mut gone) = (Vec::new(), Vec::new());
-        for (layer, buddy) in job.redundancy.buddies_of(worker).enumerate() {
-            match failure_of(job, taken(buddy), worker, (layer, buddy)) {
+        for (layer, buddy) in input.redundancy.buddies_of(worker).enumerate() {
+            match failure_of(input, takeovers.get(buddy), worker, (layer, buddy)) {
                 None => good.push(ReplicaFetch {
                     worker,
                     from: buddy,
@@ -227,19 +226,19 @@ fn fetches(
                 Some(why) => gone.push((buddy, why)),
             }
         }
-        let is_lost = match job.redundancy.is_parity() {
+        let is_lost = match input.redundancy.is_parity() {
             true => !gone.is_empty(),
             false => good.is_empty(),
         };
         if is_lost {
             return Err(PlanFailure::Copies {
                 worker,
-                died: job.process_of(worker).is_none(),
+                died: input.report_of(worker).is_none(),
                 buddies: gone,
                 epoch,
             });
         }
-        if !job.redundancy.is_parity() {
+        if !input.redundancy.is_parity() {
             good.truncate(1);
         }
         fetches.extend(good);
@@ -251,45 +250,46 @@ fn fetches(
 ///
 /// `successor` is the buddy's replacement if the buddy has died.
 fn failure_of(
-    job: &PlanInput,
+    input: &PlanInput,
     successor: Option<&Takeover>,
     worker: Worker,
     (layer, buddy): (usize, Worker),
 ) -> Option<SourceFailure> {
     // With parity, the buddy also contributes its own pages.
     let (is_parity, all) = (
-        job.redundancy.is_parity(),
-        (1 << job.redundancy.layers(buddy)) - 1,
+        input.redundancy.is_parity(),
+        (1 << input.redundancy.layers(buddy)) - 1,
     );
     let has_it = |takeover: &&Takeover| match is_parity {
         true => takeover.has_own && takeover.layers == all,
         false => takeover.layers & (1 << layer) != 0,
     };
     let successor = successor.filter(has_it).map(|takeover| takeover.process);
-    let living = job.process_of(buddy).map(|living| living.process);
+    let living = input.report_of(buddy).map(|living| living.process);
     let Some(process) = living.or(successor) else {
         return Some(SourceFailure::Dead);
     };
     let is_damaged =
-        job.is_damaged(worker, process) || (is_parity && job.is_damaged(buddy, process));
+        input.is_damaged(worker, process) || (is_parity && input.is_damaged(buddy, process));
     is_damaged.then_some(SourceFailure::Damaged)
 }
 
 /// Returns the replicas to rebuild.
-fn rebuilds(job: &PlanInput, takeovers: &[Takeover]) -> Vec<ReplicaRebuild> {
-    let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let is_gone = |copy: &ReplicaRebuild| match job.process_of(copy.at) {
-        Some(living) => job.is_damaged(copy.worker, living.process),
-        None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
+fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
+    let is_gone = |copy: &ReplicaRebuild| match input.report_of(copy.at) {
+        Some(living) => input.is_damaged(copy.worker, living.process),
+        None => takeovers
+            .get(copy.at)
+            .is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
-    let mut all = all_replicas(job.redundancy, job.workers);
+    let mut all = all_replicas(input.redundancy, input.workers().len() as u32);
     // Parity is computed from the contributions of all its workers.
-    let lost: Vec<Worker> = all
-        .iter()
-        .filter(|it| is_gone(it))
-        .map(|it| it.at)
-        .collect();
-    all.retain(|copy| is_gone(copy) || job.redundancy.is_parity() && lost.contains(&copy.at));
+    let mut is_lost_at = vec![false; input.workers().len()];
+    for copy in all.iter().filter(|copy| is_gone(copy)) {
+        is_lost_at[copy.at.index()] = true;
+    }
+    let is_parity = input.redundancy.is_parity();
+    all.retain(|copy| is_gone(copy) || is_parity && is_lost_at[copy.at.index()]);
     all
 }
 
@@ -308,9 +308,10 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
 /// living workers have complete replicas of it, including those of dead workers, because the dead
 /// may have committed it. If none of the dead can have committed it, the epoch with the lower cost
 /// is selected.
-fn epoch(job: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
+fn epoch(input: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
     let workers = || {
-        job.living
+        input
+            .living
             .iter()
             .filter(|identity| identity.worker.is_some())
     };
@@ -319,19 +320,19 @@ fn epoch(job: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
     };
     let committed = workers().map(|identity| identity.committed);
     let committed = committed
-        .chain(job.inherited().map(|held| held.epoch))
+        .chain(input.inherited().map(|held| held.epoch))
         .max()
         .unwrap_or_default();
     let whole = workers().filter_map(|identity| identity.complete);
     let whole = whole
-        .chain(job.inherited().filter_map(|held| held.whole))
+        .chain(input.inherited().filter_map(|held| held.whole))
         .max()
         .unwrap_or_default();
     let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
     if whole > committed
         && all_reach_it()
-        && dead.iter().all(|&worker| job.is_kept(worker, whole))
-        && !costs_more(job, dead, committed)
+        && dead.iter().all(|&worker| input.is_kept(worker, whole))
+        && !costs_more(input, dead, committed)
     {
         return Ok(whole);
     }
@@ -358,73 +359,21 @@ fn epoch(job: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
 ///
 /// A process records its replica before it enters the vote that commits the epoch. So no process
 /// can have committed the later one.
-fn costs_more(job: &PlanInput, dead: &[Worker], committed: Epoch) -> bool {
+fn costs_more(input: &PlanInput, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
-        let is_its = |held: &&KeptReplicas| held.own == *worker && held.process.is_some();
-        job.inherited()
-            .find(is_its)
+        input
+            .inherited_from(*worker)
+            .find(|held| held.process.is_some())
             .filter(|held| held.epoch == committed)
     };
     let left: Vec<Option<&KeptReplicas>> = dead.iter().map(left).collect();
     if committed == Epoch::NONE || !left.iter().flatten().any(|held| held.whole.is_none()) {
         return false;
     }
-    let most = |of: fn(&ProcessReport) -> u64| job.living.iter().map(of).max().unwrap_or(0);
-    job.living.iter().any(|living| living.is_reduced)
+    let most = |of: fn(&ProcessReport) -> u64| input.living.iter().map(of).max().unwrap_or(0);
+    input.living.iter().any(|living| living.is_reduced)
         || left
             .iter()
             .all(|left| left.is_some_and(|held| held.has_own))
             && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
-}
-
-/// Assigns a joining process to each dead worker.
-///
-/// First choice is a process that has the worker's replica already, then a free one named by a
-/// hint, then the lowest free one. A process with the replica of a dead worker is not free.
-fn assign(
-    dead: &[Worker],
-    joining: &[&ProcessReport],
-    epoch: Option<Epoch>,
-    hints: &[RequestedSpare],
-) -> Vec<Takeover> {
-    assert!(
-        dead.len() <= joining.len(),
-        "the process manager has sent too few"
-    );
-    let held = |candidate: &ProcessReport, worker: Worker| {
-        let held = candidate.kept.filter(|held| held.own == worker);
-        held.filter(|held| epoch.is_some_and(|epoch| held.reaches(epoch)))
-    };
-    let mut free: Vec<&ProcessReport> = joining.to_vec();
-    let mut chosen: Vec<Option<&ProcessReport>> = Vec::new();
-    for &worker in dead {
-        let at = free
-            .iter()
-            .position(|candidate| held(candidate, worker).is_some());
-        chosen.push(at.map(|at| free.remove(at)));
-    }
-    for (&worker, chosen) in dead
-        .iter()
-        .zip(&mut chosen)
-        .filter(|(_, chosen)| chosen.is_none())
-    {
-        let hint = hints.iter().find(|hint| hint.worker == worker);
-        let at = hint.and_then(|hint| {
-            free.iter()
-                .position(|candidate| candidate.process == hint.spare)
-        });
-        *chosen = at.map(|at| free.remove(at));
-    }
-    let mut free = free.into_iter();
-    let takeovers = dead.iter().zip(chosen).filter_map(|(&worker, chosen)| {
-        let candidate = chosen.or_else(|| free.next())?;
-        let held = held(candidate, worker);
-        Some(Takeover {
-            worker,
-            process: candidate.process,
-            has_own: held.is_some_and(|held| held.has_own),
-            layers: held.map_or(0, |held| held.layers),
-        })
-    });
-    takeovers.collect()
 }

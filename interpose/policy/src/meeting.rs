@@ -1,0 +1,169 @@
+//! Meeting of the living processes after a failure: they agree on one plan.
+//!
+//! ```text
+//!   reports of all ─► spares named by a daemon ─► plan ─► checkpoint on disk ─► causes of deaths
+//!                       if any process has asked            if memory does not suffice
+//! ```
+//!
+//! Every process has the reports of all, and each further exchange is collective. So all processes
+//! that finish a meeting have equal results. A failure meanwhile ends the meeting: the next attempt
+//! begins another one.
+
+use crate::process_report::ProcessReport;
+use crate::recovery_plan::{
+    Plan, PlanFailure, RequestedSpare, Verdict, make_plan, make_plan_from_disk,
+};
+use crate::redundancy::Redundancy;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+
+/// Facts about the job that all processes know before they meet.
+#[derive(Clone, Copy, Debug)]
+pub struct MeetingContext<'a> {
+    pub redundancy: &'a Redundancy,
+    pub workers: u32,
+    /// True if the job writes checkpoints to disk.
+    pub has_disk_level: bool,
+}
+
+/// What a process does next, together with all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MeetingAction {
+    /// Exchange the spares that the daemon has named; [`Meeting::dead`] need replacements.
+    ExchangeHints,
+    /// Choose a checkpoint on disk, as this process's worker of the plan.
+    ChooseCheckpoint(Plan),
+    /// Exchange the causes of the deaths, and judge whether the program is at fault.
+    ///
+    /// `epoch` is that to which the workers would return.
+    ExchangeDeaths { epoch: Epoch },
+    /// The meeting is over.
+    End(Result<Plan, PlanFailure>),
+}
+
+/// Result of an action.
+#[derive(Clone, Debug)]
+pub enum MeetingEvent {
+    Hints(Vec<RequestedSpare>),
+    /// Chosen checkpoint; `None` if no checkpoint on disk is usable.
+    Checkpoint(Option<Epoch>),
+    /// Verdict if the program is at fault.
+    Deaths(Option<Verdict>),
+}
+
+/// State of a process in a meeting.
+#[derive(Debug)]
+pub struct Meeting<'a> {
+    context: MeetingContext<'a>,
+    reports: &'a [ProcessReport],
+    dead: Vec<Worker>,
+    hints: Vec<RequestedSpare>,
+    verdict: Result<Plan, PlanFailure>,
+}
+
+impl<'a> Meeting<'a> {
+    /// Begins a meeting with the reports of all living processes; returns the first action.
+    pub fn begin(
+        context: MeetingContext<'a>,
+        reports: &'a [ProcessReport],
+    ) -> (Meeting<'a>, MeetingAction) {
+        let mut is_living = vec![false; context.workers as usize];
+        for worker in reports.iter().filter_map(|report| report.worker) {
+            is_living[worker.index()] = true;
+        }
+        let dead: Vec<Worker> = Worker::all(context.workers)
+            .filter(|worker| !is_living[worker.index()])
+            .collect();
+        let mut meeting = Meeting {
+            context,
+            reports,
+            dead,
+            hints: Vec::new(),
+            verdict: Err(PlanFailure::Everyone),
+        };
+        let has_hints = reports.iter().any(|report| report.has_requested_spares);
+        let action = if has_hints && !meeting.dead.is_empty() {
+            MeetingAction::ExchangeHints
+        } else {
+            meeting.plan()
+        };
+        (meeting, action)
+    }
+
+    /// Returns the workers without a living process, in ascending order.
+    pub fn dead(&self) -> &[Worker] {
+        &self.dead
+    }
+
+    /// Returns the living processes, in ascending order.
+    pub fn living(&self) -> Vec<ProcessNumber> {
+        let mut living: Vec<ProcessNumber> =
+            self.reports.iter().map(|report| report.process).collect();
+        living.sort_unstable();
+        living
+    }
+
+    /// Ends an action with its result; returns the next action.
+    pub fn step(&mut self, event: MeetingEvent) -> MeetingAction {
+        match event {
+            MeetingEvent::Hints(hints) => {
+                self.hints = hints;
+                self.plan()
+            }
+            MeetingEvent::Checkpoint(chosen) => {
+                self.take_checkpoint(chosen);
+                self.exchange_deaths()
+            }
+            MeetingEvent::Deaths(verdict) => {
+                let failure = verdict.map(PlanFailure::Program);
+                let agreed = std::mem::replace(&mut self.verdict, Err(PlanFailure::Everyone));
+                MeetingAction::End(failure.map_or(agreed, Err))
+            }
+        }
+    }
+
+    fn plan(&mut self) -> MeetingAction {
+        let MeetingContext {
+            redundancy,
+            workers,
+            has_disk_level,
+        } = self.context;
+        self.verdict = make_plan(self.reports, redundancy, workers, &self.hints);
+        match &self.verdict {
+            Err(lost) if has_disk_level && lost.is_loss_of_replicas() => {
+                let lost = lost.clone();
+                MeetingAction::ChooseCheckpoint(make_plan_from_disk(
+                    self.reports,
+                    redundancy,
+                    workers,
+                    &self.hints,
+                    lost,
+                ))
+            }
+            _ => self.exchange_deaths(),
+        }
+    }
+
+    /// Replaces the loss of replicas by a return to a checkpoint on disk.
+    fn take_checkpoint(&mut self, chosen: Option<Epoch>) {
+        let (Some(epoch), Err(lost)) = (chosen, &self.verdict) else {
+            return;
+        };
+        let MeetingContext {
+            redundancy,
+            workers,
+            ..
+        } = self.context;
+        let plan =
+            make_plan_from_disk(self.reports, redundancy, workers, &self.hints, lost.clone());
+        self.verdict = Ok(Plan { epoch, ..plan });
+    }
+
+    fn exchange_deaths(&self) -> MeetingAction {
+        let newest = || self.reports.iter().map(|report| report.committed).max();
+        let epoch = match &self.verdict {
+            Ok(plan) => plan.epoch,
+            Err(_) => newest().unwrap_or_default(),
+        };
+        MeetingAction::ExchangeDeaths { epoch }
+    }
+}

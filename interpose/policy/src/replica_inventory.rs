@@ -1,0 +1,105 @@
+//! Replicas in one process, as the process reports them to a recovery.
+//!
+//! The replicas themselves are elsewhere; this module has what is known about them. A worker that
+//! has run since the last recovery is described by its committed and its pending checkpoint alone.
+//! The inventory describes the other cases: replicas in a process that has not taken over yet, and
+//! replicas that were found damaged.
+
+use crate::process_report::{DamagedReplica, KeptReplicas};
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+
+/// Replicas that a process reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReplicaInventory {
+    kept: Option<KeptReplicas>,
+    damaged: Vec<DamagedReplica>,
+}
+
+impl ReplicaInventory {
+    /// State at the start of a process.
+    pub const EMPTY: ReplicaInventory = ReplicaInventory {
+        kept: None,
+        damaged: Vec::new(),
+    };
+
+    /// Returns the replicas of a joining process, from a dead process or from a failed attempt.
+    pub fn kept(&self) -> Option<KeptReplicas> {
+        self.kept
+    }
+
+    /// Returns the replicas that were found damaged in this recovery.
+    pub fn damaged(&self) -> &[DamagedReplica] {
+        &self.damaged
+    }
+
+    /// Adopts the replicas that a dead process has left.
+    pub fn adopt(&mut self, left: KeptReplicas) {
+        self.kept = Some(left);
+    }
+
+    /// Records that all processes roll back to `epoch`: later replicas do not count any more.
+    pub fn resolve(&mut self, epoch: Epoch) {
+        if let Some(kept) = &mut self.kept
+            && kept.reaches(epoch)
+        {
+            (kept.epoch, kept.whole) = (epoch, None);
+        }
+    }
+
+    /// Records that the own replica of `worker` will be overwritten by a received one.
+    ///
+    /// Replicas of others stay valid if they are of the same epoch.
+    pub fn begin_fetch(&mut self, worker: Worker, epoch: Epoch) {
+        self.kept = self
+            .kept
+            .filter(|kept| kept.own == worker && kept.epoch == epoch);
+        if let Some(kept) = &mut self.kept {
+            kept.has_own = false;
+        }
+    }
+
+    /// Records that this process, `at`, has the own replica of `worker`.
+    pub fn end_fetch(&mut self, worker: Worker, epoch: Epoch, at: ProcessNumber) {
+        self.accept(worker, at);
+        self.kept = Some(KeptReplicas {
+            own: worker,
+            has_own: true,
+            layers: self.kept.map_or(0, |kept| kept.layers),
+            epoch,
+            whole: None,
+            process: None,
+        });
+    }
+
+    /// Records replicas of other workers in these layers (bit `1 << layer`).
+    pub fn add_layers(&mut self, layers: u64) {
+        if let Some(kept) = &mut self.kept {
+            kept.layers |= layers;
+        }
+    }
+
+    /// Forgets the replicas of a joining process.
+    pub fn drop_kept(&mut self) {
+        self.kept = None;
+    }
+
+    /// Records damaged replicas, which no process may use any more in this recovery.
+    pub fn refuse(&mut self, damaged: impl IntoIterator<Item = DamagedReplica>) {
+        for replica in damaged {
+            if !self.damaged.contains(&replica) {
+                self.damaged.push(replica);
+            }
+        }
+    }
+
+    /// Records that the replica of `worker` in process `at` has been replaced by a good one.
+    pub fn accept(&mut self, worker: Worker, at: ProcessNumber) {
+        let replaced = DamagedReplica { worker, at };
+        self.damaged.retain(|replica| *replica != replaced);
+    }
+
+    /// Records the success of a recovery, which has rebuilt all replicas.
+    pub fn clear(&mut self) {
+        *self = ReplicaInventory::EMPTY;
+    }
+}
