@@ -157,13 +157,23 @@ pub fn make_plan(
     if dead.len() as u32 == workers && input.inherited().next().is_none() {
         return Err(PlanFailure::Everyone);
     }
-    let epoch = epoch(&input, &dead)?;
-    let takeovers = Takeovers::assign(&input, &dead, Some(epoch));
-    let fetches = fetches(&input, &takeovers, epoch)?;
+    let mut candidates = candidate_epochs(&input, &dead)?.into_iter();
+    let first = candidates.next().unwrap_or_default();
+    let plan = plan_for_epoch(&input, &dead, first);
+    match candidates.next() {
+        Some(older) if plan.is_err() => plan_for_epoch(&input, &dead, older).or(plan),
+        _ => plan,
+    }
+}
+
+/// Computes the plan for a return to this epoch.
+fn plan_for_epoch(input: &PlanInput, dead: &[Worker], epoch: Epoch) -> Result<Plan, PlanFailure> {
+    let takeovers = Takeovers::assign(input, dead, Some(epoch));
+    let fetches = fetches(input, &takeovers, epoch)?;
     Ok(Plan {
         epoch,
-        process_of: processes(&input, &takeovers),
-        rebuilds: rebuilds(&input, &takeovers),
+        process_of: processes(input, &takeovers),
+        rebuilds: rebuilds(input, &takeovers),
         takeovers: takeovers.into_list(),
         fetches,
         lost: None,
@@ -276,11 +286,13 @@ fn failure_of(
 
 /// Returns the replicas to rebuild.
 fn rebuilds(input: &PlanInput, takeovers: &Takeovers) -> Vec<ReplicaRebuild> {
-    let is_gone = |copy: &ReplicaRebuild| match input.report_of(copy.at) {
-        Some(living) => input.is_damaged(copy.worker, living.process),
-        None => takeovers
-            .get(copy.at)
-            .is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
+    let is_gone = |copy: &ReplicaRebuild| {
+        let (holder, has_it) = match (input.report_of(copy.at), takeovers.get(copy.at)) {
+            (Some(report), _) => (report.process, true),
+            (None, Some(takeover)) => (takeover.process, takeover.layers & (1 << copy.layer) != 0),
+            (None, None) => return true,
+        };
+        !has_it || input.is_damaged(copy.worker, holder)
     };
     let mut all = all_replicas(input.redundancy, input.workers().len() as u32);
     // Parity is computed from the contributions of all its workers.
@@ -302,52 +314,52 @@ pub fn all_replicas(redundancy: &Redundancy, workers: u32) -> Vec<ReplicaRebuild
     Worker::all(workers).flat_map(of).collect()
 }
 
-/// Selects the epoch to which all workers return.
+/// Returns the epochs to which all workers may return, the best one first.
 ///
-/// Returns the last epoch that any process has committed. Returns the next epoch instead if all
-/// living workers have complete replicas of it, including those of dead workers, because the dead
-/// may have committed it. If none of the dead can have committed it, the epoch with the lower cost
-/// is selected.
-fn epoch(input: &PlanInput, dead: &[Worker]) -> Result<Epoch, PlanFailure> {
-    let workers = || {
-        input
-            .living
-            .iter()
-            .filter(|identity| identity.worker.is_some())
-    };
-    let can_reach = |identity: &ProcessReport, epoch| {
-        identity.committed == epoch || identity.complete == Some(epoch)
-    };
-    let committed = workers().map(|identity| identity.committed);
-    let committed = committed
-        .chain(input.inherited().map(|held| held.epoch))
+/// The best one is the last epoch that any process has committed. It is the next epoch instead if
+/// all living workers have complete replicas of it, including those of dead workers, because the
+/// dead may have committed it. If none of the dead can have committed it, the epoch with the lower
+/// cost is the best.
+///
+/// If only dead processes have committed the last epoch, the one before is another candidate: every
+/// living worker still has it, and undo logs reach back to it.
+fn candidate_epochs(input: &PlanInput, dead: &[Worker]) -> Result<Vec<Epoch>, PlanFailure> {
+    let workers = || input.living.iter().filter(|report| report.worker.is_some());
+    let can_reach =
+        |report: &ProcessReport, epoch| report.committed == epoch || report.complete == Some(epoch);
+    let by_workers = workers().map(|report| report.committed);
+    let committed = by_workers
+        .clone()
+        .chain(input.inherited().map(|kept| kept.epoch))
         .max()
         .unwrap_or_default();
-    let whole = workers().filter_map(|identity| identity.complete);
-    let whole = whole
-        .chain(input.inherited().filter_map(|held| held.whole))
+    let complete = workers()
+        .filter_map(|report| report.complete)
+        .chain(input.inherited().filter_map(|kept| kept.whole))
         .max()
         .unwrap_or_default();
-    let all_reach_it = || workers().all(|identity| can_reach(identity, whole));
-    if whole > committed
+    let all_reach_it = || workers().all(|report| can_reach(report, complete));
+    if complete > committed
         && all_reach_it()
-        && dead.iter().all(|&worker| input.is_kept(worker, whole))
+        && dead.iter().all(|&worker| input.is_kept(worker, complete))
         && !costs_more(input, dead, committed)
     {
-        return Ok(whole);
+        return Ok(vec![complete]);
     }
     if committed == Epoch::NONE {
         return Err(PlanFailure::Init);
     }
-    let behind = workers().find(|identity| !can_reach(identity, committed));
-    match behind.and_then(|identity| Some((identity.worker?, identity.committed))) {
-        None => Ok(committed),
-        Some((worker, at)) => Err(PlanFailure::Behind {
+    let behind = workers().find(|report| !can_reach(report, committed));
+    if let Some((worker, at)) = behind.and_then(|report| Some((report.worker?, report.committed))) {
+        return Err(PlanFailure::Behind {
             worker,
             at,
             epoch: committed,
-        }),
+        });
     }
+    let older = by_workers.max().filter(|&epoch| epoch < committed);
+    let older = older.filter(|&epoch| epoch != Epoch::NONE);
+    Ok([committed].into_iter().chain(older).collect())
 }
 
 /// True if the epoch after `committed` costs more than `committed`.

@@ -83,6 +83,15 @@ impl ReplicaInventory {
         self.kept = None;
     }
 
+    /// Records that the own replica of this process was found damaged.
+    ///
+    /// Replicas of others that it stores stay usable.
+    pub fn drop_own(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.has_own = false;
+        }
+    }
+
     /// Records damaged replicas, which no process may use any more in this recovery.
     pub fn refuse(&mut self, damaged: impl IntoIterator<Item = DamagedReplica>) {
         for replica in damaged {

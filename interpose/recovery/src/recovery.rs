@@ -9,7 +9,7 @@
 //! A further failure in any stage is an error of some call. It restarts the sequence, in one more
 //! generation of MPI. Loading is repeated from the replicas, which stay intact.
 //!
-//! * `death_history`, `replica_report`, `placement_hint`: the state;
+//! * `death_history`, `placement_hint`: the state;
 //! * `recovery_state`: the value with this state in the crate's `Runtime`;
 //! * `joining`, `meeting`, `deaths`, `placement`, `silent_nodes`: the agreement;
 //! * `fetch`, `parity_reconstruction`, `transfers`, `reported_replicas`: replicas that are sent
@@ -33,7 +33,6 @@ mod placement;
 mod placement_hint;
 mod recovery_state;
 mod replenish;
-mod replica_report;
 mod report;
 mod reported_replicas;
 mod repost;

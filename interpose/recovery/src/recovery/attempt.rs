@@ -1,7 +1,7 @@
-//! Attempt at a recovery, stage by stage.
+//! Attempts at a recovery: the work of each stage of [`understudy_policy::recovery_attempt`].
 
 use super::load::{self, LoadOrigin, LoadedEpoch};
-use super::meeting::{Meeting, end_lost_job, meet};
+use super::meeting::{MeetingResult, end_lost_job, meet};
 use super::report::RecoveryReport;
 use super::repost::{recreate_recorded, repost};
 use super::{fetch, joining, reported_replicas};
@@ -14,13 +14,12 @@ use crate::{
     control_messages, copies, daemon, disk, events, objects, reinit, rendezvous, static_data, user,
 };
 use understudy_formats::events::RecoveryStage;
+use understudy_image::prefault::Prefault;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_attempt::{Attempt, AttemptEvent, AttemptStage};
 use understudy_policy::recovery_plan::Plan;
-
-/// Error: another process has failed, so the recovery starts over.
-pub struct FurtherFailure;
 
 /// Result of a successful attempt.
 pub struct AttemptResult {
@@ -33,51 +32,197 @@ pub struct AttemptResult {
     pub reports_to_user: bool,
 }
 
-pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> Result<AttemptResult, FurtherFailure> {
+/// Runs attempts until one succeeds.
+///
+/// The process manager ends the job if too many attempts fail.
+pub fn run(rt: &Runtime, report: &mut RecoveryReport) -> AttemptResult {
+    let (mut attempt, mut work) = (Attempt::BEGIN, begin(rt, report));
+    loop {
+        if let AttemptStage::Resume = attempt.stage()
+            && let Some(result) = work.take_result(rt)
+        {
+            return result;
+        }
+        let event = match work.perform(rt, report, attempt.stage()) {
+            Ok(event) => event,
+            Err(error) => {
+                log::debug!("another failure: the recovery starts over: {error}");
+                work = begin(rt, report);
+                AttemptEvent::Failed
+            }
+        };
+        attempt.step(event);
+    }
+}
+
+fn begin(rt: &Runtime, report: &mut RecoveryReport) -> AttemptWork {
     // The program's wait, perhaps a long one, is over.
     crate::arch::end_wait();
     report.stage(rt, RecoveryStage::Detect);
-    let (all, whole) = enter_next_generation(rt, report).map_err(|_| FurtherFailure)?;
-    let met = meet(rt, all, whole).and_then(|meeting| {
-        report.stage(rt, RecoveryStage::Agree);
-        if let Ok(plan) = &meeting.verdict {
-            let [workers, private] = world::workers_of(all, worker_in(rt, plan)?)?;
-            world::update(rt, |world| {
-                (world.workers, world.private) = (workers, private)
-            });
-            select_epoch(rt, plan)?;
-        }
-        Ok(meeting)
-    });
-    let Meeting { living, verdict } = after_barrier(all, met)?;
-    let world = world::get(rt);
-    let dead = |process: &ProcessNumber| !living.contains(process);
-    let dead: Vec<ProcessNumber> = world.process_of.iter().copied().filter(dead).collect();
-    let plan = verdict.unwrap_or_else(|lost| {
-        report.record_deaths(rt, &dead, &world.process_of);
-        report.emit(rt);
-        end_lost_job(rt, &living, &lost)
-    });
-    report.stage(rt, RecoveryStage::Replace);
+    AttemptWork::default()
+}
 
-    let loaded = after_barrier(all, restore_worker(rt, &plan, report))?;
-    report.record_success(rt, &dead, &plan, &world.process_of);
-    apply_plan(rt, &plan, &loaded);
-    reported_replicas::record_success(rt);
-    if recreate_recorded(rt).is_err() || repost(rt).is_err() {
-        return Err(FurtherFailure);
+/// Results of the stages of one attempt, which later stages use.
+#[derive(Default)]
+struct AttemptWork {
+    /// Communicator of all processes of the generation.
+    all: Option<RealComm>,
+    /// Epoch whose replicas here are complete although its commit was not seen.
+    complete: Option<Epoch>,
+    meeting: Option<MeetingResult>,
+    /// Memory that is being made present, for the program and for stored replicas.
+    prepared: [Option<Prefault>; 2],
+    loaded: Option<LoadedEpoch>,
+}
+
+/// Returns the result of an earlier stage.
+///
+/// # Errors
+/// [`mpi::Error::INTERN`] if there is none, which the order of the stages makes impossible.
+fn required<T>(result: &Option<T>) -> mpi::Result<&T> {
+    result.as_ref().ok_or(mpi::Error::INTERN)
+}
+
+impl AttemptWork {
+    /// Performs one stage.
+    ///
+    /// # Errors
+    /// The failure of another process, or damaged replicas: the next attempt uses others.
+    fn perform(
+        &mut self,
+        rt: &Runtime,
+        report: &mut RecoveryReport,
+        stage: AttemptStage,
+    ) -> mpi::Result<AttemptEvent> {
+        match stage {
+            AttemptStage::Enter => {
+                let (all, complete) = enter_next_generation(rt, report)?;
+                (self.all, self.complete) = (Some(all), complete);
+            }
+            AttemptStage::Meet => {
+                let meeting = meet(rt, *required(&self.all)?, self.complete)?;
+                report.stage(rt, RecoveryStage::Agree);
+                if self.meeting.insert(meeting).verdict.is_err() {
+                    return Ok(AttemptEvent::JobLost);
+                }
+            }
+            AttemptStage::SelectEpoch => {
+                let plan = self.plan()?;
+                let me = worker_in(rt, plan)?;
+                let [workers, private] = world::workers_of(*required(&self.all)?, me)?;
+                world::update(rt, |world| {
+                    (world.workers, world.private) = (workers, private)
+                });
+                select_epoch(rt, plan)?;
+            }
+            AttemptStage::AwaitAgreement | AttemptStage::AwaitSuccess => {
+                required(&self.all)?.barrier()?;
+            }
+            AttemptStage::UndoFiles => {
+                report.stage(rt, RecoveryStage::Replace);
+                abort_unless(rt, user::undo_files(rt, self.plan()?.epoch));
+            }
+            AttemptStage::AwaitFiles => world::get(rt).workers.barrier()?,
+            AttemptStage::Fetch => self.fetch(rt, report)?,
+            AttemptStage::Load => self.load(rt, report)?,
+            // Most workers load little; sleeping leaves the processors to those that load much.
+            AttemptStage::AwaitLoads => world::get(rt).workers.sleeping_barrier()?,
+            AttemptStage::RebuildObjects => {
+                rebuild_objects(rt, self.plan()?)?;
+                report.stage(rt, RecoveryStage::Rebuild);
+            }
+            AttemptStage::Reprotect => {
+                let plan = self.plan()?;
+                fetch::rebuild_replicas(rt, &plan.rebuilds, worker_in(rt, plan)?)?;
+                self.prepared = [None, None];
+                report.stage(rt, RecoveryStage::Reprotect);
+            }
+            AttemptStage::Apply => {
+                let (plan, dead) = (self.plan()?, self.dead(rt)?);
+                report.record_success(rt, &dead, plan, &world::get(rt).process_of);
+                apply_plan(rt, plan, required(&self.loaded)?);
+                reported_replicas::record_success(rt);
+            }
+            AttemptStage::Repost => {
+                recreate_recorded(rt).and_then(|()| repost(rt))?;
+                report.stage(rt, RecoveryStage::Resume);
+            }
+            AttemptStage::Resume => {}
+            AttemptStage::EndJob => self.end_job(rt, report)?,
+        }
+        Ok(AttemptEvent::Done)
     }
-    report.stage(rt, RecoveryStage::Resume);
-    let speaker = plan
-        .takeovers
-        .first()
-        .map_or(plan.process_of[0], |it| it.process);
-    Ok(AttemptResult {
-        frame: loaded.frame,
-        signals: loaded.signals,
-        exceptions: loaded.exceptions,
-        reports_to_user: speaker == world.process,
-    })
+
+    fn plan(&self) -> mpi::Result<&Plan> {
+        let verdict = &required(&self.meeting)?.verdict;
+        verdict.as_ref().map_err(|_| mpi::Error::INTERN)
+    }
+
+    /// Returns the processes of workers that have died.
+    fn dead(&self, rt: &Runtime) -> mpi::Result<Vec<ProcessNumber>> {
+        let living = &required(&self.meeting)?.living;
+        let is_dead = |process: &ProcessNumber| living.binary_search(process).is_err();
+        let processes = world::get(rt).process_of.clone();
+        Ok(processes.into_iter().filter(is_dead).collect())
+    }
+
+    /// Receives this worker's own replica, if it has none, and sends those of others.
+    fn fetch(&mut self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
+        let plan = self.plan()?;
+        let me = worker_in(rt, plan)?;
+        window::shared::own_parts_of(me);
+        let for_program = match plan.lost {
+            Some(_) => None,
+            None => fetch::fetch(rt, plan, me)?,
+        };
+        report.stage(rt, RecoveryStage::Fetch);
+        let for_replicas = fetch::prepare_stored_replicas(rt, plan, me);
+        self.prepared = [for_program, for_replicas];
+        Ok(())
+    }
+
+    /// Restores the memory of the program.
+    fn load(&mut self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
+        let for_program = self.prepared[0].take();
+        let plan = self.plan()?;
+        let me = worker_in(rt, plan)?;
+        let origin = match (plan.takeover(me), &plan.lost) {
+            (Some(_), _) => LoadOrigin::Replacement,
+            (None, Some(_)) => LoadOrigin::SurvivorWithReceived,
+            (None, None) if plan.source(me).is_some() => LoadOrigin::SurvivorWithReceived,
+            (None, None) => LoadOrigin::Survivor,
+        };
+        let loaded = load::load(rt, origin, for_program)
+            .map_err(|damaged| reported_replicas::refuse_own(rt, plan, me, &damaged))?;
+        self.loaded = Some(loaded);
+        report.stage(rt, RecoveryStage::Load);
+        Ok(())
+    }
+
+    /// Ends the job, which cannot continue.
+    fn end_job(&self, rt: &Runtime, report: &mut RecoveryReport) -> mpi::Result<()> {
+        let meeting = required(&self.meeting)?;
+        if let Err(lost) = &meeting.verdict {
+            report.record_deaths(rt, &self.dead(rt)?, &world::get(rt).process_of);
+            report.emit(rt);
+            end_lost_job(rt, &meeting.living, lost);
+        }
+        Ok(())
+    }
+
+    /// Returns the result of a successful attempt, once.
+    fn take_result(&mut self, rt: &Runtime) -> Option<AttemptResult> {
+        let loaded = self.loaded.take()?;
+        let plan = self.plan().ok()?;
+        let first = plan.takeovers.first();
+        let speaker = first.map_or(plan.process_of[0], |takeover| takeover.process);
+        Some(AttemptResult {
+            frame: loaded.frame,
+            signals: loaded.signals,
+            exceptions: loaded.exceptions,
+            reports_to_user: speaker == world::get(rt).process,
+        })
+    }
 }
 
 /// Enters a new generation of the job.
@@ -144,15 +289,6 @@ fn stop_threads(rt: &Runtime) {
     }
 }
 
-/// Returns this process's result if all processes have reached this point.
-///
-/// A process with an error ends the generation, as other processes may wait for it elsewhere. Some
-/// processes may already have passed the barrier. They meet the others in the next generation.
-fn after_barrier<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, FurtherFailure> {
-    let own = own.map_err(|_| FurtherFailure)?;
-    all.barrier().map(|()| own).map_err(|_| FurtherFailure)
-}
-
 /// Returns the worker that this process is in the plan.
 fn worker_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
     plan.worker_of(world::get(rt).process)
@@ -176,47 +312,15 @@ fn select_epoch(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Runs fetch, load, rebuild and re-protect for this process's worker of the plan.
-fn restore_worker(
-    rt: &Runtime,
-    plan: &Plan,
-    report: &mut RecoveryReport,
-) -> mpi::Result<LoadedEpoch> {
-    let me = worker_in(rt, plan)?;
-    let is_new = plan.takeover(me).is_some();
-    abort_unless(rt, user::undo_files(rt, plan.epoch));
-    // Barrier: every node has rolled back its files before any node opens one.
-    world::get(rt).workers.barrier()?;
-    window::shared::own_parts_of(me);
-    let ready = match plan.lost {
-        Some(_) => None,
-        None => fetch::fetch(rt, plan, me)?,
-    };
-    report.stage(rt, RecoveryStage::Fetch);
-    let expected = fetch::prepare_stored_replicas(rt, plan, me);
-    let origin = match (is_new, &plan.lost) {
-        (true, _) => LoadOrigin::Replacement,
-        (false, Some(_)) => LoadOrigin::SurvivorWithReceived,
-        (false, None) if plan.source(me).is_some() => LoadOrigin::SurvivorWithReceived,
-        (false, None) => LoadOrigin::Survivor,
-    };
-    let loaded = load::load(rt, origin, ready)
-        .map_err(|damaged| reported_replicas::refuse_own(rt, plan, me, &damaged))?;
-    report.stage(rt, RecoveryStage::Load);
-    // Most workers load little; sleeping leaves the processors to those that load much.
-    world::get(rt).workers.sleeping_barrier()?;
+/// Creates MPI objects again, after the program's memory has been restored.
+fn rebuild_objects(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     load::lock_files(rt);
     load::check_nodes(rt, &plan.process_of);
     comm::discard_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::committed_epoch(rt))?;
     tool::rebuild(rt);
     window::rebuild(rt, &plan.process_of)?;
-    rendezvous::republish_board(rt, me)?;
-    report.stage(rt, RecoveryStage::Rebuild);
-    fetch::rebuild_replicas(rt, &plan.rebuilds, me)?;
-    drop(expected);
-    report.stage(rt, RecoveryStage::Reprotect);
-    Ok(loaded)
+    rendezvous::republish_board(rt, worker_in(rt, plan)?)
 }
 
 /// Applies the plan to the world, as all processes have succeeded.
@@ -255,5 +359,4 @@ fn apply_plan(rt: &Runtime, plan: &Plan, loaded: &LoadedEpoch) {
     });
     disk::resume_from(rt, world::worker(rt), plan.epoch);
     events::set_epoch(plan.epoch);
-    reported_replicas::clear_refusals(rt);
 }

@@ -2,7 +2,7 @@
 
 use super::load::{self, ReplicaDamage};
 use super::parity_reconstruction;
-use super::reported_replicas::{self, record_layers, record_own, refuse_own};
+use super::reported_replicas::{inventory, refuse_own};
 use super::transfers::{ReplicaTransfer, drive};
 use crate::Runtime;
 use crate::abort::abort_with_error;
@@ -39,7 +39,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let rebuild = OmittedPageSource::exchange(rt, plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        reported_replicas::mark_own_missing(rt, plan, me);
+        inventory(rt).begin_fetch(me, plan.epoch);
     }
     let mut ready = None;
     drive(rt, &mut moves, |transfer| {
@@ -61,7 +61,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
             let damaged = ReplicaDamage(format!("its static data cannot be rebuilt: {why}"));
             return Err(refuse_own(rt, plan, me, &damaged));
         }
-        record_own(rt, plan, me);
+        inventory(rt).end_fetch(me, plan.epoch, world::get(rt).process);
     }
     Ok(ready)
 }
@@ -83,11 +83,11 @@ fn fetch_from_group(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option
     if plan.source(me).is_none() {
         return Ok(None);
     }
-    reported_replicas::drop_available(rt);
+    inventory(rt).begin_fetch(me, plan.epoch);
     let (copy, ready) = parity_reconstruction::gather(rt, plan, me, plan.takeover(me).is_some())?;
     let keep = &mut *copies::replicas(rt);
     keep.own.replace(copy, &mut keep.store);
-    record_own(rt, plan, me);
+    inventory(rt).end_fetch(me, plan.epoch, world::get(rt).process);
     Ok(ready)
 }
 
@@ -168,10 +168,10 @@ pub fn prepare_stored_replicas(rt: &Runtime, plan: &Plan, me: Worker) -> Option<
 
 /// Makes the epoch that was read from the disk this worker's own replica.
 pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
-    reported_replicas::drop_available(rt);
+    inventory(rt).drop_kept();
     if let Some(loaded) = disk::take_chosen(rt) {
         copies::replace_own(rt, loaded.image, loaded.state);
-        reported_replicas::accept_own(rt, me);
+        inventory(rt).accept(me, world::get(rt).process);
     }
 }
 
@@ -252,7 +252,7 @@ pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) ->
             .collect();
         if !payloads.is_empty() {
             parity_reconstruction::store_parity(rt, payloads);
-            record_layers(rt, (1 << redundancy.layers(me)) - 1);
+            inventory(rt).add_layers((1 << redundancy.layers(me)) - 1);
         }
         return Ok(());
     }
@@ -267,7 +267,7 @@ pub fn rebuild_replicas(rt: &Runtime, remakes: &[ReplicaRebuild], me: Worker) ->
                 offer.mark_reduced(copy);
             }
             copies::share_equal_pages(rt, keep, remake.layer);
-            record_layers(rt, 1 << remake.layer);
+            inventory(rt).add_layers(1 << remake.layer);
         }
     }
     Ok(())

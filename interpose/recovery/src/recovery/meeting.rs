@@ -2,7 +2,7 @@
 
 use super::deaths;
 use super::placement;
-use super::reported_replicas;
+use super::reported_replicas::inventory;
 use super::silent_nodes;
 use crate::Runtime;
 use crate::abort::abort;
@@ -17,15 +17,14 @@ use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{
-    self as plan, Plan, PlanFailure, ProcessReport, RequestedSpare, SourceFailure,
-};
+use understudy_policy::meeting::{Meeting, MeetingAction, MeetingContext, MeetingEvent};
+use understudy_policy::recovery_plan::{Plan, PlanFailure, ProcessReport, SourceFailure};
 
 /// Time for which the other processes leave it to the first to end the job.
 const ABORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Result of a meeting, equal in all processes that finish it.
-pub struct Meeting {
+pub struct MeetingResult {
     /// Living processes in ascending order.
     pub living: Vec<ProcessNumber>,
     /// Plan of the recovery, or the reason why recovery is impossible.
@@ -37,7 +36,7 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
     let world = world::get(rt);
     let (part, held) = match world.role {
         Role::Worker(worker) => (Some(worker), None),
-        Role::Joining => (None, reported_replicas::available(rt)),
+        Role::Joining => (None, inventory(rt).kept()),
     };
     let (lost_ns, fetch_ns) = copies::recovery_costs(rt);
     ProcessReport {
@@ -50,95 +49,71 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> ProcessReport {
         is_reduced: copies::is_reduced(rt),
         has_requested_spares: placement::has_hint(rt),
         kept: held,
-        damaged: reported_replicas::refused(rt),
+        damaged: inventory(rt).damaged().to_vec(),
     }
 }
 
-/// Exchanges the states of all processes, and makes the plan.
-pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Meeting> {
+/// Exchanges the states of all processes, and agrees on the plan ([`understudy_policy::meeting`]).
+///
+/// # Errors
+/// The failure of a process.
+pub fn meet(rt: &Runtime, all: RealComm, complete: Option<Epoch>) -> mpi::Result<MeetingResult> {
+    let reports = gather_from_all(all, &own_identity(rt, complete))?;
+    record_processes(rt, &reports);
     let world = world::get(rt);
-    let identities = gather_from_all(all, &own_identity(rt, whole))?;
-    let world = match record_processes(rt, &identities) {
-        true => world::get(rt),
-        false => world,
+    let context = MeetingContext {
+        redundancy: &world.redundancy,
+        workers: world.worker_count,
+        has_disk_level: disk::has_disk_level(rt),
     };
-    let plays = |worker: Worker| {
-        identities
-            .iter()
-            .any(|living| living.worker == Some(worker))
+    let (mut meeting, mut action) = Meeting::begin(context, &reports);
+    let (mut hint, mut output) = (None, Vec::new());
+    let verdict = loop {
+        let event = match action {
+            MeetingAction::ExchangeHints => {
+                let exchanged = placement::exchange_hints(rt, all, meeting.dead())?;
+                hint = exchanged.own;
+                MeetingEvent::Hints(exchanged.of_all)
+            }
+            MeetingAction::ChooseCheckpoint(plan) => {
+                let me = plan.worker_of(world.process).ok_or(mpi::Error::INTERN)?;
+                let chosen = disk::choose(rt, all, me, &mut copies::replicas(rt).store)?;
+                MeetingEvent::Checkpoint(chosen.map(|key| key.epoch))
+            }
+            MeetingAction::ExchangeDeaths { epoch } => {
+                output = deaths::exchange(rt, all, meeting.dead(), &meeting.living())?;
+                MeetingEvent::Deaths(deaths::judge(rt, epoch))
+            }
+            MeetingAction::End(verdict) => break verdict,
+        };
+        action = meeting.step(event);
     };
-    let dead: Vec<Worker> = Worker::all(world.worker_count)
-        .filter(|&worker| !plays(worker))
-        .collect();
-    let (hints, asked) = placement::exchange_hints(rt, all, &identities, &dead)?;
-    let mut verdict = plan::make_plan(&identities, &world.redundancy, world.worker_count, &hints);
-    if let Err(
-        lost @ (PlanFailure::Copies { .. } | PlanFailure::Behind { .. } | PlanFailure::Everyone),
-    ) = &verdict
-        && disk::has_disk_level(rt)
-    {
-        verdict = from_disk(rt, all, &identities, &hints, lost.clone())?;
-    }
-    let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
-    living.sort_unstable();
-    let output = deaths::exchange(rt, all, &dead, &living)?;
-    let newest = identities
-        .iter()
-        .map(|living| living.committed)
-        .max()
-        .unwrap_or_default();
-    if let Some(blamed) = deaths::judge(rt, verdict.as_ref().map_or(newest, |plan| plan.epoch)) {
-        verdict = Err(PlanFailure::Program(blamed));
-    }
     if let Ok(plan) = &verdict {
-        placement::record_choice(rt, asked, plan);
-        silent_nodes::record(rt, &identities, plan);
-        if let Some(at) = dead
-            .iter()
-            .position(|&worker| plan.worker_of(world.process) == Some(worker))
-        {
-            user::set_inherited_output(rt, output[at]);
+        placement::record_choice(rt, hint, plan);
+        silent_nodes::record(rt, &reports, plan);
+        let own = plan.worker_of(world.process);
+        let replaced = meeting.dead().iter().zip(&output);
+        if let Some((_, &position)) = replaced.into_iter().find(|(dead, _)| own == Some(**dead)) {
+            user::set_inherited_output(rt, position);
         }
     }
-    Ok(Meeting { living, verdict })
+    Ok(MeetingResult {
+        living: meeting.living(),
+        verdict,
+    })
 }
 
 /// Records former processes of workers, as the replicas of dead processes name them.
 ///
-/// Such a process may have taken over only in the view of some processes. Returns true if a record
-/// changed.
-fn record_processes(rt: &Runtime, identities: &[ProcessReport]) -> bool {
-    let held = identities.iter().filter_map(|living| living.kept);
-    let known_processes: Vec<_> = held
-        .filter_map(|held| Some((held.own, held.process?)))
-        .collect();
+/// Such a process may have taken over only in the view of some processes.
+fn record_processes(rt: &Runtime, reports: &[ProcessReport]) {
+    let kept = reports.iter().filter_map(|report| report.kept);
+    let processes = kept.filter_map(|kept| Some((kept.own, kept.process?)));
     world::update(rt, |world| {
-        for &(worker, process) in &known_processes {
+        for (worker, process) in processes {
             world.process_of[worker.index()] = process;
         }
     });
-    !known_processes.is_empty()
-}
-
-/// Makes a plan that uses an epoch on disk, as memory has not enough replicas.
-fn from_disk(
-    rt: &Runtime,
-    all: RealComm,
-    identities: &[ProcessReport],
-    hints: &[RequestedSpare],
-    lost: PlanFailure,
-) -> mpi::Result<Result<Plan, PlanFailure>> {
-    let world = world::get(rt);
-    let (redundancy, workers) = (&world.redundancy, world.worker_count);
-    let plan = plan::make_plan_from_disk(identities, redundancy, workers, hints, lost.clone());
-    let part = plan.worker_of(world.process).ok_or(mpi::Error::INTERN)?;
-    let chosen = disk::choose(rt, all, part, &mut copies::replicas(rt).store)?;
-    Ok(chosen.map_or(Err(lost), |key| {
-        Ok(Plan {
-            epoch: key.epoch,
-            ..plan
-        })
-    }))
 }
 
 /// Ends the job; the first of the living processes reports the agreed reason.

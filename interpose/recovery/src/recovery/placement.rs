@@ -14,7 +14,7 @@ use understudy_mpi::call;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
-use understudy_policy::recovery_plan::{Plan, ProcessReport, RequestedSpare};
+use understudy_policy::recovery_plan::{Plan, RequestedSpare};
 use understudy_wire::spares::Lease;
 
 /// Registers this process for placement requests, if it has a daemon.
@@ -49,18 +49,19 @@ pub fn has_hint(rt: &Runtime) -> bool {
         .is_some_and(is_current)
 }
 
-/// Returns the placement hints, equal in all processes.
+/// Result of an exchange of placement hints.
+pub struct ExchangedHints {
+    /// Spares that the daemon has named, equal in all processes.
+    pub of_all: Vec<RequestedSpare>,
+    /// Answer of the daemon to this process, if this process has queried the daemon.
+    pub own: Option<PlacementHint>,
+}
+
+/// Exchanges the placement hints for these dead workers; collective.
 ///
-/// Collective if one of the processes has queried the daemon.
-pub fn exchange_hints(
-    rt: &Runtime,
-    all: RealComm,
-    living: &[ProcessReport],
-    dead: &[Worker],
-) -> mpi::Result<(Vec<RequestedSpare>, Option<PlacementHint>)> {
-    if dead.is_empty() || living.iter().all(|identity| !identity.has_requested_spares) {
-        return Ok((Vec::new(), None));
-    }
+/// # Errors
+/// The failure of a process.
+pub fn exchange_hints(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Result<ExchangedHints> {
     let asked = has_hint(rt)
         .then(|| rt.recovery.placement_hint.take())
         .flatten()
@@ -79,7 +80,10 @@ pub fn exchange_hints(
         let spare = ProcessNumber(word.checked_sub(1)? as u32);
         Some(RequestedSpare { worker, spare })
     };
-    Ok((dead.iter().zip(hints).filter_map(hint).collect(), asked))
+    Ok(ExchangedHints {
+        of_all: dead.iter().zip(hints).filter_map(hint).collect(),
+        own: asked,
+    })
 }
 
 /// Records the choice in the event file, and returns unused leases to the daemon.

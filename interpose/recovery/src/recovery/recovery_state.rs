@@ -2,11 +2,11 @@
 
 use super::death_history::DeathHistory;
 use super::placement_hint::PlacementHint;
-use super::replica_report::ReportedReplicas;
 use crate::runtime_state::StateCell;
 use std::cell::Cell;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, Worker};
+use understudy_policy::replica_inventory::ReplicaInventory;
 
 /// Past recoveries, and the one under way.
 pub struct RecoveryState {
@@ -19,7 +19,7 @@ pub struct RecoveryState {
     /// Workers that were replaced, and whose node has no survivors.
     pub(super) on_silent_nodes: StateCell<Vec<Worker>>,
     /// Replicas that this process reports.
-    pub(super) replicas: StateCell<ReportedReplicas>,
+    pub(super) replicas: StateCell<ReplicaInventory>,
     /// Answer of the daemon to this process, and the generation of the request.
     pub(super) placement_hint: StateCell<Option<(Generation, PlacementHint)>>,
     /// Deaths that may be the program's fault.
@@ -34,7 +34,7 @@ impl RecoveryState {
             is_under_way: Cell::new(false),
             first_communicator: StateCell::new(None),
             on_silent_nodes: StateCell::new(Vec::new()),
-            replicas: StateCell::new(ReportedReplicas::START),
+            replicas: StateCell::new(ReplicaInventory::EMPTY),
             placement_hint: StateCell::new(None),
             history: StateCell::new(DeathHistory::START),
         }

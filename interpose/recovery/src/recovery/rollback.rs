@@ -23,9 +23,7 @@ pub fn resumed_in_init(rt: &Runtime) -> bool {
     rt.recovery.resumed_in_init.take()
 }
 
-/// Runs attempts until one succeeds, and rewinds this process's frame.
-///
-/// The process manager ends the job if too many attempts fail.
+/// Recovers from a failure, and rewinds this process's frame.
 pub(super) fn recover(rt: &Runtime, class: c_int) {
     rt.recovery.is_under_way.set(true);
     system_calls::mask_exceptions();
@@ -38,14 +36,7 @@ pub(super) fn recover(rt: &Runtime, class: c_int) {
     report_damaged_replicas();
     let started = world::get(rt).worker_count + process_info::config().spares;
     let mut report = RecoveryReport::new(recovery, started, moment, error_class(class));
-    let outcome = loop {
-        match attempt::run(rt, &mut report) {
-            Ok(outcome) => break outcome,
-            Err(attempt::FurtherFailure) => {
-                log::debug!("another failure: recovery {recovery} starts over")
-            }
-        }
-    };
+    let outcome = attempt::run(rt, &mut report);
     report.emit(rt);
     peers::retain(&world::get(rt).process_of);
     // Before the program can spawn processes again.

@@ -202,3 +202,29 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), joining(5)];
     assert_eq!(lost_worker(&living, 3), Some(1));
 }
+
+#[test]
+fn an_epoch_that_only_the_dead_have_selected_is_given_up_if_its_replicas_are_lost() {
+    // Worker 0 has committed checkpoint 4 in an attempt that failed, and has left its replicas.
+    // Worker 1 has left replicas of checkpoint 3 only, and its buddy, worker 2, is lost.
+    let living = [
+        whole(worker(3, 3, 3), 4),
+        whole(worker(4, 4, 3), 4),
+        heir(5, 0, 4, 0),
+        heir(6, 1, 3, 0),
+        joining(7),
+    ];
+    let redundancy = Redundancy::place(&[0; 5], 1, Scheme::Copies(1));
+    let plan = make_plan(&living, &redundancy, 5, &[]).unwrap();
+    assert_eq!(plan.epoch, Epoch(3));
+    // A living worker that has selected checkpoint 4 has no replica of checkpoint 3 any more.
+    let selected = [
+        worker(3, 3, 4),
+        living[1].clone(),
+        heir(5, 0, 4, 0),
+        heir(6, 1, 3, 0),
+        joining(7),
+    ];
+    let lost = make_plan(&selected, &redundancy, 5, &[]);
+    assert!(matches!(lost, Err(PlanFailure::Copies { .. })), "{lost:?}");
+}

@@ -1,0 +1,115 @@
+//! Random jobs: more workers, several checkpoints, and any number of failures.
+
+use crate::checkpoint::Checkpoint;
+use crate::job::{Failure, Job};
+use std::sync::Arc;
+use understudy_numbers::{Epoch, Worker};
+use understudy_policy::redundancy::Redundancy;
+use understudy_settings::Scheme;
+
+const JOBS: u64 = 3_000;
+const EPOCHS: u64 = 6;
+
+/// Linear congruential generator (Knuth, MMIX).
+struct Dice(u64);
+
+impl Dice {
+    /// Returns a number below the limit.
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit
+    }
+
+    fn failure(&mut self, workers: usize) -> Failure {
+        let first = self.below(workers);
+        let count = 1 + self.below(2);
+        Failure {
+            failed: (first..(first + count).min(workers)).collect(),
+            leaves_replicas: self.below(2) == 0,
+        }
+    }
+}
+
+/// Runs the recovery of a job; returns the epoch, or `None` if the job is lost.
+fn recover(mut job: Job, dice: &mut Dice, recoveries: &mut u64) -> Option<Epoch> {
+    let workers = job.processes.len();
+    while job.meet() {
+        *recoveries += 1;
+        let mut fails_in = match dice.below(3) {
+            0 => dice.below(8 * workers),
+            _ => usize::MAX,
+        };
+        loop {
+            if job.has_succeeded() {
+                return Some(job.processes[0].committed);
+            }
+            if fails_in == 0 {
+                let loading: Vec<usize> = (0..workers).filter(|&at| job.loads(at)).collect();
+                match loading.first() {
+                    Some(&at) if dice.below(2) == 0 => job.find_damage(at, dice.below(2) == 0),
+                    _ => job.fail(&dice.failure(workers)),
+                }
+                break;
+            }
+            let movable: Vec<usize> = (0..workers).filter(|&at| job.can_proceed(at)).collect();
+            assert!(!movable.is_empty(), "all processes wait: {job:?}");
+            job.proceed(movable[dice.below(movable.len())]);
+            fails_in -= 1;
+        }
+    }
+    None
+}
+
+/// Runs a job until it is lost or has taken all checkpoints; returns the number of recoveries.
+fn run(seed: u64) -> (u64, bool) {
+    let mut dice = Dice(seed);
+    let workers = 4 + dice.below(13) as u32;
+    let per_node = 1 + dice.below(4) as u32;
+    let domains: Vec<u32> = (0..workers).map(|worker| worker / per_node).collect();
+    let scheme = match dice.below(3) {
+        0 => Scheme::Parity(3),
+        copies => Scheme::Copies(copies as u32),
+    };
+    let redundancy = Arc::new(Redundancy::place(&domains, 1, scheme));
+    let (mut recoveries, mut epoch) = (0, Epoch(2));
+    while epoch.0 < EPOCHS {
+        let mut checkpoint = Checkpoint::captured(workers, epoch);
+        let all = || Worker::all(workers);
+        let is_committed = |checkpoint: &Checkpoint, worker| checkpoint.epochs(worker).0 == epoch;
+        let mut steps = dice.below(20 * workers as usize);
+        while steps > 0 && !all().all(|worker| is_committed(&checkpoint, worker)) {
+            checkpoint.proceed(Worker(dice.below(workers as usize) as u32), &redundancy);
+            steps -= 1;
+        }
+        let processes = checkpoint.processes(&redundancy);
+        let committed = processes.iter().map(|process| process.committed);
+        let mut job = Job {
+            redundancy: Arc::clone(&redundancy),
+            newest: committed.max().unwrap_or_default(),
+            processes,
+            files: None,
+            plan: None,
+        };
+        job.fail(&dice.failure(workers as usize));
+        match recover(job, &mut dice, &mut recoveries) {
+            Some(resumed) => epoch = resumed.next(),
+            None => return (recoveries, true),
+        }
+    }
+    (recoveries, false)
+}
+
+#[test]
+fn random_jobs_resume_or_are_lost_with_good_reason() {
+    let (mut recoveries, mut lost) = (0, 0);
+    for seed in 0..JOBS {
+        let (of_job, is_lost) = run(seed);
+        recoveries += of_job;
+        lost += u64::from(is_lost);
+    }
+    println!("{JOBS} jobs, {recoveries} attempts, {lost} jobs lost");
+    assert!(lost < JOBS, "no job has survived");
+}
