@@ -1,29 +1,30 @@
 //! Memory that is available for replicas beside the program.
 //!
 //! A program that fits into its control group must also succeed under understudy. So
-//! - a checkpoint is taken only if its replicas fit on every node (`demand`);
+//! - a checkpoint is taken only if its replicas fit on every node
+//!   ([`understudy_policy::memory_demand`]);
 //! - a thread polls the available memory (`replica_release`). If the program needs the memory of
 //!   the replicas, it gets that memory, and the job is not protected any more.
 
-mod demand;
 mod replica_release;
 mod reserve;
 
 use crate::world;
-pub use demand::{MemoryClaim, MemoryShortage, shortage};
 pub use replica_release::{cause, is_memory_released, watch};
-use reserve::{allocating_workers, budget, reserve, workers_on_node};
+pub use reserve::workers_on_node;
+use reserve::{allocating_workers, budget, reserve};
 use understudy_formats::budget::MemoryBudget;
 use understudy_formats::proc_file::ProcFile;
 use understudy_image::PAGE_SIZE;
 use understudy_job::Runtime;
+use understudy_policy::memory_demand::MemoryClaim;
 
 /// Returns the claim of this worker for a checkpoint of at most `most` pages.
 ///
 /// `save` frees unused memory and counts the pages exactly. It is slow, so it is called
 /// only if memory is short.
 pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> MemoryClaim {
-    let neighbours = workers_on_node(rt);
+    let neighbours = workers_on_node(rt).count() as u64;
     let shares = 1 + world::get(rt).redundancy.images_per_worker() as u64;
     let demand = most * PAGE_SIZE as u64 * shares * neighbours;
     let is_ample = |budget: &MemoryBudget| budget.free > 2 * demand;
@@ -31,7 +32,7 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Mem
         return MemoryClaim::NONE;
     };
     if is_ample(&budget) {
-        return MemoryClaim::of(most, &budget, 0);
+        return MemoryClaim::of(most, &budget, 0, PAGE_SIZE as u64);
     }
     let captured = save().map_or(most, |exact| exact.min(most));
     let budget = reserve::budget(u64::MAX).unwrap_or(budget);
@@ -39,6 +40,7 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Mem
         captured,
         &budget,
         2 * reserve(&budget, allocating_workers(rt)),
+        PAGE_SIZE as u64,
     )
 }
 
@@ -55,7 +57,7 @@ pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
     let Some(budget) = budget(2 * bytes) else {
         return Ok(());
     };
-    let neighbours = workers_on_node(rt);
+    let neighbours = workers_on_node(rt).count() as u64;
     let needed = bytes * neighbours + 2 * reserve(&budget, allocating_workers(rt));
     match budget.free < needed {
         true => Err(format!("not enough memory is left in {budget}")),

@@ -6,12 +6,14 @@
 mod in_flight_buffer;
 mod peer;
 mod send_queue;
+mod sparse_exchange;
 mod swap;
 mod unposted;
 
 pub use in_flight_buffer::{InFlightBuffer, free_kept, keep};
 pub use peer::{Peer, cancel, receive, send, test};
 pub use send_queue::SendQueue;
+pub use sparse_exchange::sparse_exchange;
 pub use swap::swap;
 pub use unposted::next;
 
@@ -54,6 +56,8 @@ pub mod tag {
     pub const DRAINED_RECEIVED: c_int = 17;
     /// Messages that a cut has drained.
     pub const DRAINED_QUERY: c_int = 18;
+    /// Message counts of a cut.
+    pub const COUNTS: c_int = 20;
     /// Third vote on that cut: all workers are still quiesced.
     pub const CUT_CONFIRM: c_int = 19;
 }

@@ -30,7 +30,6 @@ use crate::gather::gather_from_all;
 use crate::{Runtime, process_info, user};
 pub use checkpoint_directory::explain;
 use disk_level::DiskLevel;
-pub use disk_level::DiskReport;
 pub(crate) use disk_level::DiskState;
 use epoch_files::EpochFileName;
 use epoch_format::{EpochHead, JobIdentity};
@@ -50,6 +49,7 @@ use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Rank, Worker};
+use understudy_policy::cut_agreement::{DiskReport, JointDiskReport};
 use writer::{CheckpointPages, PageSource, WriteJob, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -329,18 +329,18 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> DiskReport {
     // After a rollback to an older checkpoint than the last on disk, the next one is due.
     let is_due = epoch < since || epoch.0 >= since.0 + disk.every;
     DiskReport {
-        ready: u64::from(is_due && disk.writing.is_none()),
-        trouble: u64::from(disk.trouble.is_some()),
+        is_ready: is_due && disk.writing.is_none(),
+        has_trouble: disk.trouble.is_some(),
         written: disk.written.map_or(0, checksum),
     }
 }
 
-/// Evaluates the reports of all workers, which are indexed by worker.
+/// Evaluates the reports of all workers.
 ///
 /// The checkpoint of this cut will be written if all workers can write.
 pub fn evaluate_reports(
     rt: &Runtime,
-    reports: &[DiskReport],
+    reports: JointDiskReport,
     worker: Worker,
     epoch: Epoch,
     recoveries: u32,
@@ -355,15 +355,11 @@ pub fn evaluate_reports(
         generation,
         epoch,
     };
-    disk.due = reports
-        .iter()
-        .all(|report| report.ready != 0)
-        .then_some(key);
-    disk.report_trouble(reports, worker);
-    let written = disk.written.filter(|&key| {
-        let sum = checksum(key);
-        reports.iter().all(|report| report.written == sum)
-    });
+    disk.due = reports.is_ready.then_some(key);
+    disk.report_trouble(reports.first_with_trouble, worker);
+    let written = disk
+        .written
+        .filter(|&key| reports.written == Some(checksum(key)));
     if let Some(key) = written
         && disk.complete_keys.insert(key)
     {

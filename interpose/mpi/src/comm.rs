@@ -120,6 +120,17 @@ impl RealComm {
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
+    /// Starts a barrier, and returns its request.
+    ///
+    /// # Errors
+    /// The library's error.
+    pub fn start_barrier(self) -> Result<RealRequest> {
+        let mut request = RealRequest(std::ptr::null_mut());
+        // SAFETY: a collective without memory.
+        check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
+        Ok(request)
+    }
+
     /// Barrier that leaves the processors to late processes.
     ///
     /// This process sleeps between two polls, the longer the longer it has waited.
@@ -127,10 +138,7 @@ impl RealComm {
     /// # Errors
     /// The library's error.
     pub fn sleeping_barrier(self) -> Result<()> {
-        let (began, mut request, mut has_ended) =
-            (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
-        // SAFETY: a collective without memory.
-        check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
+        let (began, mut request, mut has_ended) = (Instant::now(), self.start_barrier()?, 0);
         loop {
             // SAFETY: a request of this function; the status is ignored.
             check(unsafe {
@@ -237,26 +245,6 @@ impl RealComm {
             .collect())
     }
 
-    /// Sends one value to each process, by rank; returns their values for this one.
-    ///
-    /// # Errors
-    /// As for [`broadcast`](Self::broadcast).
-    ///
-    /// # Panics
-    /// If the number of values is not the number of processes.
-    pub fn exchange<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
-        assert_eq!(
-            own.len(),
-            self.size()? as usize,
-            "one value for each process"
-        );
-        let (mut theirs, length) = (own.to_vec(), size_of::<T>() as c_int);
-        let (from, to) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
-        // SAFETY: one value for each process, in both directions.
-        check(unsafe { real::PMPI_Alltoall(from, length, byte(), to, length, byte(), self) })?;
-        Ok(theirs)
-    }
-
     /// Returns the extremes of the processes' numbers, position by position.
     ///
     /// All processes must pass equal numbers of values. The values are compared as signed numbers
@@ -279,6 +267,23 @@ impl RealComm {
         // SAFETY: equal numbers of values to read and write.
         check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
         all.iter_mut().for_each(|number| *number ^= TOP);
+        Ok(all)
+    }
+
+    /// Returns the sums of the processes' numbers modulo 2⁶⁴, position by position.
+    ///
+    /// All processes must pass equal numbers of values.
+    ///
+    /// # Errors
+    /// As for [`allreduce_min_max`](Self::allreduce_min_max).
+    pub fn allreduce_sum(self, own: &[u64]) -> Result<Vec<u64>> {
+        let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
+        let op = RealOp(object(c"ompi_mpi_op_sum"));
+        let count = c_int::try_from(own.len()).map_err(|_| Error::INTERN)?;
+        let mut all = vec![0; own.len()];
+        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        // SAFETY: equal numbers of values to read and write.
+        check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
         Ok(all)
     }
 }

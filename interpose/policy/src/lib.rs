@@ -3,6 +3,7 @@
 //! The crate uses no MPI, no clock, no input and no output.
 //!
 //! * [`placement`], [`redundancy`]: placement of replicas, whole or as parity;
+//! * [`cut_agreement`], [`memory_demand`]: agreement of stopped workers to take a checkpoint;
 //! * [`pending_stages`], [`max_reduction`]: a checkpoint until its commit, on which workers vote;
 //! * [`recovery_attempt`], [`meeting`], [`replica_inventory`], [`recovery_plan`]: the way back after
 //!   failures, with replacements and sources of replicas;
@@ -20,11 +21,13 @@ pub mod agreement;
 pub mod assembly;
 pub mod communicator_plan;
 pub mod compression;
+pub mod cut_agreement;
 #[cfg(test)]
 mod dice;
 pub mod gathering;
 pub mod max_reduction;
 pub mod meeting;
+pub mod memory_demand;
 pub mod pace;
 pub mod pending_stages;
 pub mod placement;

@@ -4,6 +4,7 @@
 //! (`anywhere`). Threads enter collectives (`together`) and constructors (`assemble`) in an order
 //! that all processes agree on.
 
+mod agree;
 mod anywhere;
 mod assemble;
 mod candidate;

@@ -10,5 +10,6 @@ mod in_flight;
 mod shared_mappings;
 mod synchronous_queries;
 
-pub use bookmarks::{CutAbility, ExchangeOutcome, IncomingMessages, exchange};
+pub use bookmarks::exchange;
 pub use in_flight::drain;
+pub use shared_mappings::first_sharer;

@@ -3,10 +3,11 @@
 use super::own_replica::replicas;
 use super::replicas::Replicas;
 use crate::Runtime;
-use crate::headroom::{self, MemoryClaim};
+use crate::headroom;
 use crate::{system_calls, user};
 use understudy_image::PAGE_SIZE;
 use understudy_image::layout::Layout;
+use understudy_policy::memory_demand::MemoryClaim;
 
 /// Returns the memory claim of this worker for the checkpoint that is taken here.
 ///

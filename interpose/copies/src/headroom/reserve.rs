@@ -23,12 +23,12 @@ pub fn budget(ample: u64) -> Option<MemoryBudget> {
     MemoryBudget::within(groups.as_ref(), ample)
 }
 
-/// Returns the number of workers on the node of this worker.
-pub fn workers_on_node(rt: &Runtime) -> u64 {
+/// Returns the workers on the node of this worker.
+pub fn workers_on_node(rt: &Runtime) -> impl Iterator<Item = Worker> {
     let world = world::get(rt);
     let own = world.node_of(world::worker(rt));
     let all = Worker::all(world.worker_count);
-    all.filter(|&worker| world.node_of(worker) == own).count() as u64
+    all.filter(move |&worker| world.node_of(worker) == own)
 }
 
 /// Returns the number of workers of this node that can allocate memory concurrently.
@@ -36,7 +36,7 @@ pub fn allocating_workers(rt: &Runtime) -> u64 {
     static PROCESSORS: OnceLock<u64> = OnceLock::new();
     // Cached, because the standard library reads files of the control group.
     let count = || std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
-    workers_on_node(rt).min(*PROCESSORS.get_or_init(count))
+    (workers_on_node(rt).count() as u64).min(*PROCESSORS.get_or_init(count))
 }
 
 /// Returns the bytes that stay free for the program.

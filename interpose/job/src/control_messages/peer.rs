@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use understudy_mpi::bytes::Bytes;
-use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 use understudy_mpi::{self as mpi, check, real};
 use understudy_numbers::Worker;
 
@@ -28,11 +28,49 @@ pub unsafe fn send(
     to: Peer,
     requests: &mut Vec<RealRequest>,
 ) -> mpi::Result<()> {
+    // SAFETY: by the caller's contract.
+    unsafe { start_send(real::PMPI_Isend, data, length, to, requests) }
+}
+
+/// Implements [`send`] for a request that is complete only when the message is being received.
+///
+/// # Safety
+/// As for [`send`].
+pub unsafe fn send_synchronous(
+    data: *const c_void,
+    length: usize,
+    to: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
+    // SAFETY: by the caller's contract.
+    unsafe { start_send(real::PMPI_Issend, data, length, to, requests) }
+}
+
+/// Procedure that starts to send a message.
+type StartSend = unsafe extern "C" fn(
+    *const c_void,
+    c_int,
+    RealDatatype,
+    c_int,
+    c_int,
+    RealComm,
+    *mut RealRequest,
+) -> c_int;
+
+/// # Safety
+/// As for [`send`].
+unsafe fn start_send(
+    procedure: StartSend,
+    data: *const c_void,
+    length: usize,
+    to: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
     let mut request = NULL;
     let (bytes, rank) = (Bytes::new(length)?, to.rank.0 as c_int);
     let (count, datatype) = (bytes.count(), bytes.datatype());
     // SAFETY: by the caller's contract.
-    check(unsafe { real::PMPI_Isend(data, count, datatype, rank, to.tag, to.comm, &mut request) })?;
+    check(unsafe { procedure(data, count, datatype, rank, to.tag, to.comm, &mut request) })?;
     requests.push(request);
     Ok(())
 }

@@ -14,7 +14,6 @@ use understudy_catalogue::message;
 use understudy_formats::epochs::epoch_files::{self, EpochKey};
 use understudy_formats::epochs::epoch_format::JobIdentity;
 use understudy_image::store::PageStore;
-use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
 
 /// Disk level of this process.
@@ -61,21 +60,6 @@ impl DiskState {
         }
     }
 }
-
-/// Report of a worker to the other workers at a cut.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskReport {
-    /// 1 if a checkpoint is due and can be written.
-    pub ready: u64,
-    /// 1 if the last checkpoint could not be written.
-    pub trouble: u64,
-    /// Checksum of the [`EpochKey`] that was written last; zero if none was.
-    pub written: u64,
-}
-
-// SAFETY: numbers.
-unsafe impl Plain for DiskReport {}
 
 impl DiskLevel {
     /// Opens the directory for files of this identity.
@@ -160,11 +144,10 @@ impl DiskLevel {
 
     /// Reports trouble, or its end, once to the user.
     ///
-    /// The lowest worker with trouble reports it.
-    pub fn report_trouble(&mut self, reports: &[DiskReport], worker: Worker) {
-        let first = reports.iter().position(|report| report.trouble != 0);
+    /// `first` is the first worker with trouble, which reports it.
+    pub fn report_trouble(&mut self, first: Option<Worker>, worker: Worker) {
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.is_trouble_reported => {
+            (Some(first), Some(why)) if first == worker && !self.is_trouble_reported => {
                 system_calls::print_message(message::checkpoints_not_written(
                     self.places.directory.display(),
                     why,

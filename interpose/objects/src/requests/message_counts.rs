@@ -25,6 +25,13 @@ pub fn init(rt: &Runtime, workers: u32) {
     table.received = vec![0; workers as usize];
 }
 
+/// Starts counting anew, at a cut: all messages that were sent before have been received.
+pub fn restart_counts(rt: &Runtime) {
+    let mut table = table_mut(rt);
+    table.sent.fill(0);
+    table.received.fill(0);
+}
+
 /// Counts an operation that several processes must start before a cut, with this process's share.
 pub fn count_started(rt: &Runtime, share: u64) {
     let started = &mut table_mut(rt).started;

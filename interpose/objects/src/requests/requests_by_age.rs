@@ -28,9 +28,9 @@ pub struct Requests {
     pub blocking_calls: Vec<(u64, [Option<u32>; 2])>,
     /// Synchronous sends that are not complete.
     pub synchronous: SynchronousSends,
-    /// Messages sent to each worker since `MPI_Init`.
+    /// Messages sent to each worker since the last cut.
     pub sent: Vec<u64>,
-    /// Messages received from each worker since `MPI_Init`.
+    /// Messages received from each worker since the last cut.
     pub received: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Cuts without a checkpoint, as its replicas do not fit into memory.
 
 use crate::Runtime;
-use crate::headroom::{self, MemoryShortage};
+use crate::headroom;
 use crate::protection::{self, ProtectionLoss};
 use crate::{checkpoint_watchdog, copies, schedule, system_calls, world};
 use std::sync::Once;
@@ -9,6 +9,7 @@ use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_numbers::Epoch;
+use understudy_policy::memory_demand::MemoryShortage;
 
 /// Remedies for the user.
 const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch system, \

@@ -1,10 +1,12 @@
 //! Cut on which all workers have agreed: the exchange, the drain and the checkpoint.
 
+use super::agree::agree;
 use super::shortage;
 use crate::arch::{self, Rewound, mpi_lock};
-use crate::drain::{self, CutAbility, ExchangeOutcome};
+use crate::drain;
 use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
+use crate::protection::ProtectionLoss;
 use crate::requests::{self, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{
@@ -13,6 +15,7 @@ use crate::{
 };
 use std::time::Instant;
 use understudy_catalogue::message;
+use understudy_policy::cut_agreement::{CutAbility, CutDecision, EndCause};
 use understudy_settings::Interval;
 
 /// Consequence of windows that cannot be quiesced, for the user.
@@ -44,20 +47,20 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
     completion::reap_orphans(rt)?;
     let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
     let (ability, objection) = ability(rt, are_even)?;
-    let exchanged = drain::exchange(rt, ability, candidate.then(|| is_regular(rt)))?;
-    if !matches!(exchanged, ExchangeOutcome::InFlight(_)) {
+    let decision = agree(rt, ability, candidate.then(|| is_regular(rt)))?;
+    if decision != CutDecision::Take {
         user::resume_threads(rt);
         recovery::resume_devices(rt);
     }
-    match exchanged {
-        ExchangeOutcome::InFlight(sent) => {
+    match decision {
+        CutDecision::Take => {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_cut_point = candidate;
             user::record_files_at_cut(rt);
             if let Err(error) = file::record_at_cut(rt) {
                 abort::abort_with_error(rt, message::FILES_NOT_SAVED, &error);
             }
-            drain::drain(rt, &sent)?;
+            drain::drain(rt, &drain::exchange(rt)?)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
             checkpoint::take(rt)?;
@@ -72,7 +75,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             checkpoint_watchdog::begin(rt, epoch, world::worker(rt), world::get(rt).process);
         }
-        ExchangeOutcome::PutOff => {
+        CutDecision::Postpone => {
             log::debug!(
                 "a collective is under way somewhere, a library is being opened, spawned \
                  processes are connected, a communicator was made before a control variable was \
@@ -85,16 +88,20 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             checkpoint_watchdog::record_postponed_cut(comm::has_any_spawned(rt));
         }
-        ExchangeOutcome::NoRoom(shortage) => shortage::skip(rt, &shortage),
-        ExchangeOutcome::Refused => {
+        CutDecision::NoRoom(shortage) => shortage::skip(rt, &shortage),
+        CutDecision::Refuse => {
             let mut state = schedule::state(rt);
             state.refusals += 1;
             state.last = Some(Instant::now());
             drop(state);
             checkpoint_watchdog::restart_after_refusal(candidate);
         }
-        ExchangeOutcome::Unprotected(speaker, loss) => {
-            if speaker == world::worker(rt)
+        CutDecision::EndProtection { reporter, cause } => {
+            let loss = match cause {
+                EndCause::Unsaved => ProtectionLoss::Unsaved,
+                EndCause::Memory => ProtectionLoss::Memory,
+            };
+            if reporter == world::worker(rt)
                 && let Some(why) = objection
             {
                 protection::report_loss(&why, loss);

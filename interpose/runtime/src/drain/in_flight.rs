@@ -1,7 +1,7 @@
 //! Reception of the messages that are in flight at a cut.
 #![allow(unsafe_code)]
 
-use super::bookmarks::{IncomingMessages, NO_BOOKMARKS};
+use super::bookmarks::{Bookmark, NO_BOOKMARKS};
 use super::synchronous_queries;
 use crate::arch::Rewound;
 use crate::drained::DrainedMessage;
@@ -11,11 +11,12 @@ use crate::objects::{comm, objects};
 use crate::requests::{self, EMPTY_STATUS, RequestKind};
 use crate::{Runtime, recovery};
 use crate::{completion, control_messages, drained, exposure, rendezvous, world};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_mpi::bytes::Bytes;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
+use understudy_numbers::Worker;
 
 /// Consequence for a cut of a message that cannot be received, for the user.
 const NOT_RECEIVED: &str = "a message cannot be received";
@@ -52,14 +53,12 @@ fn report_late_messages(rt: &Runtime, goal: &[u64]) {
 ///
 /// No worker returns before all have reached this point: messages sent after the cut would match
 /// receives that are posted before it.
-pub fn drain(rt: &Runtime, sent: &[IncomingMessages]) -> Result<(), Rewound> {
+pub fn drain(rt: &Runtime, bookmarks: &BTreeMap<Worker, Bookmark>) -> Result<(), Rewound> {
     let synchronous = requests::synchronous::pending(rt);
-    let goal: Vec<u64> = requests::table(rt)
-        .received
-        .iter()
-        .zip(sent)
-        .map(|(received, more)| received + more.in_flight)
-        .collect();
+    let mut goal = vec![0; world::get(rt).worker_count as usize];
+    for (sender, bookmark) in bookmarks {
+        goal[sender.index()] = bookmark.sent;
+    }
     receive_matched(rt)?;
     let mut slow = Some(Instant::now() + SLOW);
     while requests::table(rt).received != goal {
@@ -84,10 +83,11 @@ pub fn drain(rt: &Runtime, sent: &[IncomingMessages]) -> Result<(), Rewound> {
     while !sends.is_empty() {
         sends = completion::test_all(rt, sends)?;
     }
-    let asked: Vec<u64> = sent.iter().map(|sent| sent.synchronous).collect();
-    let answered = synchronous_queries::exchange(rt, &synchronous, &asked);
+    let answered = synchronous_queries::exchange(rt, &synchronous, bookmarks);
     recovery::check_own(rt, answered, NO_BOOKMARKS)?;
-    recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
+    recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)?;
+    requests::restart_counts(rt);
+    Ok(())
 }
 
 /// Returns the communicators on which unexpected messages of the program may arrive.

@@ -7,19 +7,12 @@ use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// Compares the mappings of all workers, which have `counts` of them; collective.
+/// Compares the mappings of all workers, none of which has more than `most`; collective.
 ///
 /// `own` are this worker's mappings. If two workers have a common mapping, the first of them
 /// reports it. All workers get its number.
-pub fn first_sharer(
-    rt: &Runtime,
-    own: &[SharedMapping],
-    counts: &[u64],
-) -> mpi::Result<Option<Worker>> {
-    let most = counts.iter().max().copied().unwrap_or(0) as usize;
-    if most == 0 {
-        return Ok(None);
-    }
+pub fn first_sharer(rt: &Runtime, own: &[SharedMapping], most: u64) -> mpi::Result<Option<Worker>> {
+    let most = most as usize;
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();
     mine.resize(most, 0);
     let all = world::private(rt).gather(&mine)?;

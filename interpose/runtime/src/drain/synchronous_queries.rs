@@ -1,10 +1,12 @@
 //! Synchronous sends whose messages were drained at a cut.
 
+use super::bookmarks::Bookmark;
 use crate::control_messages::{swap, tag};
 use crate::drained;
 use crate::objects::{comm, objects};
 use crate::requests::{SynchronousSend, synchronous};
 use crate::world;
+use std::collections::{BTreeMap, BTreeSet};
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 use understudy_objects::Runtime;
@@ -87,35 +89,34 @@ impl SynchronousQuery {
     }
 }
 
-/// Returns the number of sends about which this process queries each worker.
-pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
-    let mut counts = vec![0; workers];
-    for send in synchronous::pending(rt) {
-        counts[send.to as usize] += 1;
-    }
-    counts
-}
-
 /// Finds the messages that wait for a receive, and keeps their sends incomplete; collective.
 ///
-/// The requests stay incomplete even if the library has completed them. `expected` is the number of
-/// sends about which each worker queries.
+/// The requests stay incomplete even if the library has completed them. The bookmarks have the
+/// number of sends about which each worker queries.
 ///
 /// # Errors
 /// The failure of a process.
-pub fn exchange(rt: &Runtime, sends: &[SynchronousSend], expected: &[u64]) -> mpi::Result<()> {
-    if sends.is_empty() && expected.iter().all(|&count| count == 0) {
+pub fn exchange(
+    rt: &Runtime,
+    sends: &[SynchronousSend],
+    bookmarks: &BTreeMap<Worker, Bookmark>,
+) -> mpi::Result<()> {
+    let coming: Vec<(Worker, usize)> = bookmarks
+        .iter()
+        .filter(|(_, bookmark)| bookmark.synchronous > 0)
+        .map(|(&worker, bookmark)| {
+            let queries = bookmark.synchronous as usize;
+            (worker, queries * SynchronousQuery::BYTES)
+        })
+        .collect();
+    if sends.is_empty() && coming.is_empty() {
         return Ok(());
     }
-    let all = || Worker::all(expected.len() as u32);
+    let receivers: BTreeSet<Worker> = sends.iter().map(|send| Worker(send.to)).collect();
     let to = |worker: Worker| sends.iter().filter(move |send| send.to == worker.0);
-    let asked: Vec<(Worker, usize)> = all()
+    let asked: Vec<(Worker, usize)> = receivers
+        .into_iter()
         .map(|worker| (worker, to(worker).count()))
-        .filter(|it| it.1 > 0)
-        .collect();
-    let asking = all().zip(expected).filter(|(_, count)| **count > 0);
-    let coming: Vec<_> = asking
-        .map(|(worker, &count)| (worker, count as usize * SynchronousQuery::BYTES))
         .collect();
     let questions = asked.iter().map(|&(worker, _)| {
         let bytes = to(worker)

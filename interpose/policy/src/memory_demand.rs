@@ -1,17 +1,13 @@
 //! Memory demand of a checkpoint, compared with the available memory of every node.
-#![allow(unsafe_code)]
 
+use crate::redundancy::Redundancy;
 use std::collections::BTreeMap;
 use understudy_formats::budget::MemoryBudget;
 use understudy_formats::cgroup::MemoryLimit;
-use understudy_image::PAGE_SIZE;
-use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
-use understudy_policy::redundancy::Redundancy;
 
 /// Demand and available memory of a worker for the next checkpoint, in pages.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct MemoryClaim {
     /// Maximum number of pages that the worker captures.
     pub captured: u64,
@@ -20,9 +16,6 @@ pub struct MemoryClaim {
     /// Inode of the control group with the limit; 0 for the node.
     pub owner: u64,
 }
-
-// SAFETY: the structure consists of integers, so any bytes are a valid value.
-unsafe impl Plain for MemoryClaim {}
 
 /// Lack of memory for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +36,44 @@ impl MemoryClaim {
         owner: 0,
     };
 
-    /// Creates the claim of a worker that captures `captured` pages.
+    /// Creates the claim of a worker that captures `captured` pages of `page_size` bytes.
     ///
     /// `reserve` bytes are left to the program.
-    pub fn of(captured: u64, budget: &MemoryBudget, reserve: u64) -> MemoryClaim {
+    pub fn of(captured: u64, budget: &MemoryBudget, reserve: u64, page_size: u64) -> MemoryClaim {
         let owner = budget.limit.as_ref().map_or(0, MemoryLimit::identity);
         MemoryClaim {
             captured,
-            free: budget.free.saturating_sub(reserve) / PAGE_SIZE as u64,
+            free: budget.free.saturating_sub(reserve) / page_size,
             owner,
         }
+    }
+}
+
+impl MemoryClaim {
+    /// Returns the number of pages that every worker of a node may capture.
+    ///
+    /// The memory of this claim is sufficient if no worker captures more. `workers` are those of
+    /// the node.
+    pub fn pages_for_each(
+        &self,
+        redundancy: &Redundancy,
+        workers: impl Iterator<Item = Worker>,
+    ) -> u64 {
+        let images: u64 = workers.map(|worker| images(redundancy, worker)).sum();
+        match self.free {
+            u64::MAX => u64::MAX,
+            free => free / images.max(1),
+        }
+    }
+}
+
+/// Returns the memory that a checkpoint needs in a worker's process, as a multiple.
+///
+/// The unit is the memory of the worker that captures most.
+fn images(redundancy: &Redundancy, worker: Worker) -> u64 {
+    match redundancy.is_parity() {
+        false => 1 + redundancy.layers(worker) as u64,
+        true => 4,
     }
 }
 
@@ -104,6 +125,7 @@ fn needed(redundancy: &Redundancy, worker: Worker, claims: &[MemoryClaim]) -> u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::Dice;
     use understudy_settings::Scheme;
 
     fn claims(free: u64, owner: u64) -> Vec<MemoryClaim> {
@@ -117,6 +139,37 @@ mod tests {
 
     fn place(scheme: Scheme) -> Redundancy {
         Redundancy::place(&[0, 0, 1, 1], 2, scheme)
+    }
+
+    #[test]
+    fn memory_is_sufficient_if_no_worker_captures_more_than_the_pages_for_each() {
+        let mut dice = Dice(1);
+        let mut ample = 0;
+        for _ in 0..20_000 {
+            let scheme = match dice.below(3) {
+                0 => Scheme::Parity(2 + dice.below(2) as u32),
+                copies => Scheme::Copies(copies as u32),
+            };
+            let nodes: Vec<u32> = (0..6).map(|_| dice.below(3) as u32).collect();
+            let redundancy = Redundancy::place(&nodes, 1, scheme);
+            let node_of = |worker: Worker| u64::from(nodes[worker.index()]);
+            let claim = |_: &u32| MemoryClaim {
+                captured: dice.below(100) as u64,
+                free: dice.below(3_000) as u64,
+                owner: dice.below(2) as u64,
+            };
+            let claims: Vec<MemoryClaim> = nodes.iter().map(claim).collect();
+            let is_ample = Worker::all(6).all(|worker| {
+                let on_node = Worker::all(6).filter(|it| node_of(*it) == node_of(worker));
+                let for_each = claims[worker.index()].pages_for_each(&redundancy, on_node);
+                claims.iter().all(|claim| claim.captured <= for_each)
+            });
+            if is_ample {
+                assert_eq!(shortage(&redundancy, node_of, &claims), None, "{claims:?}");
+                ample += 1;
+            }
+        }
+        assert!(ample > 1_000, "{ample}");
     }
 
     #[test]
