@@ -295,8 +295,8 @@ impl Incoming {
         &self.chunks
     }
 
-    /// Returns the buffer of the checksums in header order; it does not move.
-    pub fn sums(&mut self) -> &mut [u64] {
+    /// Returns the checksums in header order, for whose reception they may be taken.
+    pub fn sums(&mut self) -> &mut Vec<u64> {
         &mut self.sums
     }
 

@@ -1,21 +1,31 @@
-//! Control messages: started in memory of the runtime, and tested.
-//!
-//! After a failure they are discarded. Their memory is kept until no process can write to it any
-//! more ([`keep`]).
+//! Control messages: started in memory of the runtime, and polled.
 
-mod in_flight_buffer;
-mod peer;
 mod send_queue;
 mod sparse_exchange;
 mod swap;
-mod unposted;
 
-pub use in_flight_buffer::{InFlightBuffer, free_kept, keep};
-pub use peer::{Peer, cancel, receive, send, test};
 pub use send_queue::SendQueue;
 pub use sparse_exchange::sparse_exchange;
 pub use swap::swap;
-pub use unposted::next;
+pub use understudy_mpi::in_flight::{InFlight, InFlightSet, Peer};
+
+use std::ffi::c_int;
+use understudy_mpi as mpi;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+
+/// Returns the next message with a tag that has arrived, and its sender.
+///
+/// `comm` must be a communicator of all workers.
+///
+/// # Errors
+/// The error of a real procedure.
+pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>> {
+    let Some((from, message)) = InFlight::receive_arrived(comm, None, tag)? else {
+        return Ok(None);
+    };
+    Ok(Some((from, message.wait()?)))
+}
 
 /// Tags of the messages on [`crate::world::private`].
 pub mod tag {

@@ -4,12 +4,12 @@
 //! four above it, and receives from those equally far below. After the last round the values of all
 //! workers have reached every worker, directly or indirectly (dissemination, Hensgen, Finkel,
 //! Manber 1988). Values that arrive repeatedly do not change a maximum.
-#![allow(unsafe_code)]
 
-use crate::control_messages::{self, InFlightBuffer, Peer};
+use crate::control_messages::{InFlightSet, Peer};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use understudy_mpi as mpi;
-use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
 /// Numbers of which the maxima are computed, one by one.
@@ -17,21 +17,9 @@ pub type Numbers = [i64; 4];
 
 /// Greatest number of workers to which a worker sends in a round.
 const PEERS: u32 = 3;
-/// Limit that no job reaches: 4¹⁶ is more than the number of ranks.
-const MAX_ROUNDS: usize = 16;
-const MAX_MESSAGES: usize = MAX_ROUNDS * PEERS as usize;
-
-/// Buffers for the library, which must not move while a message is in flight.
-struct MessageBuffers {
-    /// Sent numbers, by round.
-    sent: [Numbers; MAX_ROUNDS],
-    /// Received numbers, by message.
-    received: [Numbers; MAX_MESSAGES],
-}
 
 /// Max-allreduce in progress.
 pub struct MaxAllreduce {
-    memory: InFlightBuffer<Box<MessageBuffers>>,
     comm: RealComm,
     tag: c_int,
     me: Worker,
@@ -39,9 +27,9 @@ pub struct MaxAllreduce {
     best: Numbers,
     /// Round whose messages are awaited.
     round: u32,
-    sends: Vec<RealRequest>,
-    /// Receives of all rounds, posted at the start.
-    receives: Vec<RealRequest>,
+    sends: InFlightSet<Vec<Numbers>>,
+    /// Receives of the awaited and later rounds, posted at the start.
+    receives: VecDeque<InFlightSet<Vec<Numbers>>>,
 }
 
 /// Returns the distances of the workers that exchange messages in a round.
@@ -64,15 +52,6 @@ pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
     })
 }
 
-impl Default for MessageBuffers {
-    fn default() -> MessageBuffers {
-        MessageBuffers {
-            sent: [[0; 4]; MAX_ROUNDS],
-            received: [[0; 4]; MAX_MESSAGES],
-        }
-    }
-}
-
 impl MaxAllreduce {
     /// Returns a reduction with this worker's numbers; no message is sent yet.
     pub fn new(
@@ -82,15 +61,14 @@ impl MaxAllreduce {
         numbers: Numbers,
     ) -> MaxAllreduce {
         MaxAllreduce {
-            memory: InFlightBuffer::new(Box::default()),
             comm,
             tag,
             me,
             workers,
             best: numbers,
             round: 0,
-            sends: Vec::new(),
-            receives: Vec::new(),
+            sends: InFlightSet::default(),
+            receives: VecDeque::new(),
         }
     }
 
@@ -114,35 +92,28 @@ impl MaxAllreduce {
 
     fn post_receives(&mut self) -> mpi::Result<()> {
         let rounds = (0..).take_while(|&round| distances(round, self.workers).next().is_some());
-        for distance in rounds.flat_map(|round| distances(round, self.workers)) {
-            let from = self.peer(self.workers - distance);
-            let into = (&raw mut self.memory.received[self.receives.len()]).cast();
-            // SAFETY: the memory stays in place until the request is complete, and is read after
-            // that.
-            unsafe {
-                control_messages::receive(into, size_of::<Numbers>(), from, &mut self.receives)
-            }?;
+        for round in rounds {
+            let mut receives = InFlightSet::default();
+            for distance in distances(round, self.workers) {
+                let from = self.peer(self.workers - distance);
+                receives.receive(from, vec![Numbers::default()])?;
+            }
+            self.receives.push_back(receives);
         }
         Ok(())
     }
 
     /// Sends the current maximum to this round's peers.
     fn send_round(&mut self) -> mpi::Result<()> {
-        for distance in distances(self.round, self.workers) {
-            let to = self.peer(distance);
-            let sent = &mut self.memory.sent[self.round as usize];
-            *sent = self.best;
-            let sent = sent.as_ptr().cast();
-            // SAFETY: the memory stays in place, and numbers sent in a round do not change any
-            // more.
-            unsafe { control_messages::send(sent, size_of::<Numbers>(), to, &mut self.sends) }?;
-        }
-        Ok(())
+        let to: Vec<Peer> = distances(self.round, self.workers)
+            .map(|distance| self.peer(distance))
+            .collect();
+        self.sends.send(to, vec![self.best])
     }
 
     /// Cancels the reduction and its outstanding receives.
-    pub fn cancel(mut self) {
-        control_messages::cancel(&mut self.receives);
+    pub fn cancel(self) {
+        self.receives.into_iter().for_each(InFlightSet::cancel);
     }
 
     /// True if later rounds must send messages, so that the reduction needs polling.
@@ -157,25 +128,18 @@ impl MaxAllreduce {
     /// # Errors
     /// The library's error.
     pub fn poll(&mut self) -> mpi::Result<Option<Numbers>> {
-        loop {
-            let first = (self.round * PEERS) as usize;
-            let count = distances(self.round, self.workers).count();
-            if count == 0 {
-                if !control_messages::test(&mut self.sends)? {
-                    return Ok(None);
-                }
-                self.memory.complete();
-                return Ok(Some(self.best));
-            }
-            if !control_messages::test(&mut self.receives[first..first + count])? {
+        while let Some(receives) = self.receives.front_mut() {
+            let Some(received) = receives.poll()? else {
                 return Ok(None);
+            };
+            for numbers in received.iter().flatten() {
+                self.best = std::array::from_fn(|index| self.best[index].max(numbers[index]));
             }
-            for received in &self.memory.received[first..first + count] {
-                self.best = std::array::from_fn(|index| self.best[index].max(received[index]));
-            }
+            self.receives.pop_front();
             self.round += 1;
             self.send_round()?;
         }
+        Ok(self.sends.poll()?.map(|_| self.best))
     }
 }
 
@@ -202,24 +166,5 @@ mod tests {
             }
             assert!(known.iter().all(|&known| known), "{workers} workers");
         }
-    }
-
-    #[test]
-    fn only_the_last_round_has_fewer_messages() {
-        // `poll` computes the index of a round's receives from its number.
-        for workers in 1..2000 {
-            let counts: Vec<usize> = (0..)
-                .map(|round| distances(round, workers).count())
-                .take_while(|&count| count > 0)
-                .collect();
-            let whole = counts.len().saturating_sub(1);
-            assert!(
-                counts[..whole].iter().all(|&count| count == PEERS as usize),
-                "{counts:?}"
-            );
-        }
-        assert!(
-            (0..=MAX_ROUNDS as u32).any(|round| distances(round, i32::MAX as u32).next().is_none())
-        );
     }
 }

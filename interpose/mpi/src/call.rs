@@ -91,8 +91,14 @@ pub(crate) fn use_default_page() {
 
 /// Disables abandoning in a child process that is not part of the job.
 pub fn disable_abandoning() {
-    PAGE.store(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
-    GENERATION.store(0, Ordering::Relaxed);
+    replace_page();
+}
+
+/// Replaces the page by one that requires the present MPI instance; returns the former page.
+fn replace_page() -> usize {
+    let present = GENERATION.load(Ordering::Relaxed);
+    DEFAULT_PAGE.generation.store(present, Ordering::Relaxed);
+    PAGE.swap(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed)
 }
 
 /// Lets calls be abandoned as the page requires.
@@ -161,21 +167,19 @@ pub fn leave_instance() {
 /// Used for local calls that do not wait, at any time, and for calls before any MPI instance.
 pub struct NeverAbandoned {
     page: usize,
-    generation: u32,
 }
 
 impl NeverAbandoned {
     #[allow(clippy::new_without_default)]
     pub fn new() -> NeverAbandoned {
-        let page = PAGE.swap(&raw const DEFAULT_PAGE as usize, Ordering::Relaxed);
-        let generation = GENERATION.swap(0, Ordering::Relaxed);
-        NeverAbandoned { page, generation }
+        NeverAbandoned {
+            page: replace_page(),
+        }
     }
 }
 
 impl Drop for NeverAbandoned {
     fn drop(&mut self) {
-        GENERATION.store(self.generation, Ordering::Relaxed);
         PAGE.store(self.page, Ordering::Relaxed);
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::abi::object;
 use crate::error::{Error, Result, check};
+use crate::in_flight::{InFlight, started};
 use crate::procedures::real;
-use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp, RealRequest};
+use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
 ///
 /// # Safety
 /// All bytes of a value must be initialised, and any bytes must be a valid value.
-pub unsafe trait Plain: Copy {}
+pub unsafe trait Plain: Copy + Send + 'static {}
 
 // SAFETY: a number.
 unsafe impl Plain for u8 {}
@@ -26,8 +27,10 @@ unsafe impl Plain for u8 {}
 unsafe impl Plain for c_int {}
 // SAFETY: a number.
 unsafe impl Plain for u64 {}
-// SAFETY: numbers.
-unsafe impl<const N: usize> Plain for [u64; N] {}
+// SAFETY: a number.
+unsafe impl Plain for i64 {}
+// SAFETY: values of this type, one after the other.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 pub fn byte() -> RealDatatype {
     static BYTE: OnceLock<RealDatatype> = OnceLock::new();
@@ -120,15 +123,19 @@ impl RealComm {
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
-    /// Starts a barrier, and returns its request.
+    /// Starts a barrier.
     ///
     /// # Errors
     /// The library's error.
-    pub fn start_barrier(self) -> Result<RealRequest> {
-        let mut request = RealRequest(std::ptr::null_mut());
-        // SAFETY: a collective without memory.
-        check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
-        Ok(request)
+    pub fn start_barrier(self) -> Result<InFlight<Vec<u8>>> {
+        InFlight::of(|set| {
+            set.start(Vec::new(), |_, _, requests| {
+                // SAFETY: a collective without memory.
+                started(requests, |request| unsafe {
+                    real::PMPI_Ibarrier(self, request)
+                })
+            })
+        })
     }
 
     /// Barrier that leaves the processors to late processes.
@@ -138,51 +145,40 @@ impl RealComm {
     /// # Errors
     /// The library's error.
     pub fn sleeping_barrier(self) -> Result<()> {
-        let (began, mut request, mut has_ended) = (Instant::now(), self.start_barrier()?, 0);
-        loop {
-            // SAFETY: a request of this function; the status is ignored.
-            check(unsafe {
-                real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut())
-            })?;
+        let (began, mut barrier) = (Instant::now(), self.start_barrier()?);
+        while barrier.poll()?.is_none() {
             match began.elapsed() {
-                _ if has_ended != 0 => return Ok(()),
                 waited if waited < POLLING_TIME => std::thread::yield_now(),
                 waited => std::thread::sleep((waited / 8).min(LONGEST_INTERVAL)),
             }
         }
+        Ok(())
     }
 
     /// Starts to compute the least number of all processes, each below 2⁶³.
     ///
-    /// # Safety
-    /// The numbers, this process's and the result, must stay in place until the request is
-    /// complete.
+    /// The buffer has the number of this process, and then the least number.
     ///
     /// # Errors
     /// The library's error.
-    pub unsafe fn start_allreduce_min(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
+    pub fn start_allreduce_min(self, number: u64) -> Result<InFlight<Vec<u64>>> {
         static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
-        let &(number, op) = LEAST.get_or_init(|| {
+        let &(datatype, op) = LEAST.get_or_init(|| {
             (
                 RealDatatype(object(c"ompi_mpi_int64_t")),
                 RealOp(object(c"ompi_mpi_op_min")),
             )
         });
-        let mut request = RealRequest(std::ptr::null_mut());
-        // SAFETY: one number each to read and write, which stay in place by the caller's contract.
-        check(unsafe {
-            let own = numbers.cast::<u64>();
-            real::PMPI_Iallreduce(
-                own.cast(),
-                own.add(1).cast(),
-                1,
-                number,
-                op,
-                self,
-                &mut request,
-            )
-        })?;
-        Ok(request)
+        InFlight::of(|set| {
+            set.start(vec![number, 0], |own, _, requests| {
+                let least = own.wrapping_byte_add(size_of::<u64>());
+                // SAFETY: one number each to read and write, which stay in place until the request
+                // is complete, and which no other code accesses before: see `start`.
+                started(requests, |request| unsafe {
+                    real::PMPI_Iallreduce(own, least, 1, datatype, op, self, request)
+                })
+            })
+        })
     }
 
     /// Distributes the values of `root` to all processes.
@@ -205,11 +201,11 @@ impl RealComm {
     /// As for [`broadcast`](Self::broadcast).
     pub fn gather<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
         let length = length_of(own)?;
-        let mut all = own.repeat(self.size()? as usize);
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        let (from, all) = (own.as_ptr().cast(), own.repeat(self.size()? as usize));
         // SAFETY: equal numbers of bytes from all processes, for which there is room.
-        check(unsafe { real::PMPI_Allgather(from, length, byte(), to, length, byte(), self) })?;
-        Ok(all)
+        InFlight::block(all, |to| unsafe {
+            real::PMPI_Allgather(from, length, byte(), to, length, byte(), self)
+        })
     }
 
     /// Returns bytes of each process, of any length, in the order of their ranks.
@@ -223,21 +219,11 @@ impl RealComm {
             places.push(total);
             total = total.checked_add(length).ok_or(Error::INTERN)?;
         }
-        let mut all = vec![0u8; total as usize];
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        let (from, length) = (own.as_ptr().cast(), own.len() as c_int);
         let (counts, offsets) = (lengths.as_ptr(), places.as_ptr());
         // SAFETY: room for the bytes of each process.
-        check(unsafe {
-            real::PMPI_Allgatherv(
-                from,
-                own.len() as c_int,
-                byte(),
-                to,
-                counts,
-                offsets,
-                byte(),
-                self,
-            )
+        let all = InFlight::block(vec![0u8; total as usize], |to| unsafe {
+            real::PMPI_Allgatherv(from, length, byte(), to, counts, offsets, byte(), self)
         })?;
         let parts = places.iter().zip(&lengths);
         Ok(parts
@@ -262,10 +248,11 @@ impl RealComm {
         }));
         let count = c_int::try_from(own.len()).map_err(|_| Error::INTERN)?;
         let own: Vec<u64> = own.iter().map(|number| number ^ TOP).collect();
-        let mut all = vec![0; own.len()];
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        let from = own.as_ptr().cast();
         // SAFETY: equal numbers of values to read and write.
-        check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
+        let mut all = InFlight::block(vec![0u64; own.len()], |to| unsafe {
+            real::PMPI_Allreduce(from, to, count, number, op, self)
+        })?;
         all.iter_mut().for_each(|number| *number ^= TOP);
         Ok(all)
     }
@@ -280,10 +267,10 @@ impl RealComm {
         let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
         let op = RealOp(object(c"ompi_mpi_op_sum"));
         let count = c_int::try_from(own.len()).map_err(|_| Error::INTERN)?;
-        let mut all = vec![0; own.len()];
-        let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+        let from = own.as_ptr().cast();
         // SAFETY: equal numbers of values to read and write.
-        check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
-        Ok(all)
+        InFlight::block(vec![0u64; own.len()], |to| unsafe {
+            real::PMPI_Allreduce(from, to, count, number, op, self)
+        })
     }
 }

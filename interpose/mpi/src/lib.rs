@@ -12,6 +12,7 @@ pub mod cancellation;
 pub mod comm;
 pub mod error;
 pub mod exit_word;
+pub mod in_flight;
 pub mod library;
 mod procedures;
 pub mod real_types;

@@ -32,7 +32,8 @@ use std::time::Duration;
 use understudy_catalogue::message;
 use understudy_formats::private_directories::{create_anew, read_own};
 use understudy_mpi::comm::byte;
-use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
+use understudy_mpi::in_flight::InFlight;
+use understudy_mpi::real_types::RealRequest;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_relay::board;
@@ -94,37 +95,14 @@ pub fn receive_arrived(rt: &Runtime) -> mpi::Result<()> {
     let Some(bridge) = comm::bridge(rt) else {
         return Ok(());
     };
-    loop {
-        let (mut flag, mut status, mut bytes) = (0, EMPTY_STATUS, [0u8; MESSAGE_BYTES]);
-        // SAFETY: a message that has arrived, received into a buffer of its size.
-        unsafe {
-            check(real::PMPI_Iprobe(
-                ANY_SOURCE,
-                TAG,
-                bridge,
-                &mut flag,
-                &mut status,
-            ))?;
-            if flag == 0 {
-                return Ok(());
-            }
-            let (place, source) = (bytes.as_mut_ptr().cast(), status.source);
-            check(real::PMPI_Recv(
-                place,
-                MESSAGE_BYTES as c_int,
-                byte(),
-                source,
-                TAG,
-                bridge,
-                &mut status,
-            ))?;
-        }
-        let from = Worker(status.source as u32);
+    while let Some((from, message)) = InFlight::receive_arrived(bridge, None, TAG)? {
+        let bytes = message.wait()?;
         requests::table_mut(rt).count_received(Some(from));
         let (word, _) =
             bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
         dynamic::get_mut(rt).record(from, word);
     }
+    Ok(())
 }
 
 fn board_path(worker: Worker) -> PathBuf {

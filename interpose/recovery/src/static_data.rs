@@ -22,7 +22,6 @@
 //! and `own_plan`. It is used by `decision`, `new_phases`, `own_pages`, `phases`, `rebuild`,
 //! `replay_base`, `replay_child`, `template_process` and `worker_plan`.
 
-mod byte_message;
 mod decision;
 mod finding;
 mod input;

@@ -10,11 +10,13 @@
 #![allow(unsafe_code)]
 
 mod page_query;
+mod transfer_buffer;
 
 use super::replica::{EncodedState, Replica};
-use crate::control_messages::{self, Peer, tag};
-use std::ffi::{c_int, c_void};
+use crate::control_messages::{InFlight, InFlightSet, Peer, tag};
+use std::ffi::c_int;
 use std::mem::take;
+use transfer_buffer::{PageSlots, TransferBuffer};
 use understudy_catalogue::message;
 use understudy_image::deduplication::PageQuery;
 use understudy_image::image_delta::SlotRun;
@@ -23,7 +25,7 @@ use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError}
 use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::combine_results;
-use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -117,12 +119,14 @@ enum ReceiveStep {
 
 /// Transfer to one rank, from another, or both.
 ///
-/// The memory of a transfer that is dropped before its end is kept.
+/// Slots of pages that are received stay allocated until [`Transfer::give_up`].
 pub struct Transfer {
     outgoing: Outgoing,
     header: Vec<u8>,
     state: Vec<u8>,
     head: Vec<u8>,
+    /// Number of bytes to send.
+    bytes: u64,
     sums: Vec<u64>,
     /// Worker to which the checksums have not been sent yet.
     sums_for: Option<Worker>,
@@ -130,17 +134,15 @@ pub struct Transfer {
     their_header: Vec<u8>,
     their_state: EncodedState,
     incoming: Option<Incoming>,
-    receives: Vec<RealRequest>,
-    sends: Vec<RealRequest>,
+    receives: InFlightSet<TransferBuffer>,
+    sends: InFlightSet<TransferBuffer>,
     comm: RealComm,
     from: Worker,
     step: ReceiveStep,
     /// True if the data to send wait for an answer.
     is_withheld: bool,
-    /// Queries and answers that may still be in transfer.
-    sent_queries: Vec<Vec<u8>>,
-    their_answer: Vec<u8>,
-    answer_requests: Vec<RealRequest>,
+    /// Receive of the answer to a query.
+    answer: Option<InFlight<Vec<u8>>>,
     query: Option<PageQuery>,
     /// Slots that the last answer has reported, with one reference each.
     shared_slots: Vec<SlotRun>,
@@ -193,21 +195,20 @@ impl Transfer {
             header: Vec::new(),
             state: Vec::new(),
             head: Vec::new(),
+            bytes: 0,
             sums: Vec::new(),
             sums_for: None,
             their_head: Vec::new(),
             their_header: Vec::new(),
             their_state: EncodedState::default(),
             incoming: None,
-            receives: Vec::new(),
-            sends: Vec::new(),
+            receives: InFlightSet::default(),
+            sends: InFlightSet::default(),
             comm: RealComm(std::ptr::null_mut()),
             from: Worker::default(),
             step: ReceiveStep::Complete,
             is_withheld: false,
-            sent_queries: Vec::new(),
-            their_answer: Vec::new(),
-            answer_requests: Vec::new(),
+            answer: None,
             query: None,
             shared_slots: Vec::new(),
         }
@@ -229,6 +230,8 @@ impl Transfer {
         let lengths = [self.header.len() as u64, state.bytes.len() as u64];
         let numbers = [lengths[0], lengths[1], xxh3_64(&self.header), state.sum];
         self.head = head(numbers, &self.header, &state.bytes);
+        let pages: usize = outgoing.chunks.iter().map(|chunk| chunk.len).sum();
+        self.bytes = (pages + state.bytes.len()) as u64;
         (self.outgoing, self.state) = (outgoing, state.bytes);
     }
 
@@ -250,59 +253,52 @@ impl Transfer {
         let Some(to) = self.sums_for.take() else {
             return Ok(());
         };
-        let (start, length) = (self.sums.as_ptr().cast(), size_of_val(&self.sums[..]));
-        self.send(start, length, to, tag::SUMS)
+        let sums = TransferBuffer::Sums(take(&mut self.sums));
+        self.send(sums, to, tag::SUMS)
     }
 
-    fn send(
-        &mut self,
-        data: *const c_void,
-        length: usize,
-        rank: Worker,
-        tag: c_int,
-    ) -> mpi::Result<()> {
-        let to = Peer {
-            comm: self.comm,
-            rank,
-            tag,
-        };
-        // SAFETY: the data are vectors of the transfer, or slots of the store. They stay in place
-        // until the requests have completed.
-        unsafe { control_messages::send(data, length, to, &mut self.sends) }
+    fn send(&mut self, data: TransferBuffer, rank: Worker, tag: c_int) -> mpi::Result<()> {
+        let comm = self.comm;
+        self.sends.send([Peer { comm, rank, tag }], data)
     }
 
-    fn receive(&mut self, data: *mut c_void, length: usize, tag: c_int) -> mpi::Result<()> {
-        let from = Peer {
-            comm: self.comm,
-            rank: self.from,
-            tag,
-        };
-        // SAFETY: as above; the buffers are read only after the requests have completed.
-        unsafe { control_messages::receive(data, length, from, &mut self.receives) }
+    fn receive(&mut self, into: TransferBuffer, tag: c_int) -> mpi::Result<()> {
+        let (comm, rank) = (self.comm, self.from);
+        self.receives.receive(Peer { comm, rank, tag }, into)
+    }
+
+    fn send_bytes(&mut self, bytes: Vec<u8>, to: Worker, tag: c_int) -> mpi::Result<()> {
+        self.send(TransferBuffer::Bytes(bytes), to, tag)
+    }
+
+    fn receive_bytes(&mut self, length: usize, tag: c_int) -> mpi::Result<()> {
+        self.receive(TransferBuffer::Bytes(vec![0; length]), tag)
     }
 
     /// Starts to receive by posting the receive of the head.
     pub fn post_head(&mut self, comm: RealComm, from: Worker) -> mpi::Result<()> {
         (self.comm, self.from) = (comm, from);
         self.step = ReceiveStep::Head;
-        self.their_head = vec![0; HEAD_BYTES];
-        let into = self.their_head.as_mut_ptr().cast();
-        self.receive(into, HEAD_BYTES, tag::HEAD)
+        self.receive_bytes(HEAD_BYTES, tag::HEAD)
     }
 
     /// Starts to send all data.
     pub fn ship(&mut self, comm: RealComm, to: Worker) -> mpi::Result<()> {
         (self.comm, self.is_withheld) = (comm, false);
-        let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
+        let [head, header, state] = [&mut self.head, &mut self.header, &mut self.state].map(take);
         // After the first error no further send is started, since the peer is gone.
-        self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD)?;
-        if !fits(self.header.len(), self.state.len()) {
-            self.send(header, self.header.len(), to, tag::HEADER)?;
-            self.send(state, self.state.len(), to, tag::STATE)?;
+        self.send_bytes(head, to, tag::HEAD)?;
+        if !fits(header.len(), state.len()) {
+            self.send_bytes(header, to, tag::HEADER)?;
+            self.send_bytes(state, to, tag::STATE)?;
         }
         for index in 0..self.outgoing.chunks.len() {
             let chunk = self.outgoing.chunks[index];
-            self.send(chunk.ptr.cast(), chunk.len, to, tag::PAGES)?;
+            // SAFETY: slots of the image or delta from which `outgoing` was made. They are released
+            // when the transfer is done, or has been given up after a failure, which is after all
+            // processes have left the MPI instance.
+            let pages = unsafe { PageSlots::new(chunk.ptr.cast_mut(), chunk.len) };
+            self.send(TransferBuffer::Pages(pages), to, tag::PAGES)?;
         }
         self.sums_for = (!self.outgoing.chunks.is_empty()).then_some(to);
         self.send_sums()
@@ -321,22 +317,34 @@ impl Transfer {
     /// Advances as far as possible.
     pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
         while !matches!(self.step, ReceiveStep::Complete | ReceiveStep::Queried) {
-            if !control_messages::test(&mut self.receives)? {
+            let Some(received) = self.receives.poll()? else {
                 return Ok(());
-            }
-            self.advance_step(rt, store)?;
+            };
+            self.advance_step(rt, store, received)?;
         }
-        if control_messages::test(&mut self.sends)? {
-            self.sends.clear();
-            self.sent_queries.clear();
-        }
-        Ok(())
+        self.sends.poll().map(drop)
     }
 
-    fn advance_step(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
-        self.receives.clear();
+    fn advance_step(
+        &mut self,
+        rt: &Runtime,
+        store: &mut PageStore,
+        received: Vec<TransferBuffer>,
+    ) -> mpi::Result<()> {
+        if self.step == ReceiveStep::Pages {
+            self.step = ReceiveStep::Complete;
+            if let (Some(incoming), Some(TransferBuffer::Sums(sums))) =
+                (&mut self.incoming, received.into_iter().next_back())
+            {
+                *incoming.sums() = sums;
+            }
+            return Ok(());
+        }
+        let mut received = received.into_iter().map(TransferBuffer::into_bytes);
+        let mut next = || received.next().unwrap_or_default();
         match self.step {
             ReceiveStep::Head => {
+                self.their_head = next();
                 let [header, state, _, state_sum] = numbers(&self.their_head);
                 if state == QUERY_MARK {
                     return self.receive_query(rt, header as usize);
@@ -349,20 +357,18 @@ impl Transfer {
                     return self.receive_pages(rt, store);
                 }
                 self.step = ReceiveStep::LongHead;
-                (self.their_header, self.their_state.bytes) = (vec![0; header], vec![0; state]);
-                let (header_to, state_to) = (
-                    self.their_header.as_mut_ptr().cast(),
-                    self.their_state.bytes.as_mut_ptr().cast(),
-                );
-                self.receive(header_to, header, tag::HEADER)?;
-                self.receive(state_to, state, tag::STATE)
+                self.receive_bytes(header, tag::HEADER)?;
+                self.receive_bytes(state, tag::STATE)
             }
-            ReceiveStep::Question => self.decode_query(rt),
-            ReceiveStep::LongHead => self.receive_pages(rt, store),
-            ReceiveStep::Pages | ReceiveStep::Complete | ReceiveStep::Queried => {
-                self.step = ReceiveStep::Complete;
-                Ok(())
+            ReceiveStep::Question => {
+                self.their_header = next();
+                self.decode_query(rt)
             }
+            ReceiveStep::LongHead => {
+                (self.their_header, self.their_state.bytes) = (next(), next());
+                self.receive_pages(rt, store)
+            }
+            ReceiveStep::Pages | ReceiveStep::Complete | ReceiveStep::Queried => Ok(()),
         }
     }
 
@@ -375,19 +381,20 @@ impl Transfer {
                 crate::abort::abort_with_error(rt, message::REPLICA_NOT_RECEIVED, &error)
             });
         let chunks: Vec<_> = incoming.chunks().to_vec();
-        let (sums, length) = (
-            incoming.sums().as_mut_ptr().cast(),
-            size_of_val(incoming.sums()),
-        );
+        let sums = TransferBuffer::Sums(take(incoming.sums()));
         crate::fault::point("ship.half", incoming.header().epoch);
         self.incoming = Some(incoming);
         for chunk in &chunks {
-            self.receive(chunk.ptr.cast(), chunk.len, tag::PAGES)?;
+            // SAFETY: slots of `incoming`, which gives access to them only after the step is
+            // complete, and releases them only if the transfer is given up, which is after all
+            // processes have left the MPI instance.
+            let pages = unsafe { PageSlots::new(chunk.ptr, chunk.len) };
+            self.receive(TransferBuffer::Pages(pages), tag::PAGES)?;
         }
         if chunks.is_empty() {
             return Ok(());
         }
-        self.receive(sums, length, tag::SUMS)
+        self.receive(sums, tag::SUMS)
     }
 
     fn their_header(&self) -> Result<Header, WireError> {
@@ -404,13 +411,7 @@ impl Transfer {
 
     /// Returns the number of bytes to send.
     pub fn bytes(&self) -> u64 {
-        let pages = self
-            .outgoing
-            .chunks
-            .iter()
-            .map(|chunk| chunk.len)
-            .sum::<usize>();
-        (pages + self.state.len()) as u64
+        self.bytes
     }
 
     /// Returns header and state of the received replica, once they have arrived.
@@ -444,40 +445,10 @@ impl Transfer {
     /// Releases the memory of received pages.
     ///
     /// To be called after the MPI library was reset, which then writes to no buffer any more.
-    pub fn give_up(mut self, store: &mut PageStore) {
-        if let Some(incoming) = self.incoming.take() {
+    pub fn give_up(self, store: &mut PageStore) {
+        if let Some(incoming) = self.incoming {
             incoming.cancel(store);
         }
-        store.release(
-            take(&mut self.shared_slots)
-                .into_iter()
-                .map(SlotRun::extent),
-        );
-        (self.step, self.sums_for, self.is_withheld) = (ReceiveStep::Complete, None, false);
-        self.sends.clear();
-    }
-}
-
-impl Drop for Transfer {
-    /// Keeps the buffers that the library may still access. (Pages are in the store, which stays.)
-    fn drop(&mut self) {
-        if self.is_done() {
-            return;
-        }
-        let sent = [&mut self.header, &mut self.state, &mut self.head].map(take);
-        let received = [
-            &mut self.their_head,
-            &mut self.their_header,
-            &mut self.their_state.bytes,
-        ]
-        .map(take);
-        let asked = (take(&mut self.sent_queries), take(&mut self.their_answer));
-        control_messages::keep((
-            sent,
-            take(&mut self.sums),
-            received,
-            self.incoming.take(),
-            asked,
-        ));
+        store.release(self.shared_slots.into_iter().map(SlotRun::extent));
     }
 }

@@ -2,11 +2,10 @@
 
 use super::anywhere_agreement::AnywhereAgreement;
 use super::job_pace::JobPace;
-use crate::control_messages::{InFlightBuffer, SendQueue};
+use crate::control_messages::{InFlight, SendQueue};
 use crate::max_allreduce::MaxAllreduce;
 use crate::runtime_state::StateCell;
 use std::time::{Duration, Instant};
-use understudy_mpi::real_types::RealRequest;
 use understudy_policy::assembly::Assemblies;
 use understudy_policy::gathering::EntryVotes;
 
@@ -43,8 +42,7 @@ impl ScheduleState {
 pub struct CollectiveVote {
     pub thread: usize,
     /// This process's vote, and the minimum of all members.
-    pub numbers: InFlightBuffer<Box<[u64; 2]>>,
-    pub request: RealRequest,
+    pub numbers: InFlight<Vec<u64>>,
 }
 
 /// State from which the next cut follows.

@@ -1,22 +1,20 @@
 //! Messages for which their sender does not wait.
-#![allow(unsafe_code)]
 
-use super::in_flight_buffer::InFlightBuffer;
-use super::peer::{Peer, send, test};
-use understudy_mpi as mpi;
-use understudy_mpi::real_types::RealRequest;
+use understudy_mpi::in_flight::{InFlightSet, Peer};
+use understudy_mpi::{self as mpi, combine_results};
 
 /// Control messages in flight.
-pub struct SendQueue(Vec<Message>);
-
-struct Message {
-    bytes: InFlightBuffer<Box<[u8]>>,
-    requests: Vec<RealRequest>,
-}
+#[derive(Default)]
+pub struct SendQueue(Vec<InFlightSet<Vec<u8>>>);
 
 impl SendQueue {
     /// No messages.
     pub const NONE: SendQueue = SendQueue(Vec::new());
+
+    /// True if all messages have been sent and removed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 
     /// Sends a message to these processes.
     ///
@@ -24,33 +22,26 @@ impl SendQueue {
     /// The error of a real procedure.
     pub fn send(
         &mut self,
-        bytes: impl Into<Box<[u8]>>,
+        bytes: impl Into<Vec<u8>>,
         to: impl IntoIterator<Item = Peer>,
     ) -> mpi::Result<()> {
-        let bytes = InFlightBuffer::new(bytes.into());
-        let (place, length, mut requests) = (bytes.as_ptr().cast(), bytes.len(), Vec::new());
-        // SAFETY: the bytes stay in place until the requests are complete.
-        let sent = to
-            .into_iter()
-            .try_for_each(|to| unsafe { send(place, length, to, &mut requests) });
-        self.0.push(Message { bytes, requests });
-        sent
+        let mut message = InFlightSet::default();
+        message.send(to, bytes.into())?;
+        self.0.push(message);
+        Ok(())
     }
 
-    /// Removes messages that have been sent.
+    /// Removes messages that have been sent, and those that have failed.
     ///
     /// # Errors
     /// The error of a real procedure.
     pub fn remove_sent(&mut self) -> mpi::Result<()> {
         let mut swept = Ok(());
         self.0.retain_mut(|message| {
-            let ended = test(&mut message.requests);
-            let has_ended = matches!(ended, Ok(true));
-            if has_ended {
-                message.bytes.complete();
-            }
-            swept = ended.map(drop).and(swept);
-            !has_ended
+            let sent = message.poll();
+            let is_in_flight = matches!(sent, Ok(None));
+            swept = combine_results(swept, sent.map(drop));
+            is_in_flight
         });
         swept
     }

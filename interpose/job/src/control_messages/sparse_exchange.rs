@@ -1,12 +1,10 @@
 //! Messages among processes that do not know from whom they receive.
-#![allow(unsafe_code)]
 
-use super::in_flight_buffer::InFlightBuffer;
-use super::peer::{Peer, send_synchronous, test};
-use super::unposted::next;
+use super::next;
 use std::ffi::c_int;
 use understudy_mpi as mpi;
-use understudy_mpi::real_types::{RealComm, RealRequest};
+use understudy_mpi::in_flight::{InFlightSet, Peer};
+use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
 /// Bytes for, or from, each process.
@@ -27,31 +25,26 @@ pub fn sparse_exchange(
     tag: c_int,
     letters: AddressedBytes,
 ) -> mpi::Result<AddressedBytes> {
-    let mut letters = InFlightBuffer::new(letters);
-    let mut requests = Vec::new();
-    for (rank, bytes) in letters.iter() {
-        let to = Peer {
-            comm,
-            rank: *rank,
-            tag,
-        };
-        // SAFETY: the bytes stay in place until the requests are complete, and are kept after an
-        // error.
-        unsafe { send_synchronous(bytes.as_ptr().cast(), bytes.len(), to, &mut requests)? };
+    let mut messages = InFlightSet::default();
+    for (rank, bytes) in letters {
+        messages.send_synchronous(Peer { comm, rank, tag }, bytes)?;
     }
-    let mut received = Vec::new();
-    let mut barrier: Option<[RealRequest; 1]> = None;
+    let (mut received, mut barrier) = (Vec::new(), None);
     loop {
         while let Some(letter) = next(comm, tag)? {
             received.push(letter);
         }
-        if let Some(request) = &mut barrier {
-            if test(request)? {
-                return Ok(received);
+        match &mut barrier {
+            None => {
+                if messages.poll()?.is_some() {
+                    barrier = Some(comm.start_barrier()?);
+                }
             }
-        } else if test(&mut requests)? {
-            letters.complete();
-            barrier = Some([comm.start_barrier()?]);
+            Some(barrier) => {
+                if barrier.poll()?.is_some() {
+                    return Ok(received);
+                }
+            }
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Messages of known lengths among some processes, all of which wait for theirs.
-#![allow(unsafe_code)]
 
-use super::in_flight_buffer::InFlightBuffer;
-use super::peer::{Peer, receive, send, test};
 use std::ffi::c_int;
 use understudy_mpi as mpi;
+use understudy_mpi::in_flight::{InFlightSet, Peer};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 
@@ -23,33 +21,18 @@ pub fn swap(
     letters: AddressedBytes,
     expected: &[(Worker, usize)],
 ) -> mpi::Result<AddressedBytes> {
-    let room = |&(from, length): &(Worker, usize)| (from, vec![0; length]);
-    let out = InFlightBuffer::new(letters);
-    let mut came: InFlightBuffer<AddressedBytes> =
-        InFlightBuffer::new(expected.iter().map(room).collect());
-    let mut requests = Vec::new();
-    // SAFETY: the bytes stay in place until the requests are complete, and are kept after an error.
-    unsafe {
-        for (rank, bytes) in came.iter_mut() {
-            let from = Peer {
-                comm,
-                rank: *rank,
-                tag,
-            };
-            receive(bytes.as_mut_ptr().cast(), bytes.len(), from, &mut requests)?;
-        }
-        for (rank, bytes) in out.iter() {
-            let to = Peer {
-                comm,
-                rank: *rank,
-                tag,
-            };
-            send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests)?;
+    let mut messages = InFlightSet::default();
+    for &(rank, length) in expected {
+        messages.receive(Peer { comm, rank, tag }, vec![0; length])?;
+    }
+    for (rank, bytes) in letters {
+        messages.send([Peer { comm, rank, tag }], bytes)?;
+    }
+    loop {
+        if let Some(buffers) = messages.poll()? {
+            // The received messages precede the sent ones.
+            let senders = expected.iter().map(|&(from, _)| from);
+            return Ok(senders.zip(buffers).collect());
         }
     }
-    while !test(&mut requests)? {}
-    let mut out = out;
-    out.complete();
-    came.complete();
-    Ok(std::mem::take(&mut *came))
 }

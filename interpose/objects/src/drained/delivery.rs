@@ -4,15 +4,13 @@
 use super::drained_message::{DrainedMessage, first_matching};
 use super::drained_table::{change, has_any};
 use crate::Runtime;
-use crate::control_messages::{Peer, tag};
+use crate::control_messages::{InFlight, Peer, tag};
 use crate::generated::real;
 use crate::handles::{VirtComm, real_datatype};
 use crate::requests::{EMPTY_STATUS, MessageArguments, RequestOutcome};
 use crate::world;
 use std::ffi::{c_int, c_void};
-use understudy_mpi::bytes::Bytes;
-use understudy_mpi::check;
-use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
 
 /// Returns true if the message of a synchronous send is among the drained ones.
@@ -87,7 +85,7 @@ fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<R
         )?;
         Some(list.remove(at))
     })?;
-    Some(deliver(rt, &early, message_arguments))
+    Some(deliver(rt, early, message_arguments))
 }
 
 /// Delivers a drained message by sending it from this process to itself.
@@ -97,45 +95,26 @@ fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<R
 /// process to itself is too long.
 pub fn deliver(
     rt: &Runtime,
-    early: &DrainedMessage,
+    early: DrainedMessage,
     message_arguments: &MessageArguments,
 ) -> RequestOutcome {
-    notify_sender(rt, early);
-    let own = world::own_comm(rt);
-    let (mut status, mut request) = (EMPTY_STATUS, RealRequest(std::ptr::null_mut()));
-    let (to, datatype) = (
-        message_arguments.buffer as *mut c_void,
-        real_datatype(rt, message_arguments.datatype()),
-    );
-    let from = early.data.as_ptr().cast();
-    // SAFETY: a message from this process to itself, on a communicator of the runtime. The buffer
-    // is the program's.
-    let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
-        check(real::PMPI_Isend(
-            from,
-            bytes.count(),
-            bytes.datatype(),
-            0,
-            0,
-            own,
-            &mut request,
-        ))
-    });
-    let rc = match sent {
-        // SAFETY: as above.
-        Ok(()) => unsafe {
-            let rc = real::PMPI_Recv(
-                to,
-                message_arguments.count,
-                datatype,
-                0,
-                0,
-                own,
-                &mut status,
-            );
-            real::PMPI_Wait(&mut request, std::ptr::null_mut());
+    notify_sender(rt, &early);
+    let to_self = Peer {
+        comm: world::own_comm(rt),
+        rank: Worker(0),
+        tag: 0,
+    };
+    let (mut status, count) = (EMPTY_STATUS, message_arguments.count);
+    let datatype = real_datatype(rt, message_arguments.datatype());
+    let rc = match InFlight::send(to_self, early.data) {
+        Ok(sent) => {
+            let (to, own) = (message_arguments.buffer as *mut c_void, to_self.comm);
+            // SAFETY: the program's buffer; the message is from this process to itself.
+            let rc = unsafe { real::PMPI_Recv(to, count, datatype, 0, 0, own, &mut status) };
+            // A failure is detected by the next call.
+            let _ = sent.wait();
             rc
-        },
+        }
         Err(error) => error.code(),
     };
     // The message was counted when it was drained, so this delivery is not counted.

@@ -10,13 +10,11 @@ use crate::abort::abort_unless;
 use crate::arch::Frame;
 use crate::objects::{comm, tool, window};
 use crate::world::{self, Role};
-use crate::{
-    control_messages, copies, daemon, disk, events, objects, reinit, rendezvous, static_data, user,
-};
+use crate::{copies, daemon, disk, events, objects, reinit, rendezvous, static_data, user};
 use understudy_formats::events::RecoveryStage;
 use understudy_image::prefault::Prefault;
-use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_mpi::{self as mpi, in_flight};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_attempt::{Attempt, AttemptEvent, AttemptStage};
 use understudy_policy::recovery_plan::Plan;
@@ -239,7 +237,6 @@ fn enter_next_generation(
     }
     stop_threads(rt);
     let begin = reinit::leave_instance(rt);
-    control_messages::free_kept();
     report.stage(rt, RecoveryStage::Reset);
     // MPI calls do nothing before the next generation begins: operations in flight have ended with
     // the library state that was reset.
@@ -255,6 +252,7 @@ fn enter_next_generation(
         Role::Worker(_) => drop(reinit::take_store(rt)),
     }
     reinit::begin(rt, begin)?;
+    in_flight::free_kept();
     let all = joining::gather_all(rt)?;
     report.stage(rt, RecoveryStage::Initialise);
     Ok((all, whole))

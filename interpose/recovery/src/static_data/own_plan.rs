@@ -1,6 +1,6 @@
 //! Replay plan of this worker's phase, from the end of the phase to its proof.
 
-use super::byte_message::ByteMessage;
+use crate::control_messages::{InFlight, SendQueue};
 use crate::copies::ReplayPlan;
 use crate::disk::{self, StaticFileWrite};
 use understudy_catalogue::message;
@@ -59,10 +59,10 @@ pub(super) struct ReplayPlans {
     pub(super) own: OwnPlan,
     /// Proved plan of the phase before, until a plan of the new phase is proved.
     pub(super) before: Option<ReplayPlan>,
-    pub(super) sent: Vec<ByteMessage>,
-    pub(super) proof: Option<ByteMessage>,
+    pub(super) sent: SendQueue,
+    pub(super) proof: Option<InFlight<Vec<u8>>>,
     /// Incoming plans of the workers whose replicas it stores, by layer.
-    pub(super) incoming_plans: Vec<(usize, ByteMessage)>,
+    pub(super) incoming_plans: Vec<(usize, InFlight<Vec<u8>>)>,
 }
 
 impl ReplayPlans {
@@ -129,7 +129,7 @@ impl ReplayPlans {
                 ..
             } => (*is_sent_to_buddies, *is_own_reduced) = (false, false),
         }
-        self.sent.clear();
+        self.sent = SendQueue::NONE;
         self.proof = None;
         self.incoming_plans.clear();
     }

@@ -1,7 +1,7 @@
 //! Set-up phases of the program, from `MPI_Init` or a cut to their proof.
 
 use super::replay_settings::{compares, is_in_trial, journal_limit_bytes, runs_trials};
-use super::{decision, input, new_phases, rebuild, replay_base, template_process, worker_plan};
+use super::{decision, input, new_phases, replay_base, template_process, worker_plan};
 use crate::Runtime;
 use crate::{copies, journal, process_info, user, world};
 use understudy_numbers::Epoch;
@@ -62,5 +62,4 @@ pub fn interrupt(rt: &Runtime) {
     new_phases::drop_request(rt);
     drop(rt.static_data.trials.take());
     worker_plan::interrupt(rt);
-    rebuild::interrupt(rt);
 }

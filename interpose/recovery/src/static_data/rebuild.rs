@@ -1,12 +1,11 @@
 //! Rebuild of static data in a replacement: the replay plan comes with the replica.
 #![allow(unsafe_code)]
 
-use super::byte_message::ByteMessage;
 use super::rebuilt_pages;
 use super::replay_settings::omits_static_data;
 use super::template::ReplayRequest;
 use crate::Runtime;
-use crate::control_messages::{Peer, tag};
+use crate::control_messages::{InFlight, Peer, SendQueue, tag};
 use crate::copies::Replica;
 use crate::copies::{PageSource, ReplayPlan};
 use crate::{fault, world};
@@ -69,28 +68,22 @@ pub fn exchange_omitted(
         rank,
         tag: tag::OFFER,
     };
+    let mut sent = SendQueue::NONE;
     for (to, image, script) in copies {
         let bytes = encode(image, script);
-        let length = (bytes.len() as u64).to_ne_bytes().to_vec();
-        rt.static_data.messages.borrow_mut().extend(
-            [length, bytes]
-                .into_iter()
-                .filter_map(|bytes| Some((false, ByteMessage::send(bytes, peer(to))?))),
-        );
+        sent.send((bytes.len() as u64).to_ne_bytes(), [peer(to)])?;
+        sent.send(bytes, [peer(to)])?;
     }
     let mut received = Vec::new();
     for &from in from {
-        let length = receive(rt, size_of::<u64>(), peer(from))?;
+        let receive = |length| InFlight::receive(peer(from), vec![0; length])?.wait();
+        let length: Vec<u8> = receive(size_of::<u64>())?;
         let length = u64::from_ne_bytes(length.try_into().unwrap_or_default());
-        let bytes = receive(rt, length as usize, peer(from))?;
-        let offer = bincode::decode_from_slice(&bytes, standard()).ok();
+        let offer = bincode::decode_from_slice(&receive(length as usize)?, standard()).ok();
         received.push(offer.map(|(offer, _)| offer));
     }
-    let mut messages = rt.static_data.messages.borrow_mut();
-    while let Some((_, message)) = messages.last_mut() {
-        if message.test()? {
-            messages.pop();
-        }
+    while !sent.is_empty() {
+        sent.remove_sent()?;
     }
     Ok(received)
 }
@@ -102,28 +95,6 @@ fn encode(image: &Image, script: Option<&ReplayPlan>) -> Vec<u8> {
         }
         _ => Vec::new(),
     }
-}
-
-fn receive(rt: &Runtime, length: usize, from: Peer) -> mpi::Result<Vec<u8>> {
-    let mut messages = rt.static_data.messages.borrow_mut();
-    messages.extend(ByteMessage::receive(length, from).map(|message| (true, message)));
-    loop {
-        let Some((true, message)) = messages.last_mut() else {
-            return Err(mpi::Error::INTERN);
-        };
-        if message.test()? {
-            break;
-        }
-    }
-    Ok(messages
-        .pop()
-        .map(|(_, message)| message.bytes.to_vec())
-        .unwrap_or_default())
-}
-
-/// Drops messages after a failure.
-pub(super) fn interrupt(rt: &Runtime) {
-    drop(rt.static_data.messages.take());
 }
 
 /// Rebuild of omitted pages that is under way.

@@ -4,11 +4,10 @@
 //! process runs the replays: like a later replacement, it belongs to another process than the
 //! worker whose phase it replays.
 
-use super::byte_message::ByteMessage;
 use super::finding::{StaticDataProof, TrialResult};
 use super::replay_settings::omits_static_data;
 use super::template::{ReplayRequest, Template};
-use crate::control_messages::{Peer, tag};
+use crate::control_messages::{InFlight, Peer, SendQueue, tag};
 use crate::world;
 use crate::{events, fault, headroom};
 use bincode::config::standard;
@@ -19,11 +18,11 @@ use understudy_numbers::{Epoch, Worker};
 /// Trial replays that this buddy has to run or has run.
 #[derive(Default)]
 pub(super) struct TrialQueue {
-    incoming: Option<ByteMessage>,
+    incoming: Option<(Worker, InFlight<Vec<u8>>)>,
     /// Encoded replay plans with their workers, in the order of arrival.
     waiting: Vec<(Worker, Vec<u8>)>,
     running: Option<(Worker, ReplayRequest)>,
-    sent: Vec<ByteMessage>,
+    sent: SendQueue,
 }
 
 impl TrialQueue {
@@ -51,14 +50,14 @@ impl TrialQueue {
     }
 
     fn receive(&mut self, rt: &Runtime) {
-        let Some(message) = &mut self.incoming else {
-            self.incoming = ByteMessage::probe(world::private(rt), None, tag::REPLAY_PLAN);
+        let Some((worker, message)) = &mut self.incoming else {
+            let arrived = InFlight::receive_arrived(world::private(rt), None, tag::REPLAY_PLAN);
+            self.incoming = arrived.ok().flatten();
             return;
         };
-        if message.test() == Ok(true)
-            && let Some(message) = self.incoming.take()
-        {
-            self.waiting.push((message.from, message.bytes.to_vec()));
+        if let Ok(Some(script)) = message.poll() {
+            self.waiting.push((*worker, script));
+            self.incoming = None;
             fault::point("rehearse.begin", Epoch::NONE);
         }
     }
@@ -70,7 +69,8 @@ impl TrialQueue {
             return;
         }
         let finding = result.finding;
-        self.sent.retain_mut(|message| message.test() == Ok(false));
+        // A failure is detected by the next call.
+        let _ = self.sent.remove_sent();
         let proof: StaticDataProof = finding
             .failure
             .is_none()
@@ -81,7 +81,7 @@ impl TrialQueue {
             rank: worker,
             tag: tag::PROOF,
         };
-        self.sent.extend(ByteMessage::send(bytes, to));
+        let _ = self.sent.send(bytes, [to]);
     }
 }
 

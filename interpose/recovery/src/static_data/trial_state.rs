@@ -1,6 +1,5 @@
 //! State of trial replays.
 
-use super::byte_message::ByteMessage;
 use super::input::OpenInputFile;
 use super::new_phase_request::NewPhaseRequest;
 use super::own_plan::ReplayPlans;
@@ -14,8 +13,6 @@ use std::cell::Cell;
 pub struct TrialState {
     /// True if a decision on static data is still to be made.
     pub(super) is_undecided: Cell<bool>,
-    /// Messages in flight, each with true if it is received.
-    pub(super) messages: StateCell<Vec<(bool, ByteMessage)>>,
     /// Files that were open at the end of `MPI_Init`.
     pub(super) inputs: StateCell<Vec<OpenInputFile>>,
     pub(super) trials: StateCell<Option<TrialQueue>>,
@@ -34,7 +31,6 @@ impl TrialState {
     pub const fn start() -> TrialState {
         TrialState {
             is_undecided: Cell::new(false),
-            messages: StateCell::new(Vec::new()),
             inputs: StateCell::new(Vec::new()),
             trials: StateCell::new(None),
             template: Template::none(),

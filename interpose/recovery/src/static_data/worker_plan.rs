@@ -3,20 +3,20 @@
 //! The worker sends its replay plan to a buddy for trial replays, and sends the proved plan to all
 //! its buddies. It reduces the replicas that it stores for other workers.
 
-use super::byte_message::ByteMessage;
 use super::finding::StaticDataProof;
 use super::own_pages;
 use super::own_plan::{OwnPlan, ReplayPlans, log_not_written};
 use super::replay_settings::{omits_own_static_data, omits_static_data};
 use super::{decision, replay_base};
 use crate::Runtime;
-use crate::control_messages::{Peer, tag};
+use crate::control_messages::{InFlight, Peer, tag};
 use crate::copies::{PageSource, ReplayBase, ReplayPlan, ReplayedPhase, page_sums};
 use crate::fault::{self, Damage};
 use crate::journal::{self, Inputs, RecordedPhase};
 use crate::{abort, annotations, copies, disk, events, process_info, world};
 use bincode::config::standard;
 use std::cell::{Ref, RefMut};
+use std::ffi::c_int;
 use std::path::Path;
 use std::time::Duration;
 use understudy_catalogue::message;
@@ -43,7 +43,8 @@ pub fn poll(rt: &Runtime) {
     state.end_withdrawn(copies::committed_epoch(rt));
     state.poll_file();
     decision::check_possible(rt, matches!(state.own, OwnPlan::None));
-    state.sent.retain_mut(|message| message.test() == Ok(false));
+    // A failure is detected by the next call.
+    let _ = state.sent.remove_sent();
     state.send_for_trial(rt);
     if omits_static_data() {
         state.take_proof(rt);
@@ -203,7 +204,7 @@ impl ReplayPlans {
             rank: trial_worker(rt),
             tag: tag::REPLAY_PLAN,
         };
-        self.sent.extend(ByteMessage::send(bytes, to));
+        let _ = self.sent.send(bytes, [to]);
     }
 
     fn take_proof(&mut self, rt: &Runtime) {
@@ -211,16 +212,14 @@ impl ReplayPlans {
             return;
         }
         let Some(message) = &mut self.proof else {
-            self.proof = ByteMessage::probe(world::private(rt), Some(trial_worker(rt)), tag::PROOF);
+            self.proof = receive_arrived(rt, trial_worker(rt), tag::PROOF);
             return;
         };
-        if message.test() != Ok(true) {
-            return;
-        }
-        let Some(message) = self.proof.take() else {
+        let Ok(Some(bytes)) = message.poll() else {
             return;
         };
-        let proof: StaticDataProof = match bincode::decode_from_slice(&message.bytes, standard()) {
+        self.proof = None;
+        let proof: StaticDataProof = match bincode::decode_from_slice(&bytes, standard()) {
             Ok((proof, _)) => proof,
             Err(_) => None,
         };
@@ -270,14 +269,13 @@ impl ReplayPlans {
             return;
         };
         let world = world::get(rt);
-        for rank in world.redundancy.buddies_of(world::worker(rt)) {
-            let to = Peer {
-                comm: world.private,
-                rank,
-                tag: tag::STATIC,
-            };
-            self.sent.extend(ByteMessage::send(bytes.clone(), to));
-        }
+        let buddies = world.redundancy.buddies_of(world::worker(rt));
+        let to = buddies.map(|rank| Peer {
+            comm: world.private,
+            rank,
+            tag: tag::STATIC,
+        });
+        let _ = self.sent.send(bytes, to);
     }
 
     /// Reduces this worker's own replica by the pages that its template process can make.
@@ -340,16 +338,28 @@ impl ReplayPlans {
             {
                 continue;
             }
-            let message = ByteMessage::probe(world.private, Some(owner), tag::STATIC);
+            let message = receive_arrived(rt, owner, tag::STATIC);
             self.incoming_plans
                 .extend(message.map(|message| (layer, message)));
         }
-        let come = self
-            .incoming_plans
-            .extract_if(.., |(_, message)| message.test() == Ok(true));
-        come.map(|(layer, message)| (layer, owners[layer], message.bytes.to_vec()))
-            .collect()
+        let mut received = Vec::new();
+        self.incoming_plans.retain_mut(|(layer, message)| {
+            let Ok(Some(bytes)) = message.poll() else {
+                return true;
+            };
+            received.push((*layer, owners[*layer], bytes));
+            false
+        });
+        received
     }
+}
+
+/// Posts the receive of a message that has arrived from a worker.
+///
+/// A failure is detected by the next call.
+fn receive_arrived(rt: &Runtime, from: Worker, tag: c_int) -> Option<InFlight<Vec<u8>>> {
+    let arrived = InFlight::receive_arrived(world::private(rt), Some(from), tag);
+    arrived.ok().flatten().map(|(_, message)| message)
 }
 
 /// Returns the worker that runs the trial replays of this worker's phase.

@@ -209,7 +209,7 @@ fn imrecv(
                 early.tag,
                 VirtComm(early.comm as *mut c_void),
             );
-            let ended = drained::deliver(rt, &early, &message_arguments);
+            let ended = drained::deliver(rt, early, &message_arguments);
             Ok(Ok(requests::add_done(
                 rt,
                 message_arguments.comm(),

@@ -4,17 +4,15 @@
 //! and would enter ([`understudy_policy::gathering::EntryVotes`] has the rules). A failure voids
 //! these agreements: after a rollback to a cut, the threads repeat their calls. So threads that
 //! wait here never postpone a cut, and can agree here on a cut at any call.
-#![allow(unsafe_code)]
 
 use super::anywhere::{leave, poll_agreement};
 use super::assemble;
 use crate::Runtime;
 use crate::arch::{Rewound, mpi_lock};
-use crate::control_messages::InFlightBuffer;
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm::{self, Comm};
 use crate::schedule::{self, CollectiveVote, Side};
-use crate::{control_messages, recovery, work_flags, world};
+use crate::{recovery, work_flags, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -124,14 +122,10 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
 
 /// Sends this process's vote on a collective.
 fn send_vote(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
-    let mut numbers = InFlightBuffer::new(Box::new([u64::from(would_enter), 0]));
-    // SAFETY: the numbers do not move until the request has completed.
-    let request = unsafe { real.start_allreduce_min(&raw mut **numbers) }?;
-    schedule::state(rt).collective_votes.push(CollectiveVote {
-        thread,
-        numbers,
-        request,
-    });
+    let numbers = real.start_allreduce_min(u64::from(would_enter))?;
+    schedule::state(rt)
+        .collective_votes
+        .push(CollectiveVote { thread, numbers });
     Ok(())
 }
 
@@ -145,12 +139,9 @@ fn poll_vote(rt: &Runtime, thread: usize) -> mpi::Result<Option<bool>> {
     else {
         return Ok(None);
     };
-    let word = &mut state.collective_votes[at];
-    if !control_messages::test(std::slice::from_mut(&mut word.request))? {
+    let Some(numbers) = state.collective_votes[at].numbers.poll()? else {
         return Ok(None);
-    }
-    word.numbers.complete();
-    let [_, least] = **word.numbers;
+    };
     state.collective_votes.swap_remove(at);
-    Ok(Some(least != 0))
+    Ok(Some(numbers[1] != 0))
 }

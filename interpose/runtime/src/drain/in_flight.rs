@@ -10,11 +10,11 @@ use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::{comm, objects};
 use crate::requests::{self, EMPTY_STATUS, RequestKind};
 use crate::{Runtime, recovery};
-use crate::{completion, control_messages, drained, exposure, rendezvous, world};
+use crate::{completion, drained, exposure, rendezvous, world};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
-use understudy_mpi::bytes::Bytes;
+use understudy_mpi::in_flight::InFlight;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use understudy_numbers::Worker;
 
@@ -163,24 +163,6 @@ fn receive(
     message: &mut RealMessage,
     status: &mut Status,
 ) -> Result<Vec<u8>, Rewound> {
-    let mut data = vec![0u8; status.bytes];
-    let bytes = recovery::check_own(rt, Bytes::new(data.len()), NOT_RECEIVED)?;
-    // SAFETY: a matched message, and a buffer of its size.
-    let rc = unsafe {
-        real::PMPI_Mrecv(
-            data.as_mut_ptr().cast(),
-            bytes.count(),
-            bytes.datatype(),
-            message,
-            status,
-        )
-    };
-    match recovery::check_own(rt, understudy_mpi::check(rc), NOT_RECEIVED) {
-        Ok(()) => Ok(data),
-        Err(rewound) => {
-            // The transfer may still be under way.
-            control_messages::keep(data);
-            Err(rewound)
-        }
-    }
+    let received = InFlight::receive_matched(message, status);
+    recovery::check_own(rt, received, NOT_RECEIVED)
 }

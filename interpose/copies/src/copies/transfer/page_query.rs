@@ -1,8 +1,7 @@
 //! Deduplication queries of a transfer, which precede the replica.
-#![allow(unsafe_code)]
 
 use super::{QUERY_MARK, ReceiveStep, Transfer, fits, head};
-use crate::control_messages::{self, Peer, tag};
+use crate::control_messages::{InFlight, Peer, tag};
 use std::mem::take;
 use understudy_catalogue::message;
 use understudy_image::deduplication::{PageQuery, answer_length};
@@ -30,19 +29,13 @@ impl Transfer {
         wanted: &PageQuery,
     ) -> mpi::Result<()> {
         self.comm = comm;
-        self.their_answer = vec![0; answer_length(wanted.pages())];
-        let (into, length) = (
-            self.their_answer.as_mut_ptr().cast(),
-            self.their_answer.len(),
-        );
-        let answer = Peer {
+        let from = Peer {
             comm,
             rank: to,
             tag: tag::ANSWER,
         };
-        // SAFETY: a vector of the transfer that stays in place; it is read only after the request
-        // has completed.
-        unsafe { control_messages::receive(into, length, answer, &mut self.answer_requests) }?;
+        let room = vec![0; answer_length(wanted.pages())];
+        self.answer = Some(InFlight::receive(from, room)?);
         let question = wanted.encode();
         let length = question.len();
         let numbers = [length as u64, QUERY_MARK, xxh3_64(&question), 0];
@@ -53,13 +46,6 @@ impl Transfer {
         }
     }
 
-    /// Sends bytes, which stay in place until the send has completed.
-    fn send_bytes(&mut self, bytes: Vec<u8>, to: Worker, tag: std::ffi::c_int) -> mpi::Result<()> {
-        let (start, length) = (bytes.as_ptr().cast(), bytes.len());
-        self.sent_queries.push(bytes);
-        self.send(start, length, to, tag)
-    }
-
     /// Receives a query of `length` bytes, which is in the head or follows.
     pub(super) fn receive_query(&mut self, rt: &Runtime, length: usize) -> mpi::Result<()> {
         if fits(length, 0) {
@@ -67,9 +53,7 @@ impl Transfer {
             return self.decode_query(rt);
         }
         self.step = ReceiveStep::Question;
-        self.their_header = vec![0; length];
-        let into = self.their_header.as_mut_ptr().cast();
-        self.receive(into, length, tag::HEADER)
+        self.receive_bytes(length, tag::HEADER)
     }
 
     /// Decodes a received query.
@@ -115,10 +99,13 @@ impl Transfer {
     /// # Errors
     /// Errors of the MPI library.
     pub fn take_answer(&mut self) -> mpi::Result<Option<Vec<u8>>> {
-        if self.answer_requests.is_empty() || !control_messages::test(&mut self.answer_requests)? {
+        let Some(answer) = &mut self.answer else {
             return Ok(None);
+        };
+        let answer = answer.poll()?;
+        if answer.is_some() {
+            self.answer = None;
         }
-        self.answer_requests.clear();
-        Ok(Some(take(&mut self.their_answer)))
+        Ok(answer)
     }
 }

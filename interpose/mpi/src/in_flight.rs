@@ -1,0 +1,366 @@
+//! In-flight buffers: memory of the runtime's nonblocking operations.
+//!
+//! ```text
+//!   send, receive ──► in flight ── poll: complete ──► returned to the caller
+//!                         │
+//!                         └── dropped, failed ──► kept ── next MPI instance ──► freed
+//! ```
+//!
+//! An operation owns its memory, so no other code can read, change or free the memory before the
+//! operation is complete. An error does not imply that a transfer has ended: the library and other
+//! processes may access the memory until all processes have left the MPI instance. Memory of an
+//! operation that is not complete is therefore kept until this process enters another instance,
+//! which it does only after all processes have left the earlier one.
+//!
+//! Requests end with their MPI instance. Operations of an earlier instance are inert: they return
+//! [`Error::ABANDONED`] without a call of the library, and free their memory.
+#![allow(unsafe_code)]
+
+use crate::bytes::Bytes;
+use crate::call::own_instance;
+use crate::comm::Plain;
+use crate::error::{Error, Result, check};
+use crate::procedures::real;
+use crate::real_types::{ANY_SOURCE, RealComm, RealDatatype, RealMessage, RealRequest, Status};
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+use std::mem::take;
+use std::sync::{Mutex, PoisonError};
+use understudy_numbers::{Generation, Worker};
+
+/// Memory that was in flight when its owner was dropped, with its MPI instance.
+type KeptMemory = Vec<(Generation, Box<dyn Any + Send>)>;
+
+/// Process-wide, because `Drop` has no access to the `Runtime`.
+static KEPT_MEMORY: Mutex<KeptMemory> = Mutex::new(Vec::new());
+
+/// Frees kept memory of earlier MPI instances, which all processes have left.
+pub fn free_kept() {
+    let mut kept = KEPT_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.retain(|(instance, _)| *instance == own_instance());
+}
+
+/// Memory for an operation of the library.
+///
+/// # Safety
+/// The memory must be valid until the value is dropped, stay in place if the value moves, and be
+/// accessed by no other code than the users of the value. Any bytes must be valid there.
+pub unsafe trait Buffer: Send + 'static {
+    /// Returns the address of the memory, and its length in bytes.
+    fn memory(&mut self) -> (*mut c_void, usize);
+}
+
+// SAFETY: the elements are memory of the heap that the vector owns, and that moves only if the
+// vector is changed. Any bytes are valid elements, by the contract of `Plain`.
+unsafe impl<T: Plain> Buffer for Vec<T> {
+    fn memory(&mut self) -> (*mut c_void, usize) {
+        (self.as_mut_ptr().cast(), size_of_val(&self[..]))
+    }
+}
+
+/// Procedure that starts to send a message.
+type StartSend = unsafe extern "C" fn(
+    *const c_void,
+    c_int,
+    RealDatatype,
+    c_int,
+    c_int,
+    RealComm,
+    *mut RealRequest,
+) -> c_int;
+
+/// Other end of a message.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    pub comm: RealComm,
+    /// Rank in the communicator, which contains all workers.
+    pub rank: Worker,
+    pub tag: c_int,
+}
+
+/// Operations that complete together, with their buffers.
+///
+/// Buffers are kept if the set is dropped before all operations are complete.
+pub struct InFlightSet<B: Buffer> {
+    buffers: Vec<B>,
+    requests: Vec<RealRequest>,
+    /// MPI instance of the requests.
+    instance: Generation,
+    /// First error of an operation.
+    outcome: Result<()>,
+}
+
+impl<B: Buffer> Default for InFlightSet<B> {
+    fn default() -> InFlightSet<B> {
+        InFlightSet {
+            buffers: Vec::new(),
+            requests: Vec::new(),
+            instance: own_instance(),
+            outcome: Ok(()),
+        }
+    }
+}
+
+impl<B: Buffer> InFlightSet<B> {
+    /// True if no operation is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    /// Sends a buffer to these processes.
+    ///
+    /// # Errors
+    /// The library's error, for this and all later operations of the set.
+    pub fn send(&mut self, to: impl IntoIterator<Item = Peer>, buffer: B) -> Result<()> {
+        self.start_sends(real::PMPI_Isend, to, buffer)
+    }
+
+    /// Sends a buffer; the operation is complete only when the message is being received.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn send_synchronous(&mut self, to: Peer, buffer: B) -> Result<()> {
+        self.start_sends(real::PMPI_Issend, [to], buffer)
+    }
+
+    fn start_sends(
+        &mut self,
+        procedure: StartSend,
+        to: impl IntoIterator<Item = Peer>,
+        buffer: B,
+    ) -> Result<()> {
+        self.start(buffer, |place, bytes, requests| {
+            let (count, datatype) = (bytes.count(), bytes.datatype());
+            to.into_iter().try_for_each(|to| {
+                // SAFETY: `place` has this number of bytes, which stay in place, unchanged, until
+                // the request is complete: see `start`.
+                started(requests, |request| unsafe {
+                    let rank = to.rank.0 as c_int;
+                    procedure(place, count, datatype, rank, to.tag, to.comm, request)
+                })
+            })
+        })
+    }
+
+    /// Posts a receive of at most as many bytes as the buffer has.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn receive(&mut self, from: Peer, buffer: B) -> Result<()> {
+        self.start(buffer, |place, bytes, requests| {
+            let (count, datatype) = (bytes.count(), bytes.datatype());
+            let rank = from.rank.0 as c_int;
+            // SAFETY: `place` has room for this number of bytes, of any values, and no other code
+            // accesses it before the request is complete: see `start`.
+            started(requests, |request| unsafe {
+                real::PMPI_Irecv(place, count, datatype, rank, from.tag, from.comm, request)
+            })
+        })
+    }
+
+    /// Adds a buffer, and calls `begin` to start operations on its memory.
+    ///
+    /// Buffers are private from then on: [`poll`](Self::poll) returns them when the requests are
+    /// complete, and otherwise they are freed only when all processes have left the MPI instance.
+    pub(crate) fn start(
+        &mut self,
+        mut buffer: B,
+        begin: impl FnOnce(*mut c_void, &Bytes, &mut Vec<RealRequest>) -> Result<()>,
+    ) -> Result<()> {
+        self.check_instance()?;
+        let (place, length) = buffer.memory();
+        self.buffers.push(buffer);
+        self.outcome =
+            Bytes::new(length).and_then(|bytes| begin(place, &bytes, &mut self.requests));
+        self.outcome
+    }
+
+    /// Returns the first error; [`Error::ABANDONED`] if the MPI instance is not the present one.
+    fn check_instance(&mut self) -> Result<()> {
+        if self.is_empty() {
+            self.instance = own_instance();
+        } else if self.instance != own_instance() {
+            self.outcome = Err(Error::ABANDONED);
+        }
+        self.outcome
+    }
+
+    /// Returns the buffers, in the order of their starts, if all operations are complete.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn poll(&mut self) -> Result<Option<Vec<B>>> {
+        self.check_instance()?;
+        let (count, mut flag) = (self.requests.len() as c_int, 0);
+        let (first, ignored) = (self.requests.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: requests of the present MPI instance that only this set has.
+        self.outcome = check(unsafe { real::PMPI_Testall(count, first, &mut flag, ignored) });
+        self.outcome?;
+        if flag == 0 {
+            return Ok(None);
+        }
+        self.requests.clear();
+        Ok(Some(take(&mut self.buffers)))
+    }
+
+    /// Cancels receives, whose memory is kept.
+    pub fn cancel(mut self) {
+        if self.check_instance().is_err() {
+            return;
+        }
+        for request in &mut self.requests {
+            // SAFETY: an active request of the present MPI instance that only this set has; it
+            // completes even if it cannot be cancelled.
+            unsafe {
+                real::PMPI_Cancel(request);
+                real::PMPI_Request_free(request);
+            }
+        }
+    }
+}
+
+/// Adds the request that `call` starts.
+pub(crate) fn started(
+    requests: &mut Vec<RealRequest>,
+    call: impl FnOnce(&mut RealRequest) -> c_int,
+) -> Result<()> {
+    let mut request = RealRequest(std::ptr::null_mut());
+    check(call(&mut request))?;
+    requests.push(request);
+    Ok(())
+}
+
+impl<B: Buffer> Drop for InFlightSet<B> {
+    fn drop(&mut self) {
+        if !self.is_empty() && self.instance == own_instance() {
+            let mut kept = KEPT_MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push((self.instance, Box::new(take(&mut self.buffers))));
+        }
+    }
+}
+
+/// Operation with its buffer.
+pub struct InFlight<B: Buffer>(InFlightSet<B>);
+
+impl<B: Buffer> InFlight<B> {
+    /// Sends a buffer.
+    ///
+    /// # Errors
+    /// The library's error, also for all methods below.
+    pub fn send(to: Peer, buffer: B) -> Result<InFlight<B>> {
+        InFlight::of(|set| set.send([to], buffer))
+    }
+
+    /// Posts a receive of at most as many bytes as the buffer has.
+    pub fn receive(from: Peer, buffer: B) -> Result<InFlight<B>> {
+        InFlight::of(|set| set.receive(from, buffer))
+    }
+
+    /// Returns the operation that `start` starts.
+    pub(crate) fn of(start: impl FnOnce(&mut InFlightSet<B>) -> Result<()>) -> Result<InFlight<B>> {
+        let mut set = InFlightSet::default();
+        start(&mut set)?;
+        Ok(InFlight(set))
+    }
+
+    /// Calls a blocking procedure with the memory of a buffer.
+    pub(crate) fn block(buffer: B, call: impl FnOnce(*mut c_void) -> c_int) -> Result<B> {
+        let mut set = InFlightSet::default();
+        set.start(buffer, |place, _, _| check(call(place)))?;
+        set.buffers.pop().ok_or(Error::INTERN)
+    }
+
+    /// Returns the buffer, once, if the operation is complete.
+    pub fn poll(&mut self) -> Result<Option<B>> {
+        Ok(self.0.poll()?.and_then(|mut buffers| buffers.pop()))
+    }
+
+    /// Polls until the operation is complete, and returns the buffer.
+    pub fn wait(mut self) -> Result<B> {
+        loop {
+            if let Some(buffer) = self.poll()? {
+                return Ok(buffer);
+            }
+        }
+    }
+}
+
+impl InFlight<Vec<u8>> {
+    /// Posts the receive of the next message that has arrived, if there is one.
+    ///
+    /// Returns the sender, too. `from` is the sender; `None` allows any sender. `comm` must be a
+    /// communicator of all workers.
+    pub fn receive_arrived(
+        comm: RealComm,
+        from: Option<Worker>,
+        tag: c_int,
+    ) -> Result<Option<(Worker, InFlight<Vec<u8>>)>> {
+        let source = from.map_or(ANY_SOURCE, |worker| worker.0 as c_int);
+        let (mut flag, mut status) = (0, Status::default());
+        // SAFETY: a local query, which writes variables of this function.
+        check(unsafe { real::PMPI_Iprobe(source, tag, comm, &mut flag, &mut status) })?;
+        if flag == 0 {
+            return Ok(None);
+        }
+        let rank = Worker(status.source as u32);
+        let message = InFlight::receive(Peer { comm, rank, tag }, vec![0; status.bytes])?;
+        Ok(Some((rank, message)))
+    }
+
+    /// Receives a message that has been matched, as bytes; blocks.
+    pub fn receive_matched(message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>> {
+        let bytes = Bytes::new(status.bytes)?;
+        let (count, datatype) = (bytes.count(), bytes.datatype());
+        // SAFETY: a buffer of the message's size, which is kept after an error.
+        InFlight::block(vec![0; status.bytes], |place| unsafe {
+            real::PMPI_Mrecv(place, count, datatype, message, status)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::enter_instance;
+    use std::sync::Arc;
+
+    struct TestBuffer(#[allow(dead_code)] Arc<()>);
+
+    // SAFETY: no memory.
+    unsafe impl Buffer for TestBuffer {
+        fn memory(&mut self) -> (*mut c_void, usize) {
+            (std::ptr::null_mut(), 0)
+        }
+    }
+
+    fn in_flight(buffer: &Arc<()>) -> InFlightSet<TestBuffer> {
+        let mut set = InFlightSet::default();
+        set.start(TestBuffer(Arc::clone(buffer)), |_, _, requests| {
+            requests.push(RealRequest(std::ptr::null_mut()));
+            Ok(())
+        })
+        .unwrap();
+        set
+    }
+
+    #[test]
+    fn memory_in_flight_is_freed_only_in_another_instance() {
+        let (buffer, before) = (Arc::new(()), own_instance());
+        let mut late = in_flight(&buffer);
+        drop(in_flight(&buffer));
+        free_kept();
+        assert_eq!(Arc::strong_count(&buffer), 3, "memory in flight was freed");
+        enter_instance(Generation(before.0 + 1));
+        free_kept();
+        assert_eq!(Arc::strong_count(&buffer), 2);
+        // There is no library in unit tests, so a call of the library would end the test.
+        assert_eq!(late.poll().err(), Some(Error::ABANDONED));
+        late.cancel();
+        assert_eq!(Arc::strong_count(&buffer), 1);
+        enter_instance(before);
+        let mut failed = in_flight(&buffer);
+        let second = failed.start(TestBuffer(Arc::default()), |_, _, _| Err(Error::OTHER));
+        assert_eq!(second, Err(Error::OTHER));
+        assert_eq!(failed.poll().err(), Some(Error::OTHER), "an error is final");
+    }
+}
