@@ -1,9 +1,6 @@
 //! Max-allreduce over all workers that does not block.
 //!
-//! A worker sends its current maximum in each round to the workers at 1, 2 and 3 times a power of
-//! four above it, and receives from those equally far below. After the last round the values of all
-//! workers have reached every worker, directly or indirectly (dissemination, Hensgen, Finkel,
-//! Manber 1988). Values that arrive repeatedly do not change a maximum.
+//! [`understudy_policy::max_reduction`] has the rounds; this module has their messages.
 
 use crate::control_messages::{InFlightSet, Peer};
 use std::collections::VecDeque;
@@ -11,45 +8,17 @@ use std::ffi::c_int;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
-
-/// Numbers of which the maxima are computed, one by one.
-pub type Numbers = [i64; 4];
-
-/// Greatest number of workers to which a worker sends in a round.
-const PEERS: u32 = 3;
+use understudy_policy::max_reduction::{MaxReduction, ReductionAction};
+pub use understudy_policy::max_reduction::{Numbers, destinations_of_all_rounds};
 
 /// Max-allreduce in progress.
 pub struct MaxAllreduce {
     comm: RealComm,
     tag: c_int,
-    me: Worker,
-    workers: u32,
-    best: Numbers,
-    /// Round whose messages are awaited.
-    round: u32,
+    reduction: MaxReduction,
     sends: InFlightSet<Vec<Numbers>>,
     /// Receives of the awaited and later rounds, posted at the start.
     receives: VecDeque<InFlightSet<Vec<Numbers>>>,
-}
-
-/// Returns the distances of the workers that exchange messages in a round.
-fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
-    let step = (PEERS as u64 + 1).pow(round);
-    (1..=PEERS as u64)
-        .map(move |times| times * step)
-        .take_while(move |&distance| distance < u64::from(workers))
-        .map(|distance| distance as u32)
-}
-
-/// Returns all workers to which a worker sends in any round.
-///
-/// A message that each receiver forwards to these workers reaches all workers.
-pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
-    let rounds = (0..).take_while(move |&round| distances(round, workers).next().is_some());
-    let all = rounds.flat_map(move |round| distances(round, workers));
-    all.map(move |distance| {
-        Worker(((u64::from(me.0) + u64::from(distance)) % u64::from(workers)) as u32)
-    })
 }
 
 impl MaxAllreduce {
@@ -63,10 +32,7 @@ impl MaxAllreduce {
         MaxAllreduce {
             comm,
             tag,
-            me,
-            workers,
-            best: numbers,
-            round: 0,
+            reduction: MaxReduction::new(me, workers, numbers),
             sends: InFlightSet::default(),
             receives: VecDeque::new(),
         }
@@ -77,38 +43,35 @@ impl MaxAllreduce {
     /// # Errors
     /// The library's error; other workers may have received a message of this worker.
     pub fn start(&mut self) -> mpi::Result<()> {
-        self.post_receives()?;
-        self.send_round()
+        for round in 0.. {
+            let mut receives = InFlightSet::default();
+            for source in self.reduction.sources(round) {
+                receives.receive(self.peer(source), vec![Numbers::default()])?;
+            }
+            if receives.is_empty() {
+                break;
+            }
+            self.receives.push_back(receives);
+        }
+        self.send(self.reduction.action())
     }
 
-    /// Returns the worker that is `distance` above this one, modulo the number of workers.
-    fn peer(&self, distance: u32) -> Peer {
+    fn peer(&self, rank: Worker) -> Peer {
         Peer {
             comm: self.comm,
-            rank: Worker((self.me.0 + distance) % self.workers),
+            rank,
             tag: self.tag,
         }
     }
 
-    fn post_receives(&mut self) -> mpi::Result<()> {
-        let rounds = (0..).take_while(|&round| distances(round, self.workers).next().is_some());
-        for round in rounds {
-            let mut receives = InFlightSet::default();
-            for distance in distances(round, self.workers) {
-                let from = self.peer(self.workers - distance);
-                receives.receive(from, vec![Numbers::default()])?;
-            }
-            self.receives.push_back(receives);
-        }
-        Ok(())
-    }
-
-    /// Sends the current maximum to this round's peers.
-    fn send_round(&mut self) -> mpi::Result<()> {
-        let to: Vec<Peer> = distances(self.round, self.workers)
-            .map(|distance| self.peer(distance))
-            .collect();
-        self.sends.send(to, vec![self.best])
+    /// Sends the numbers of this round.
+    fn send(&mut self, action: ReductionAction) -> mpi::Result<()> {
+        let ReductionAction::Exchange { round } = action else {
+            return Ok(());
+        };
+        let destinations = self.reduction.destinations(round);
+        let to: Vec<Peer> = destinations.map(|rank| self.peer(rank)).collect();
+        self.sends.send(to, vec![self.reduction.numbers()])
     }
 
     /// Cancels the reduction and its outstanding receives.
@@ -118,7 +81,7 @@ impl MaxAllreduce {
 
     /// True if later rounds must send messages, so that the reduction needs polling.
     pub fn needs_polling(&self) -> bool {
-        distances(self.round + 1, self.workers).next().is_some()
+        self.receives.len() > 1
     }
 
     /// Advances the reduction as far as possible.
@@ -132,39 +95,14 @@ impl MaxAllreduce {
             let Some(received) = receives.poll()? else {
                 return Ok(None);
             };
-            for numbers in received.iter().flatten() {
-                self.best = std::array::from_fn(|index| self.best[index].max(numbers[index]));
-            }
             self.receives.pop_front();
-            self.round += 1;
-            self.send_round()?;
+            let action = self.reduction.end_round(received.iter().flatten());
+            self.send(action)?;
         }
-        Ok(self.sends.poll()?.map(|_| self.best))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_the_last_round_all_values_have_reached_all_workers() {
-        for workers in 1..200u32 {
-            // Distances of the workers whose value worker 0 has; by symmetry all other workers are
-            // equal.
-            let mut known = vec![false; workers as usize];
-            known[0] = true;
-            let mut round = 0;
-            while distances(round, workers).next().is_some() {
-                let before = known.clone();
-                for distance in distances(round, workers) {
-                    for (at, _) in before.iter().enumerate().filter(|(_, known)| **known) {
-                        known[(at + distance as usize) % workers as usize] = true;
-                    }
-                }
-                round += 1;
-            }
-            assert!(known.iter().all(|&known| known), "{workers} workers");
-        }
+        let are_sent = self.sends.poll()?.is_some();
+        Ok(match self.reduction.action() {
+            ReductionAction::End(maxima) if are_sent => Some(maxima),
+            _ => None,
+        })
     }
 }

@@ -74,7 +74,7 @@ fn record_context(rt: &Runtime, welcome: Vec<u8>) -> RecordContext {
 ///
 /// # Errors
 /// Error codes of the MPI library.
-pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
+pub fn advance(rt: &Runtime, welcome: impl Fn() -> Vec<u8>) -> mpi::Result<Option<Numbers>> {
     let keep = &mut *replicas(rt);
     let (pending, hands) = keep.pending_and_parts();
     match pending {

@@ -28,6 +28,7 @@ use understudy_job::Runtime;
 use understudy_mpi as mpi;
 use understudy_mpi::combine_results;
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::pending_stages::{PendingAction, PendingStage};
 
 /// Maximum number of pages (128 KiB) that are processed without waking the helper thread.
 const MAX_PAGES_WITHOUT_THREAD: u64 = 32;
@@ -62,8 +63,10 @@ pub struct PendingCheckpoint {
     transfers: Vec<Transfer>,
     /// Complete received data, and their length by layer.
     received: Option<(ReceivedReplicas, Vec<u64>)>,
-    /// Vote on the commit, once this worker has received everything.
+    stage: PendingStage,
+    /// Vote on the commit, and its result.
     commit: Option<MaxAllreduce>,
+    result: Option<Numbers>,
     /// Time until all data were sent, too.
     shipped: Option<Duration>,
 }
@@ -104,7 +107,9 @@ impl PendingCheckpoint {
             changes: Vec::new(),
             transfers,
             received: None,
+            stage: PendingStage::Preparing,
             commit: None,
+            result: None,
             shipped: None,
         };
         let sums = sums::sums_work(pending.delta.runs(), hands.store);
@@ -168,12 +173,11 @@ impl PendingCheckpoint {
     }
 
     /// Sends the checksums or, with parity, the changes, after their computation.
-    fn send_checksums(
-        &mut self,
-        rt: &Runtime,
-        sums: &[u64],
-        hands: &mut CheckpointParts,
-    ) -> mpi::Result<()> {
+    fn send_checksums(&mut self, rt: &Runtime, hands: &mut CheckpointParts) -> mpi::Result<()> {
+        let Some(task) = self.preparing.take() else {
+            return Ok(());
+        };
+        let sums = &checksums(hands.helper, task);
         hands.store.set_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
             let sent = self.transfers.iter_mut().enumerate();
@@ -205,97 +209,135 @@ impl PendingCheckpoint {
         self.ship(rt)
     }
 
-    /// Advances as far as possible; returns the result of the vote once everything is done.
+    /// Advances as far as possible ([`understudy_policy::pending_stages`]).
     ///
-    /// `context` returns the facts that are recorded beside the replicas.
+    /// Returns the result of the vote once everything is done. `context` returns the facts that are
+    /// recorded beside the replicas.
+    ///
+    /// # Errors
+    /// The library's error.
     pub fn advance(
         &mut self,
         rt: &Runtime,
         mut hands: CheckpointParts,
-        context: impl FnOnce() -> RecordContext,
+        context: impl Fn() -> RecordContext,
     ) -> mpi::Result<Option<Numbers>> {
-        if let Some(task) = self.preparing.take_if(|task| hands.helper.poll(task)) {
-            let sums = checksums(hands.helper, task);
-            self.send_checksums(rt, &sums, &mut hands)?;
+        loop {
+            self.poll_messages(rt, &mut hands)?;
+            if !self.is_stage_over(hands.helper) {
+                return Ok(None);
+            }
+            match self.stage.step() {
+                Some(PendingAction::SendChecksums) => self.send_checksums(rt, &mut hands)?,
+                Some(PendingAction::Combine) => self.combine(rt, &mut hands),
+                Some(PendingAction::RecordAndVote) => {
+                    self.record(rt, &mut hands, &context);
+                    self.vote(rt)?;
+                }
+                Some(PendingAction::Report) => self.report_shipped(rt),
+                Some(PendingAction::Commit) | None => return Ok(self.result),
+            }
         }
+    }
+
+    /// Makes progress with all messages of the checkpoint.
+    fn poll_messages(&mut self, rt: &Runtime, hands: &mut CheckpointParts) -> mpi::Result<()> {
         for transfer in &mut self.transfers {
             transfer.poll(rt, hands.store)?;
         }
-        if self.preparing.is_none() {
-            page_queries::answer_queries(&mut self.transfers, &self.delta, &mut hands)?;
+        if self.stage > PendingStage::Preparing {
+            page_queries::answer_queries(&mut self.transfers, &self.delta, hands)?;
             let captured = (&self.delta, &self.state);
             self.queries
-                .advance(rt, &mut self.transfers, captured, &mut hands)?;
+                .advance(rt, &mut self.transfers, captured, hands)?;
         }
-        let is_whole = self.transfers.iter().all(Transfer::is_received);
-        if self.received.is_none() && self.preparing.is_none() && is_whole {
-            let payloads: Vec<_> = self
-                .transfers
-                .iter_mut()
-                .filter_map(Transfer::take_received)
-                .collect();
-            let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
-            let received = ReceivedReplicas::new(rt, payloads, self.epoch, &mut hands);
-            self.received = Some((received, lengths));
+        if let Some(vote) = &mut self.commit
+            && self.result.is_none()
+        {
+            self.result = vote.poll()?;
         }
-        let Some((received, lengths)) = &mut self.received else {
-            return Ok(None);
-        };
-        if self.commit.is_none() {
-            if !received.poll_complete(hands.helper) {
-                return Ok(None);
-            }
-            fault::point("whole.begin", self.epoch);
-            if let Some(persistent) = hands.persistent_store.as_deref_mut() {
-                let own = Replica {
-                    image: hands
-                        .own
-                        .image
-                        .after(&self.delta)
-                        .without_pages(&self.elided, hands.store),
-                    state: self.state.clone(),
-                    script: hands.own.script.clone(),
-                };
-                let stored = received.preview(hands.stored, hands.store);
-                persistent.record_complete(
-                    rt,
-                    ReplicaSet {
-                        own: &own,
-                        stored: &stored,
-                    },
-                    context(),
-                    hands.store,
-                );
-            }
-            fault::point("commit.begin", self.epoch);
-            let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
-            let parts = (world::worker(rt), world.worker_count);
-            // After an error half-way, other workers may still commit.
-            let rounds =
-                MaxAllreduce::new(world.private, tag::COMMIT, parts, [epoch, -epoch, 0, 0]);
-            self.commit.insert(rounds).start()?;
-        }
-        let Some(rounds) = &mut self.commit else {
-            return Ok(None);
-        };
-        let met = rounds.poll()?;
-        if !self.transfers.iter().all(Transfer::is_done) {
-            return Ok(None);
-        }
-        if self.shipped.is_none() {
-            self.shipped = Some(self.began.elapsed());
-            let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
-            let alike: Vec<u64> = (0..sent.len())
-                .map(|layer| self.queries.equal_pages(layer))
-                .collect();
-            report_shipped(rt, self.epoch, self.began, (&sent, &alike), lengths);
-        }
-        Ok(met)
+        Ok(())
     }
 
-    /// True if this worker has received everything.
+    /// True if what this worker waits for in its stage has happened.
+    fn is_stage_over(&mut self, helper: &Helper) -> bool {
+        match self.stage {
+            PendingStage::Preparing => match &mut self.preparing {
+                Some(task) => helper.poll(task),
+                None => true,
+            },
+            PendingStage::Receiving => self.transfers.iter().all(Transfer::is_received),
+            PendingStage::Combining => match &mut self.received {
+                Some((received, _)) => received.poll_complete(helper),
+                None => false,
+            },
+            PendingStage::Shipping => self.transfers.iter().all(Transfer::is_done),
+            PendingStage::Voting => self.result.is_some(),
+            PendingStage::Committed => true,
+        }
+    }
+
+    /// Starts to combine the received data with the stored ones.
+    fn combine(&mut self, rt: &Runtime, hands: &mut CheckpointParts) {
+        let payloads: Vec<_> = self
+            .transfers
+            .iter_mut()
+            .filter_map(Transfer::take_received)
+            .collect();
+        let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
+        let received = ReceivedReplicas::new(rt, payloads, self.epoch, hands);
+        self.received = Some((received, lengths));
+    }
+
+    /// Records the complete replicas where they outlive this process.
+    fn record(
+        &mut self,
+        rt: &Runtime,
+        hands: &mut CheckpointParts,
+        context: &impl Fn() -> RecordContext,
+    ) {
+        fault::point("whole.begin", self.epoch);
+        let (Some(persistent), Some((received, _))) =
+            (hands.persistent_store.as_deref_mut(), &self.received)
+        else {
+            return;
+        };
+        let image = hands.own.image.after(&self.delta);
+        let own = Replica {
+            image: image.without_pages(&self.elided, hands.store),
+            state: self.state.clone(),
+            script: hands.own.script.clone(),
+        };
+        let stored = received.preview(hands.stored, hands.store);
+        let replicas = ReplicaSet {
+            own: &own,
+            stored: &stored,
+        };
+        persistent.record_complete(rt, replicas, context(), hands.store);
+    }
+
+    /// Starts the vote; after an error half-way, other workers may still commit.
+    fn vote(&mut self, rt: &Runtime) -> mpi::Result<()> {
+        fault::point("commit.begin", self.epoch);
+        let (epoch, world) = (self.epoch.0 as i64, world::get(rt));
+        let me = (world::worker(rt), world.worker_count);
+        let vote = MaxAllreduce::new(world.private, tag::COMMIT, me, [epoch, -epoch, 0, 0]);
+        self.commit.insert(vote).start()
+    }
+
+    fn report_shipped(&mut self, rt: &Runtime) {
+        self.shipped = Some(self.began.elapsed());
+        let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
+        let equal: Vec<u64> = (0..sent.len())
+            .map(|layer| self.queries.equal_pages(layer))
+            .collect();
+        let received = self.received.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+        report_shipped(rt, self.epoch, self.began, (&sent, &equal), received);
+    }
+
+    /// True if this worker has voted for the commit.
     pub fn is_complete(&self) -> bool {
-        self.commit.is_some()
+        self.stage.is_complete()
     }
 
     /// Returns the rate of sending in bytes per nanosecond; `None` before all pages were sent.

@@ -9,7 +9,7 @@ use super::take::take_at;
 use crate::arch::{self, Rewound, mpi_lock};
 use crate::control_messages::{self, Peer, tag};
 use crate::generated::MAY_WAIT;
-use crate::max_allreduce::{MaxAllreduce, peers_of};
+use crate::max_allreduce::{MaxAllreduce, destinations_of_all_rounds};
 use crate::objects::comm;
 use crate::schedule::{self, AnywhereAgreement, AnywhereVote, CallAction, CutState};
 use crate::work_flags::{self, AGREEING, CUT_REQUESTED, MULTIPLE_THREADS};
@@ -354,7 +354,7 @@ fn send_continued(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);
     let state = &mut *schedule::state(rt);
-    let to = peers_of(me, world.worker_count).map(|rank| Peer {
+    let to = destinations_of_all_rounds(me, world.worker_count).map(|rank| Peer {
         comm: world.private,
         rank,
         tag: tag::CUT_VETO,
