@@ -42,7 +42,7 @@ fn read(file: &[u8], most: usize) -> Result<(), EpochError> {
         let section = &mut buffer[..pages * PAGE_SIZE];
         decoder.read_section(section)?;
         for page in section.chunks(PAGE_SIZE) {
-            again.page(page).expect("memory can be written to");
+            again.write_page(page).expect("memory can be written to");
         }
         left -= pages as u64;
     }
