@@ -38,7 +38,7 @@ fn write(dir: &Path, worker: u32, start: u64, pages: &[u8]) {
     };
     let mut encoder = Encoder::new(Vec::new(), &head, b"state").unwrap();
     for byte in pages {
-        encoder.page(&[*byte; PAGE_SIZE]).unwrap();
+        encoder.write_page(&[*byte; PAGE_SIZE]).unwrap();
     }
     let path = dir.join(EpochFileName { key, worker }.to_string());
     std::fs::write(path, encoder.finish().unwrap()).unwrap();

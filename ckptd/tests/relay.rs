@@ -69,7 +69,7 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
         let ledger = relay.ledger.clone();
         assert!(relay.release().success());
         high_water = high_water.max(observer.final_high_water(Stream::Out, TIMEOUT).unwrap());
-        assert!(observer.is_closed() && !observer.relay_alive());
+        assert!(observer.is_closed() && !observer.is_relay_alive());
         assert!(
             !status.success() || !ledger.exists(),
             "an orderly end removes the ledger"
@@ -280,7 +280,7 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
         .unwrap();
     view.flush(Stream::Out, TIMEOUT).unwrap();
     let observer = LedgerObserver::open(&relay.ledger).unwrap();
-    assert!(observer.relay_alive());
+    assert!(observer.is_relay_alive());
     relay.child.kill().unwrap();
     relay.child.wait().unwrap();
     let pipes = [Some(relay.out.as_raw_fd()), None];

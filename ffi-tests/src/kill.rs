@@ -84,8 +84,11 @@ impl Trigger {
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
             Trigger::JustReduced { workers } => {
-                let is_reduced =
-                    |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
+                let is_reduced = |rank| {
+                    has_event(events, rank, |kind| {
+                        matches!(kind, Kind::ReplicaReduced { .. })
+                    })
+                };
                 (0..workers).all(is_reduced)
             }
             Trigger::Reduced { workers, times } => {
@@ -95,8 +98,11 @@ impl Trigger {
                 (0..files).filter(is_reduced).count() as u32 >= workers
             }
             Trigger::OwnReduced { workers } => {
-                let is_reduced =
-                    |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
+                let is_reduced = |rank| {
+                    has_event(events, rank, |kind| {
+                        matches!(kind, Kind::OwnReplicaReduced { .. })
+                    })
+                };
                 (0..workers).all(is_reduced)
             }
             Trigger::Decided { workers } => {
@@ -155,7 +161,7 @@ fn is_committed_after(events: &Path, rank: u32, times: usize) -> bool {
     let mut kinds = reader.flatten().map(|record| record.kind);
     let thinned = kinds
         .by_ref()
-        .filter(|kind| matches!(kind, Kind::Thinned { .. }));
+        .filter(|kind| matches!(kind, Kind::ReplicaReduced { .. }));
     thinned.take(times).count() == times && kinds.any(|kind| matches!(kind, Kind::Commit { .. }))
 }
 

@@ -46,7 +46,7 @@ pub fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
 pub fn elided_pages(outcome: &Outcome, worker: u32) -> (u64, u64) {
     let all = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut of_worker = all.filter_map(|record| match record.kind {
-        Kind::Thinned {
+        Kind::ReplicaReduced {
             worker: of,
             pages,
             left,

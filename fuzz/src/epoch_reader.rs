@@ -26,7 +26,7 @@ pub fn drive(bytes: &[u8]) {
 fn read(file: &[u8], most: usize) -> Result<(), EpochError> {
     let mut decoder = Decoder::new(file)?;
     let head = decoder.head.clone();
-    let state = decoder.state()?;
+    let state = decoder.read_state()?;
     let mut again = Encoder::new(Vec::new(), &head, &state).expect("memory can be written to");
     let (mut left, mut buffer) = (decoder.page_count(), vec![1; SECTION_PAGES * PAGE_SIZE]);
     assert!(
@@ -40,9 +40,9 @@ fn read(file: &[u8], most: usize) -> Result<(), EpochError> {
     while left > 0 {
         let pages = left.min(SECTION_PAGES as u64) as usize;
         let section = &mut buffer[..pages * PAGE_SIZE];
-        decoder.section(section)?;
+        decoder.read_section(section)?;
         for page in section.chunks(PAGE_SIZE) {
-            again.page(page).expect("memory can be written to");
+            again.write_page(page).expect("memory can be written to");
         }
         left -= pages as u64;
     }
@@ -50,6 +50,6 @@ fn read(file: &[u8], most: usize) -> Result<(), EpochError> {
     let again = again.finish().expect("memory can be written to");
     let mut decoder = Decoder::new(again.as_slice())?;
     assert_eq!(decoder.head, head);
-    assert_eq!(decoder.state()?, state);
+    assert_eq!(decoder.read_state()?, state);
     Ok(())
 }

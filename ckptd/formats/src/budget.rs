@@ -9,7 +9,7 @@ use std::fmt;
 pub struct MemoryBudget {
     /// Limit of a control group; `None` if the memory of the node leaves less.
     pub limit: Option<MemoryLimit>,
-    /// Total bytes.
+    /// Total bytes of the control group or of the node.
     pub bytes: u64,
     /// Available bytes.
     pub free: u64,
@@ -18,21 +18,20 @@ pub struct MemoryBudget {
 impl MemoryBudget {
     /// Returns the memory that is available now in these groups and on this node.
     ///
-    /// `None` without proc(5). The groups may be estimated roughly if more than `ample` bytes are
-    /// available.
+    /// `None` without proc(5). [`ControlGroups::limit_within`] describes `ample`.
     pub fn within(groups: Option<&ControlGroups>, ample: u64) -> Option<MemoryBudget> {
         let limit = groups.and_then(|groups| groups.limit_within(ample));
-        let [bytes, free] = memory_of_node()?;
+        let node = NodeMemory::read()?;
         Some(match limit {
-            Some(limit) if limit.free < free => MemoryBudget {
+            Some(limit) if limit.free < node.available => MemoryBudget {
                 bytes: limit.bytes,
                 free: limit.free,
                 limit: Some(limit),
             },
             _ => MemoryBudget {
                 limit: None,
-                bytes,
-                free,
+                bytes: node.total,
+                free: node.available,
             },
         })
     }
@@ -52,16 +51,27 @@ impl fmt::Display for MemoryBudget {
     }
 }
 
-/// Returns the total and the available bytes of this node (proc(5), meminfo).
-fn memory_of_node() -> Option<[u64; 2]> {
-    static MEMORY: ProcFile = ProcFile::new("/proc/meminfo");
-    let text = MEMORY.read()?;
-    let read = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kib << 10)
-    };
-    Some([read("MemTotal:")?, read("MemAvailable:")?])
+/// Bytes of memory of this node.
+struct NodeMemory {
+    total: u64,
+    available: u64,
+}
+
+impl NodeMemory {
+    /// Reads `/proc/meminfo` (proc_meminfo(5)).
+    fn read() -> Option<NodeMemory> {
+        static MEMINFO: ProcFile = ProcFile::new("/proc/meminfo");
+        let text = MEMINFO.read()?;
+        let bytes_of = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+            Some(kib << 10)
+        };
+        Some(NodeMemory {
+            total: bytes_of("MemTotal:")?,
+            available: bytes_of("MemAvailable:")?,
+        })
+    }
 }
 
 #[cfg(test)]

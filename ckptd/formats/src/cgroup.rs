@@ -36,7 +36,9 @@ const VERSION_2: GroupFiles = GroupFiles {
     events: "memory.events",
 };
 
-/// Smallest number that means "no limit", for which version 1 has a number.
+/// Smallest value that means "no limit".
+///
+/// Version 1 reports a huge number if a group has no limit, version 2 reports `max`.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// Groups of a process in the memory controller, the innermost first.
@@ -60,7 +62,7 @@ impl MemoryLimit {
     ///
     /// All processes of a node get an equal number.
     pub fn identity(&self) -> u64 {
-        fs::metadata(&self.group).map_or(0, |it| it.ino())
+        fs::metadata(&self.group).map_or(0, |metadata| metadata.ino())
     }
 }
 
@@ -73,14 +75,14 @@ impl ControlGroups {
     }
 
     fn find(groups: &str, mounts: &str) -> Option<ControlGroups> {
-        let of_version_1 = groups.lines().find_map(|line| {
+        let version_1_path = groups.lines().find_map(|line| {
             let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
             controllers
                 .split(',')
-                .any(|it| it == "memory")
+                .any(|controller| controller == "memory")
                 .then_some(path)
         });
-        let (path, kind, files) = match of_version_1 {
+        let (path, file_system, files) = match version_1_path {
             Some(path) => (path, "cgroup", &VERSION_1),
             None => {
                 let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -89,9 +91,9 @@ impl ControlGroups {
         };
         let mount = mounts
             .lines()
-            .find_map(|line| GroupMount::parse(line, kind))?;
-        // In a container the path may lead out of the mounted hierarchy. Then the group is the root
-        // of the mount.
+            .find_map(|line| GroupMount::parse(line, file_system))?;
+        // In a container the path may lead out of the mounted hierarchy. Then the root of the mount
+        // is taken as the group.
         let below = Path::new(path).strip_prefix(&mount.root);
         let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
         let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {
@@ -119,22 +121,22 @@ impl ControlGroups {
 
     /// Returns the limit that leaves the least memory, like [`ControlGroups::limit`].
     ///
-    /// Reclaimable memory is only counted if less than `ample` bytes are left, because reading
+    /// Reclaimable memory is not added if `ample` bytes or more are free without it: reading
     /// memory.stat takes longer than reading all other files.
     pub fn limit_within(&self, ample: u64) -> Option<MemoryLimit> {
-        let of_level = |group: &PathBuf| {
+        let limit_of = |group: &PathBuf| {
             let bytes = self.files.limit(group)?;
-            let left = bytes.saturating_sub(number(&group.join(self.files.usage))?);
-            let free = match left < ample {
-                true => bytes.min(left + self.files.reclaimable(group)),
-                false => left,
+            let unused = bytes.saturating_sub(read_number(&group.join(self.files.usage))?);
+            let free = match unused < ample {
+                true => bytes.min(unused + self.files.reclaimable(group)),
+                false => unused,
             };
             let group = group.clone();
             Some(MemoryLimit { group, bytes, free })
         };
         self.levels
             .iter()
-            .filter_map(of_level)
+            .filter_map(limit_of)
             .min_by_key(|limit| limit.free)
     }
 
@@ -142,7 +144,10 @@ impl ControlGroups {
     ///
     /// The kernel kills them for lack of memory.
     pub fn kills(&self) -> u64 {
-        let events = self.levels.first().map(|it| it.join(self.files.events));
+        let events = self
+            .levels
+            .first()
+            .map(|group| group.join(self.files.events));
         let text = events.and_then(|path| fs::read_to_string(path).ok());
         text.and_then(|text| value(&text, "oom_kill")).unwrap_or(0)
     }
@@ -156,7 +161,9 @@ impl GroupFiles {
     /// Reads the limit of a group; `None` without one.
     fn limit(&self, group: &Path) -> Option<u64> {
         let limits = self.limits.iter();
-        let lowest = limits.filter_map(|name| number(&group.join(name))).min()?;
+        let lowest = limits
+            .filter_map(|name| read_number(&group.join(name)))
+            .min()?;
         (lowest < NO_LIMIT).then_some(lowest)
     }
 
@@ -175,17 +182,18 @@ struct GroupMount {
 }
 
 impl GroupMount {
-    /// Parses a line of this file system; `None` for other lines.
+    /// Parses the line of a mount of the memory controller; `None` for other lines.
     ///
-    /// A line of version 1 must name the memory controller.
-    fn parse(line: &str, kind: &str) -> Option<GroupMount> {
-        let (mount, of_kind) = line.split_once(" - ")?;
-        let mut words = of_kind.split(' ');
-        let (is_kind, options) = (words.next()? == kind, words.nth(1).unwrap_or_default());
-        let has_memory = kind == "cgroup2" || options.split(',').any(|it| it == "memory");
+    /// `file_system` is `cgroup` (version 1, one mount for each controller) or `cgroup2`.
+    fn parse(line: &str, file_system: &str) -> Option<GroupMount> {
+        let (mount, type_and_options) = line.split_once(" - ")?;
+        let mut words = type_and_options.split(' ');
+        let has_type = words.next()? == file_system;
+        let mut options = words.nth(1).unwrap_or_default().split(',');
+        let has_memory = file_system == "cgroup2" || options.any(|option| option == "memory");
         let mut words = mount.split(' ').skip(3);
         let (root, point) = (words.next()?, words.next()?);
-        (is_kind && has_memory).then(|| GroupMount {
+        (has_type && has_memory).then(|| GroupMount {
             root: root.into(),
             point: point.into(),
         })
@@ -193,14 +201,19 @@ impl GroupMount {
 }
 
 /// Reads a file of one number; `None` for `max`.
-fn number(path: &Path) -> Option<u64> {
+fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Returns the value of a line `name value`.
 fn value(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    lines.find(|(of, _)| *of == name)?.1.trim().parse().ok()
+    lines
+        .find(|(line_name, _)| *line_name == name)?
+        .1
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::ffi::CStr;
 
-/// Functions that save device memory: lock, checkpoint, restore, unlock.
+/// Functions that save and restore device memory, in the order of their calls.
 ///
-/// Drivers from version 570 on have them.
+/// Available from driver version 570 on.
 pub const CHECKPOINT_STEPS: [&CStr; 4] = [
     c"cuCheckpointProcessLock",
     c"cuCheckpointProcessCheckpoint",

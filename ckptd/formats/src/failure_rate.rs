@@ -1,32 +1,33 @@
 //! Failure rate of a job, estimated while it runs.
 //!
-//! Failures are modelled as a Poisson process whose rate may change. The belief about the rate is a
-//! gamma distribution: the user's expectation counts as `PRIOR_FAILURES` failures in the time
-//! that these would take, and observations are added (Gelman et al., "Bayesian Data Analysis",
-//! 2.6). Two mechanisms let the belief follow the environment (the adaptive frequency of MoLOToF,
-//! section 3.2):
+//! Failures are modelled as a Poisson process whose rate may change. The estimate is Bayesian: the
+//! rate has a gamma distribution, in which the user's expectation counts as `PRIOR_FAILURES`
+//! failures within the time that these would take, and observations are added (Gelman et al.,
+//! "Bayesian Data Analysis", 2.6). Two mechanisms let the estimate follow a rate that changes (the
+//! adaptive frequency of MoLOToF, section 3.2):
 //!
-//! - observations lose half of their weight after `HALF_LIFE_SECONDS`, and the user's expectation
-//!   regains weight;
-//! - a change point: if the last few failures occurred faster than the belief allows, all earlier
-//!   observations are discarded.
+//! - Ageing: observations lose half of their weight in each `HALF_LIFE_SECONDS`, and the user's
+//!   expectation regains the weight.
+//! - Change point: if the last few failures occurred faster than the estimate makes plausible, all
+//!   earlier observations and the user's expectation are discarded.
 //!
-//! The second is necessary, because a belief in one failure per day outweighs eight in an hour:
-//! their mean would still be one in five hours.
+//! Example for the need of a change point: the user expects one failure per day, and eight failures
+//! occur within an hour. The mean would be (2 + 8) failures in (48 + 1) h, one in five hours,
+//! although one in 7.5 minutes is observed.
 
 use bincode::{Decode, Encode};
 use std::time::Duration;
 
-/// Number of failures as which the user's expectation counts.
+/// Number of failures that the user's expectation is worth.
 const PRIOR_FAILURES: f64 = 2.0;
 /// Time in seconds after which observations have half of their weight.
 const HALF_LIFE_SECONDS: f64 = 86_400.0;
-/// Number of failures that are evaluated together.
+/// Number of latest failures that are examined for a change point.
 const RECENT_FAILURES: usize = 8;
-/// Probability of recent failures below which the belief is discarded.
+/// Probability of the latest failures below which a change point is assumed.
 const CHANGE_POINT_PROBABILITY: f64 = 1e-3;
 
-/// Belief about the rate of failures. Times are in seconds.
+/// Estimate of the rate of failures. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct FailureRate {
     /// Weight of the user's expectation, from 0 to 1.
@@ -34,9 +35,9 @@ pub struct FailureRate {
     /// Weighted number of observed failures.
     failures: f64,
     /// Weighted observation time.
-    watched: f64,
-    /// Time since each of the last failures, the latest last.
-    recent: Vec<f64>,
+    observed: f64,
+    /// Ages of the latest failures, the oldest failure first.
+    recent_ages: Vec<f64>,
 }
 
 impl FailureRate {
@@ -44,54 +45,57 @@ impl FailureRate {
     pub const UNKNOWN: FailureRate = FailureRate {
         prior: 1.0,
         failures: 0.0,
-        watched: 0.0,
-        recent: Vec::new(),
+        observed: 0.0,
+        recent_ages: Vec::new(),
     };
 
-    /// Records time without a failure.
-    pub fn pass(&mut self, time: Duration) {
+    /// Records time that passed without a failure.
+    pub fn record_time(&mut self, time: Duration) {
         let time = time.as_secs_f64();
-        let kept = (-time / HALF_LIFE_SECONDS).exp2();
-        self.prior = 1.0 - (1.0 - self.prior) * kept;
-        self.failures *= kept;
-        self.watched = (self.watched + time) * kept;
-        self.recent.iter_mut().for_each(|ago| *ago += time);
+        let remaining_weight = (-time / HALF_LIFE_SECONDS).exp2();
+        self.prior = 1.0 - (1.0 - self.prior) * remaining_weight;
+        self.failures *= remaining_weight;
+        self.observed = (self.observed + time) * remaining_weight;
+        self.recent_ages.iter_mut().for_each(|age| *age += time);
     }
 
     /// Records one failure, regardless of the number of processes that it has ended.
     ///
     /// `prior` is the user's expectation of the mean time between failures.
-    pub fn fail(&mut self, prior: Duration) {
-        let believed = self.mtbf(prior).as_secs_f64();
+    pub fn record_failure(&mut self, prior: Duration) {
+        let estimated = self.mtbf(prior).as_secs_f64();
         self.failures += 1.0;
-        if self.recent.len() == RECENT_FAILURES {
-            self.recent.remove(0);
+        if self.recent_ages.len() == RECENT_FAILURES {
+            self.recent_ages.remove(0);
         }
-        self.recent.push(0.0);
-        // The first of these failures only begins the time; it is not counted.
-        let changed = (2..self.recent.len())
-            .map(|came| (came, self.recent[self.recent.len() - 1 - came]))
-            .find(|&(came, within)| {
-                poisson_at_least(came, within / believed) < CHANGE_POINT_PROBABILITY
+        self.recent_ages.push(0.0);
+        // Tests the last 2, 3, … failures. The failure before them begins the time in which they
+        // occurred, and is not counted itself.
+        let newest = self.recent_ages.len() - 1;
+        let change_point = (2..=newest)
+            .map(|count| (count, self.recent_ages[newest - count]))
+            .find(|&(count, time)| {
+                poisson_at_least(count, time / estimated) < CHANGE_POINT_PROBABILITY
             });
-        if let Some((came, within)) = changed {
+        if let Some((count, time)) = change_point {
             self.prior = 0.0;
-            self.failures = came as f64;
-            self.watched = within.max(1e-3);
+            self.failures = count as f64;
+            self.observed = time.max(1e-3);
         }
     }
 
     /// Returns the mean time between failures; `prior` is the user's expectation.
     pub fn mtbf(&self, prior: Duration) -> Duration {
-        let with_prior = (PRIOR_FAILURES + self.failures)
-            / (PRIOR_FAILURES * prior.as_secs_f64() + self.watched);
-        let seen = if self.watched > 0.0 {
-            self.failures / self.watched
+        let rate_with_prior = (PRIOR_FAILURES + self.failures)
+            / (PRIOR_FAILURES * prior.as_secs_f64() + self.observed);
+        let observed_rate = if self.observed > 0.0 {
+            self.failures / self.observed
         } else {
             0.0
         };
         // Rates are averaged, not times: a long expected time would outweigh short observed ones.
-        Duration::from_secs_f64(1.0 / (self.prior * with_prior + (1.0 - self.prior) * seen))
+        let rate = self.prior * rate_with_prior + (1.0 - self.prior) * observed_rate;
+        Duration::from_secs_f64(1.0 / rate)
     }
 }
 
@@ -99,9 +103,9 @@ impl FailureRate {
 fn poisson_at_least(count: usize, mean: f64) -> f64 {
     let mut term = (-mean).exp();
     let mut fewer = 0.0;
-    for number in 0..count {
+    for failures in 0..count {
         fewer += term;
-        term *= mean / (number + 1) as f64;
+        term *= mean / (failures + 1) as f64;
     }
     1.0 - fewer
 }
@@ -109,7 +113,7 @@ fn poisson_at_least(count: usize, mean: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::{daly, expected_with};
+    use crate::checkpoint_interval::{daly_interval, expected_time};
 
     const HOUR: f64 = 3600.0;
     const DAY: Duration = Duration::from_secs(86_400);
@@ -119,18 +123,18 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_near(found: f64, expected: f64, part: f64) {
+    fn assert_near(found: f64, expected: f64, tolerance: f64) {
         assert!(
-            (found - expected).abs() <= part * expected,
+            (found - expected).abs() <= tolerance * expected,
             "{found} instead of {expected}"
         );
     }
 
     #[test]
-    fn without_failures_the_users_word_counts() {
+    fn without_failures_the_users_expectation_counts() {
         let mut rate = FailureRate::UNKNOWN;
         assert_eq!(rate.mtbf(DAY), DAY);
-        rate.pass(seconds(HOUR));
+        rate.record_time(seconds(HOUR));
         // (2 · 24 h + 1 h) / 2, where the hour counts for 2^(−1/24)
         assert_near(
             rate.mtbf(DAY).as_secs_f64(),
@@ -140,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_as_one_beside_two() {
+    fn the_users_expectation_counts_as_two_failures() {
         let mut rate = FailureRate::UNKNOWN;
-        rate.fail(DAY);
+        rate.record_failure(DAY);
         assert_near(rate.mtbf(DAY).as_secs_f64(), 16.0 * HOUR, 1e-9);
     }
 
@@ -159,18 +163,18 @@ mod tests {
     #[test]
     fn the_interval_follows_a_change() {
         let cost = 0.5;
-        let interval = |rate: &FailureRate| daly(cost, rate.mtbf(DAY).as_secs_f64());
+        let interval = |rate: &FailureRate| daly_interval(cost, rate.mtbf(DAY).as_secs_f64());
         let mut rate = FailureRate::UNKNOWN;
-        rate.pass(seconds(10.0 * HOUR));
+        rate.record_time(seconds(10.0 * HOUR));
         for _ in 0..8 {
-            rate.pass(seconds(600.0));
-            rate.fail(DAY);
+            rate.record_time(seconds(600.0));
+            rate.record_failure(DAY);
         }
-        assert_near(interval(&rate), daly(cost, 600.0), 0.2);
-        rate.pass(seconds(24.0 * HOUR));
-        assert!(interval(&rate) > 5.0 * daly(cost, 600.0));
-        rate.pass(seconds(72.0 * HOUR));
-        assert_near(interval(&rate), daly(cost, 86_400.0), 0.2);
+        assert_near(interval(&rate), daly_interval(cost, 600.0), 0.2);
+        rate.record_time(seconds(24.0 * HOUR));
+        assert!(interval(&rate) > 5.0 * daly_interval(cost, 600.0));
+        rate.record_time(seconds(72.0 * HOUR));
+        assert_near(interval(&rate), daly_interval(cost, 86_400.0), 0.2);
     }
 
     /// Generator of exponentially distributed times (SplitMix64).
@@ -191,7 +195,7 @@ mod tests {
     ///
     /// The traces have a rate that is constant, rises, or has bursts.
     #[test]
-    fn a_run_is_not_much_slower_than_with_the_best_interval_that_stays() {
+    fn a_run_is_not_much_slower_than_with_the_best_constant_interval() {
         let (cost, recovery) = (2.0, 1.0);
         let traces: [&[(f64, f64)]; 3] = [
             &[(86_400.0, 4000.0 * HOUR)],
@@ -206,33 +210,33 @@ mod tests {
         for (number, trace) in traces.into_iter().enumerate() {
             let mut times = Times(number as u64);
             let mut rate = FailureRate::UNKNOWN;
-            let mut learned = 0.0;
+            let mut adaptive = 0.0;
             let constants: Vec<f64> = (1..60).map(|step| 10.0 * 1.12_f64.powi(step)).collect();
             let mut constant = vec![0.0; constants.len()];
             for &(mean, length) in trace {
                 let mut left = length;
                 while left > 0.0 {
-                    let until = times.next(mean).min(left);
-                    left -= until;
-                    // Duration of a second of work, at the true rate.
+                    let span = times.next(mean).min(left);
+                    left -= span;
+                    // Expected time of `span` seconds of work at the true rate.
                     let price = |interval: f64| {
-                        until * expected_with(1.0, cost, recovery, mean, 1.0 / interval)
+                        span * expected_time(1.0, cost, recovery, mean, 1.0 / interval)
                     };
-                    learned += price(daly(cost, rate.mtbf(DAY).as_secs_f64()));
+                    adaptive += price(daly_interval(cost, rate.mtbf(DAY).as_secs_f64()));
                     constant
                         .iter_mut()
                         .zip(&constants)
                         .for_each(|(sum, &interval)| *sum += price(interval));
-                    rate.pass(seconds(until));
+                    rate.record_time(seconds(span));
                     if left > 0.0 {
-                        rate.fail(DAY);
+                        rate.record_failure(DAY);
                     }
                 }
             }
             let best = constant.into_iter().fold(f64::INFINITY, f64::min);
             assert!(
-                learned < 1.05 * best,
-                "trace {number}: {learned} against {best}"
+                adaptive < 1.05 * best,
+                "trace {number}: {adaptive} against {best}"
             );
         }
     }

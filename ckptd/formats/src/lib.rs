@@ -1,20 +1,22 @@
 //! Formats and rules that the ranks' library shares with the tools.
 //!
-//! * [`advice`], [`failure_rate`]: checkpoint intervals and failure rates;
-//! * [`budget`], [`cgroup`]: available memory of a node;
+//! * [`checkpoint_interval`], [`failure_rate`]: optimal intervals, and the rate of failures;
+//! * [`budget`], [`cgroup`]: memory that a node and its control groups have left;
 //! * [`cuda_driver`]: functions of NVIDIA's driver;
 //! * [`describe`]: records as trees of names and values;
-//! * [`epochs`], [`pages`]: files of the disk level, and lists of pages;
+//! * [`duration`]: durations in settings and warnings;
+//! * [`epochs`], [`pages`]: checkpoint files on disk, and lists of pages;
 //! * [`events`]: the event file of each rank, and its reader;
 //! * [`private_directories`]: directories of one user, in memory and elsewhere;
 //! * [`proc_file`], [`proc_stat`]: readers of files in /proc;
 //! * [`warning`]: warnings of expected failures.
 
-pub mod advice;
 pub mod budget;
 pub mod cgroup;
+pub mod checkpoint_interval;
 pub mod cuda_driver;
 pub mod describe;
+pub mod duration;
 pub mod epochs;
 pub mod events;
 pub mod failure_rate;

@@ -1,7 +1,7 @@
 //! Sorted runs of pages, and set operations on them.
 //!
-//! A rank has millions of pages but few runs. So all operations of an image work on runs, never on
-//! single pages, and each operation below is linear in the number of runs.
+//! A rank has millions of pages but few runs. So all operations on memory images work with runs,
+//! never with single pages. Each operation below takes time linear in the number of runs.
 
 use bincode::{Decode, Encode};
 
@@ -17,7 +17,7 @@ pub enum Tracking {
     Compare,
 }
 
-/// Page size of x86-64's base pages, used also inside of huge pages.
+/// Size of an x86-64 base page; huge pages count as several of these.
 pub const PAGE_SIZE: usize = 4096;
 
 /// `log2(PAGE_SIZE)`.
@@ -70,8 +70,8 @@ impl AddrRange {
 
     /// Returns the common part, if it is not empty.
     pub fn intersect(self, other: Self) -> Option<Self> {
-        let cut = Self::new(self.start.max(other.start), self.end.min(other.end));
-        (!cut.is_empty()).then_some(cut)
+        let common = Self::new(self.start.max(other.start), self.end.min(other.end));
+        (!common.is_empty()).then_some(common)
     }
 
     /// Returns the pages that the range covers, in whole or in part.
@@ -139,7 +139,7 @@ pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
     out
 }
 
-/// True if the runs form a list as all functions here expect it.
+/// True if the runs are a valid argument for the functions of this module.
 ///
 /// The runs must be sorted, disjoint, not empty, and within the address space.
 pub fn is_list(runs: &[PageRun]) -> bool {
@@ -198,20 +198,21 @@ pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(a.len());
     let mut j = 0;
     for run in a {
-        let mut at = run.start.0;
-        while j < b.len() && b[j].end() <= at {
+        // First page of the run that is neither in the result nor in `b`.
+        let mut next = run.start.0;
+        while j < b.len() && b[j].end() <= next {
             j += 1;
         }
         let mut k = j;
         while k < b.len() && b[k].start.0 < run.end() {
-            if b[k].start.0 > at {
-                push(&mut out, PageRun::between(at, b[k].start.0));
+            if b[k].start.0 > next {
+                push(&mut out, PageRun::between(next, b[k].start.0));
             }
-            at = at.max(b[k].end());
+            next = next.max(b[k].end());
             k += 1;
         }
-        if at < run.end() {
-            push(&mut out, PageRun::between(at, run.end()));
+        if next < run.end() {
+            push(&mut out, PageRun::between(next, run.end()));
         }
         // The last examined run of `b` may extend into the next run of `a`.
         j = k.saturating_sub(1).max(j);

@@ -1,14 +1,15 @@
 //! Directories that only one user can access, and files in them.
 //!
-//! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user,
-//! usually in `/dev/shm`, to which all users can write. The names of jobs can be guessed. Without
-//! that directory, any local user could place a FIFO, a link or a huge file where a ledger or an
-//! undo log will be created.
+//! Data that outlive a process are stored in [`in_memory`], one directory (mode 0700) for each
+//! user, usually in `/dev/shm`. All users can write to `/dev/shm`, and the names of jobs can be
+//! guessed. So without a private directory, any local user could place a FIFO, a link or a huge
+//! file where a ledger or an undo log will be created.
 //!
-//! After a check of such a directory, a process may use paths below it: in a directory with the
-//! sticky bit (inode(7)) only its owner and root can rename or remove it. Files that are removed
-//! because they were *found*, not because of their names, are removed relative to the descriptor of
-//! the directory in which they were found ([`PrivateDirectory::remove_all`]).
+//! Once such a directory has been checked, a process may use paths below it: `/dev/shm` has the
+//! sticky bit (inode(7)), so only the owner and root can rename or remove the directory. A cleaner
+//! that lists a directory of another user and removes what it finds must not use paths, because
+//! that user could exchange the directory for a link meanwhile. It removes files relative to the
+//! descriptor of the listed directory ([`PrivateDirectory::remove_all`]).
 
 mod directory;
 mod refused;

@@ -6,20 +6,21 @@ use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// Initial buffer size, sufficient for most files: fewer calls than with a growing buffer.
+/// Initial buffer size, sufficient for most files, so that one read(2) gets the whole file.
 const INITIAL_BYTES: usize = 4096;
-/// Maximum size; beyond it the descriptor belongs to another file now.
+/// Maximum size; a longer file shows that the program has reused the descriptor.
 const MAX_BYTES: usize = 1 << 20;
 
 /// File below `/proc` that the main thread opens only once.
 ///
-/// Opening and closing take most of the time of a read. Other threads may have separate descriptor
-/// tables (unshare(2), CLONE_FILES), and a child would read its parent's file: these open the file
-/// each time.
+/// Opening and closing take most of the time of a read. Two kinds of threads open the file for each
+/// read instead: a thread that is not the main thread, because it may have a descriptor table of
+/// its own (unshare(2), CLONE_FILES); and a child process after fork(2), because the inherited
+/// descriptor shows the state of its parent.
 #[derive(Debug)]
 pub struct ProcFile {
     path: &'static str,
-    /// File, and the thread that has opened it.
+    /// Thread id of the opener, and the file.
     opened: OnceCell<(Pid, File)>,
 }
 
@@ -32,13 +33,13 @@ impl ProcFile {
 
     /// Reads the file; `None` if it cannot be read.
     pub fn read(&self) -> Option<String> {
-        self.of_main_thread()
+        self.main_thread_file()
             .and_then(read_whole)
             // The program may have closed the descriptor.
             .or_else(|| fs::read_to_string(self.path).ok())
     }
 
-    fn of_main_thread(&self) -> Option<&File> {
+    fn main_thread_file(&self) -> Option<&File> {
         let thread = gettid();
         let open = || File::open(self.path).map(|file| (thread, file));
         let (owner, file) = match thread == getpid() {

@@ -1,15 +1,17 @@
 //! Fields of `/proc/PID/stat` (proc_pid_stat(5)).
 
-/// State of a process, as a letter.
+/// Index of the state of a process, a letter.
 pub const STATE: usize = 0;
-/// Process id of the parent.
+/// Index of the process id of the parent.
 pub const PARENT: usize = 1;
-/// Start of the process, in clock ticks since the boot of the host.
+/// Index of the start time of the process, in clock ticks since boot.
 pub const START: usize = 19;
 
-/// Returns a field of a process; fields are counted behind the name.
+/// Returns a field of a process.
 ///
-/// `None` if the process does not exist. Names may contain blanks and parentheses.
+/// `index` counts the fields after the command name from 0. `None` if the process does not exist.
+/// The line is split at its last parenthesis, because command names may contain blanks and
+/// parentheses.
 pub fn field(pid: u32, index: usize) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

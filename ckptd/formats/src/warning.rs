@@ -1,10 +1,14 @@
 //! Warnings of expected failures by sources outside of a job.
 //!
-//! Sources are a hook of the batch system, a monitor, or the user (`understudy warn`). A warning is
-//! a file with words: `mtbf=10m` (mean time between failures from now on), `checkpoint` (a
-//! checkpoint is requested now). It takes effect once each time it is written. A job reads the file
-//! named by `UNDERSTUDY_WARNINGS`, or else one in its directory in memory, on each of its nodes. A
-//! warning read by one process applies to all.
+//! Sources are a hook of the batch system, a monitor of the machine, or the user (`understudy
+//! warn`). A warning is a text file that contains one or both of these words:
+//!
+//! - `mtbf=10m`: from now on, the mean time between failures is ten minutes;
+//! - `checkpoint`: a checkpoint is requested now.
+//!
+//! Each time the file is written, the job applies its content once. On each of its nodes the job
+//! reads the file that `UNDERSTUDY_WARNINGS` names, by default the one in its directory in memory
+//! ([`file_in`]). A warning that one process has read applies to the whole job.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,6 +19,7 @@ use std::time::Duration;
 /// Maximum length of a warning in bytes.
 const MAX_WARNING_BYTES: u64 = 4096;
 
+/// Content of a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailureWarning {
     /// Mean time between failures from now on.
@@ -23,11 +28,11 @@ pub struct FailureWarning {
     pub checkpoint: bool,
 }
 
-/// Content of a file and its age.
+/// Warning that was not read before, and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarningNews {
     pub warning: FailureWarning,
-    /// Time since the file was written, by the clock of the file's host.
+    /// Time since the file was written; zero if its modification time is in the future.
     pub age: Duration,
 }
 
@@ -42,7 +47,7 @@ impl FailureWarning {
             match word.split_once('=') {
                 None if word == "checkpoint" => warning.checkpoint = true,
                 Some(("mtbf", time)) => {
-                    let time = crate::advice::parse_duration(time);
+                    let time = crate::duration::parse_duration(time);
                     warning.mtbf =
                         Some(time.ok_or_else(|| format!("`{word}` names no time (`mtbf=10m`)"))?);
                 }
@@ -79,28 +84,48 @@ pub fn write(file: &Path, warning: &FailureWarning) -> io::Result<()> {
     fs::rename(&new, file)
 }
 
+/// Identity and modification time of a file.
+///
+/// The version changes if a program writes to the file, and if it replaces the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileVersion {
+    device: u64,
+    inode: u64,
+    modified_s: i64,
+    modified_ns: i64,
+}
+
+impl FileVersion {
+    fn new(metadata: &fs::Metadata) -> FileVersion {
+        FileVersion {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            modified_s: metadata.mtime(),
+            modified_ns: metadata.mtime_nsec(),
+        }
+    }
+}
+
 /// Detector of new warnings.
 #[derive(Debug, Default)]
 pub struct WarningWatch {
-    /// Device, inode and modification time of the last file that was read.
-    seen: Option<(u64, u64, i64, i64)>,
+    last_read: Option<FileVersion>,
 }
 
 impl WarningWatch {
     /// State before the first read.
-    pub const NEW: WarningWatch = WarningWatch { seen: None };
+    pub const NEW: WarningWatch = WarningWatch { last_read: None };
 
     /// Returns the warning in the file if it is new.
     ///
     /// # Errors
-    /// The reason why the file cannot be read or parsed; returned once for each time it was
-    /// written.
+    /// The reason why the file cannot be read or parsed, once for each version of the file.
     pub fn poll(&mut self, path: &Path) -> Result<Option<WarningNews>, String> {
-        let Ok(found) = fs::metadata(path) else {
+        let Ok(metadata) = fs::metadata(path) else {
             return Ok(None);
         };
-        let version = (found.dev(), found.ino(), found.mtime(), found.mtime_nsec());
-        if self.seen.replace(version) == Some(version) {
+        let version = FileVersion::new(&metadata);
+        if self.last_read.replace(version) == Some(version) {
             return Ok(None);
         }
         let mut text = String::new();
@@ -108,7 +133,7 @@ impl WarningWatch {
             .and_then(|file| file.take(MAX_WARNING_BYTES).read_to_string(&mut text))
             .map_err(|error| error.to_string())?;
         let warning = FailureWarning::parse(&text)?;
-        let age = found
+        let age = metadata
             .modified()
             .ok()
             .and_then(|written| written.elapsed().ok());

@@ -54,7 +54,7 @@ fn every_kind() -> Vec<Kind> {
             bytes: 1,
             ns: 6,
         },
-        Kind::LeftOut {
+        Kind::Elided {
             epoch,
             pages: 3,
             marks: vec![AnnotationSaving {

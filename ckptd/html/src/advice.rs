@@ -3,7 +3,7 @@
 use crate::chart::table;
 use maud::{Markup, html};
 use std::time::Duration;
-use understudy_formats::advice;
+use understudy_formats::checkpoint_interval;
 use understudy_report::{CheckpointPoint, Report, time};
 
 /// Number of points of the curve.
@@ -17,10 +17,11 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     };
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
-    let best = advice::daly(cost, mtbf);
+    let best = checkpoint_interval::daly_interval(cost, mtbf);
     // Overhead per second of work; a part of the work is one interval.
-    let overhead =
-        |interval: f64| advice::expected_with(interval, cost, recovery, mtbf, 1.0) / interval - 1.0;
+    let overhead = |interval: f64| {
+        checkpoint_interval::expected_time(interval, cost, recovery, mtbf, 1.0) / interval - 1.0
+    };
     let curve: Vec<(f64, f64)> = (0..=POINTS)
         .map(|index| best * 100f64.powf(f64::from(index) / f64::from(POINTS / 2) - 1.0))
         .map(|interval| (interval, overhead(interval)))

@@ -5,7 +5,7 @@ use understudy_report::{bytes, count};
 
 /// Returns the row of a replay; `None` for another event.
 pub fn replay_row(kind: &Kind) -> Option<[String; 4]> {
-    let Kind::Rehearsal {
+    let Kind::TrialReplay {
         worker,
         journal,
         pages,

@@ -26,10 +26,10 @@ number!(
     Worker(u32)
 );
 number!(
-    /// A process of the program; numbers are unique and rise with each start.
+    /// A process of the program, spares included.
     ///
-    /// The first processes have the numbers of their guardians, which are ranks in the launcher's
-    /// world.
+    /// A number is never used again in the job. The processes that exist at the start of the job
+    /// have the numbers of their guardians. A process that is started later gets a higher number.
     ProcessNumber(u32)
 );
 number!(
@@ -59,7 +59,7 @@ impl Worker {
         (0..count).map(Worker)
     }
 
-    /// Returns the worker at this index of a list of all workers.
+    /// Returns the worker with this index in a list of all workers.
     pub fn at(index: usize) -> Worker {
         Worker(index as u32)
     }
@@ -81,7 +81,7 @@ impl Epoch {
     /// The time before the first checkpoint.
     pub const NONE: Epoch = Epoch(0);
 
-    /// Returns the following epoch.
+    /// Returns the number of the next checkpoint.
     #[must_use]
     pub fn next(self) -> Epoch {
         Epoch(self.0 + 1)
@@ -89,7 +89,7 @@ impl Epoch {
 }
 
 impl Generation {
-    /// Returns the following generation.
+    /// Returns the number of the next generation.
     #[must_use]
     pub fn next(self) -> Generation {
         Generation(self.0 + 1)

@@ -52,14 +52,14 @@ pub enum RankStage {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct StreamCell {
-    /// Relay: odd during `read(2)` and the resulting changes to `raw_read`, `place`, `command`.
+    /// Relay: odd during `read(2)` and the resulting changes to `raw_read`, `position`, `command`.
     pub(super) seq: AtomicU32,
     /// A [`StreamState`], set by the relay.
     pub(super) state: AtomicU32,
     /// Relay: number of bytes that were read from the pipe.
     pub(super) raw_read: AtomicU64,
     /// Relay: position of the next byte to be read.
-    pub(super) place: PositionCell,
+    pub(super) position: PositionCell,
     /// Relay: position behind the last byte that was new when it was forwarded.
     pub(super) high_water: PositionCell,
     /// Relay: number of bytes that were read and forwarded, dropped or lost.
@@ -70,19 +70,21 @@ pub struct StreamCell {
     pub(super) lost: AtomicU64,
     /// Relay: `errno` of the first refusal.
     pub(super) errno: AtomicI32,
-    /// State of the command: the rank sets [`POSTED`] last of all, the relay sets [`IDLE`].
+    /// State of the command: the rank sets [`POSTED`] after all other fields, the relay [`IDLE`].
     pub(super) command: AtomicU32,
-    /// Rank: raw count for which the command is.
+    /// Rank: raw count at which the command applies.
     pub(super) command_at: AtomicU64,
-    /// Rank: position at this count.
-    pub(super) command_place: PositionCell,
-    /// Rank: high-water mark from this count on, if `command_marks`.
+    /// Rank: position of the byte at that raw count.
+    pub(super) command_position: PositionCell,
+    /// Rank: high-water mark from that raw count on, if `command_marks` is 1.
     pub(super) command_high_water: PositionCell,
     /// Rank: 1 if the command sets the high-water mark.
     pub(super) command_marks: AtomicU32,
 }
 
+/// Command state: no command.
 pub(super) const IDLE: u32 = 0;
+/// Command state: the command is complete and not applied yet.
 pub(super) const POSTED: u32 = 1;
 
 impl StreamCell {
@@ -92,7 +94,7 @@ impl StreamCell {
             seq: AtomicU32::new(0),
             state: AtomicU32::new(StreamState::Absent as u32),
             raw_read: zero(),
-            place: PositionCell::new(),
+            position: PositionCell::new(),
             high_water: PositionCell::new(),
             handled: zero(),
             dropped: zero(),
@@ -100,7 +102,7 @@ impl StreamCell {
             errno: AtomicI32::new(0),
             command: AtomicU32::new(IDLE),
             command_at: zero(),
-            command_place: PositionCell::new(),
+            command_position: PositionCell::new(),
             command_high_water: PositionCell::new(),
             command_marks: AtomicU32::new(0),
         }
@@ -185,7 +187,7 @@ impl Ledger {
     }
 
     /// Returns the status with which the rank has exited without `MPI_Finalize`.
-    pub(super) fn left(&self) -> Option<u32> {
+    pub(super) fn early_exit_status(&self) -> Option<u32> {
         self.early_exit.load(SeqCst).checked_sub(1)
     }
 
@@ -225,7 +227,7 @@ pub enum LedgerError {
 
 /// A ledger mapped from its file.
 pub(super) struct Mapping {
-    at: NonNull<u8>,
+    start: NonNull<u8>,
 }
 
 // SAFETY: any thread may use and unmap a mapping, and `Ledger` consists of atomics only.
@@ -236,11 +238,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(file: &File, writable: bool) -> io::Result<Self> {
         Ok(Self {
-            at: sys::map_shared(file, LEDGER_LEN, writable)?,
+            start: sys::map_shared(file, LEDGER_LEN, writable)?,
         })
     }
 
     /// Creates the ledger for the relay: locks the file, clears it and allocates its blocks.
+    ///
+    /// The relay keeps the returned file open: its lock shows that the relay lives.
     pub(super) fn create(path: &Path) -> io::Result<(Self, File)> {
         let file = open_own(path, libc::O_RDWR | libc::O_CREAT)?;
         if !sys::try_lock(&file, true)? {
@@ -256,20 +260,21 @@ impl Mapping {
 
     /// Opens the ledger for a rank: waits until the relay has made it ready.
     ///
-    /// The wait ends with an error if `look` returns one.
+    /// The wait ends with the error of `check` if `check` fails. The ledger is examined after each
+    /// `check`, so that a ledger which was completed just before is not missed.
     pub(super) fn open(
         path: &Path,
         writable: bool,
         timeout: Duration,
-        look: impl Fn() -> Result<(), LedgerError>,
+        check: impl Fn() -> Result<(), LedgerError>,
     ) -> Result<(Self, File), LedgerError> {
         let begin = Instant::now();
         loop {
-            let state = look();
+            let checked = check();
             if let Some(ready) = Self::open_if_ready(path, writable)? {
                 return Ok(ready);
             }
-            state?;
+            checked?;
             if begin.elapsed() >= timeout {
                 return Err(LedgerError::NotReady(timeout));
             }
@@ -292,8 +297,7 @@ impl Mapping {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        let meta = file.metadata()?;
-        if meta.len() < LEDGER_LEN as u64 {
+        if file.metadata()?.len() < LEDGER_LEN as u64 {
             return Ok(None);
         }
         let mapping = Self::new(&file, writable)?;
@@ -315,7 +319,7 @@ impl Deref for Mapping {
         // SAFETY: the mapping is page-aligned, at least as long as a `Ledger` (asserted above), and
         // lives as long as `self`. Every bit pattern is a valid `Ledger`, because it consists of
         // atomics only. Only `LedgerObserver` uses a read-only mapping, and it only loads.
-        unsafe { self.at.cast().as_ref() }
+        unsafe { self.start.cast().as_ref() }
     }
 }
 
@@ -323,6 +327,6 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map_shared` with this length, and no reference outlives
         // `self`.
-        unsafe { sys::unmap(self.at, LEDGER_LEN) };
+        unsafe { sys::unmap(self.start, LEDGER_LEN) };
     }
 }

@@ -7,32 +7,36 @@
 //!
 //! # Positions
 //!
-//! Each [`Stream`] has two kinds of counters. A [`RawCount`] is the number of bytes that have
-//! passed through the pipe; it only grows. A [`Position`] is a position in the output of a run
+//! The output of each [`Stream`] is counted in two ways. A [`RawCount`] is the number of bytes that
+//! have passed through the pipe; it only grows. A [`Position`] is a position in the output of a run
 //! without failures, given by the line and the byte in the line; a rollback sets it back. The
 //! *high-water mark* is the position behind the last byte that was forwarded. Bytes below it repeat
 //! earlier output and are dropped; bytes from it on are forwarded.
 //!
-//! Programs print times. A line that contains a time may have another length when it is printed
-//! again, so that whole lines are dropped, whatever their length is. Only if a line was forwarded
-//! in part, its repetition is dropped by bytes; the end of that line is never dropped. So such a
-//! line may consist of the first part of one printing and the second part of the other, but no
-//! other line is affected.
+//! Programs print times, so that a repeated line may have another length than at first. Therefore
+//! lines are counted: a line that was forwarded as a whole is dropped as a whole, whatever its
+//! length. Only the line that contains the high-water mark is dropped by bytes. Example: the output
+//! up to the failure was `time 12.75 s`, `total 7` and the incomplete line `ti`. The repetition is
+//! `time 9 s`, `total 7`, `time 3`. The relay drops two lines and two bytes, and forwards `me 3`.
+//! Only this line can consist of bytes of both printings.
 //!
 //! # Protocol
 //!
-//! * The relay keeps the stream's `seq` odd during `read(2)` and the resulting changes of counters.
-//!   So `raw_read + FIONREAD` between two equal even readings of `seq` is exactly the number of
-//!   bytes that the rank has written.
+//! * The number of bytes that the rank has written is `raw_read + FIONREAD`, the bytes that the
+//!   relay has read and those still in the pipe. A `read(2)` moves bytes from one to the other, so
+//!   `seq` is a sequence lock: the relay keeps it odd during `read(2)` and the resulting changes of
+//!   counters, and the rank repeats its loads until `seq` is even and unchanged.
 //! * The relay counts the lines. A rank that needs its position waits until the relay has read
 //!   everything.
 //! * A rank that is rolled back posts one command: "the byte at raw count R has position P" (and,
 //!   for a replacement, "the high-water mark is H"). R is the number of bytes that the rank has
 //!   written. The relay checks for a command after each read and applies it before byte R; it
-//!   splits the chunk if necessary. Bytes from R on were written after the command was posted, so
-//!   that none of them can be missed. A command at the very end is applied at the end of file.
-//! * While the rank writes nothing, the relay ignores a command at R = written: the rank may
-//!   overwrite it. A command at an earlier R must be applied first; the rank waits for that.
+//!   splits the chunk if necessary. The relay cannot miss the command, because the rank writes the
+//!   byte at R after it has posted the command. If the rank never writes that byte, the command is
+//!   applied at the end of file.
+//! * The ledger has room for one command. As long as the rank has not written the byte at R, the
+//!   relay leaves the command alone, and the rank may overwrite it. Afterwards the rank waits until
+//!   the relay has applied it.
 //! * A stream's state becomes `Ended` when its last byte is forwarded. Then `high_water` is final,
 //!   and a survivor can read it ([`LedgerObserver::final_high_water`]).
 //!
@@ -41,9 +45,9 @@
 //! A rank that is killed by a fault of its own records the signal and the position in the program
 //! ([`Note`]).
 //!
-//! The protocol assumes that one thread of one process writes to the stream during an operation of
-//! the rank, and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2), flock(2),
-//! and ioctl_list(2) for `FIONREAD`, which the pipe driver supports at both ends.
+//! The protocol assumes that nothing writes to the stream while the rank uses the ledger
+//! ([`LedgerView`]), and that the relay itself is not killed. Sources: pipe(7), poll(2), mmap(2),
+//! flock(2), and ioctl_list(2) for `FIONREAD`, which the pipe driver supports at both ends.
 
 mod ledger;
 mod names;

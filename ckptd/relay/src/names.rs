@@ -1,10 +1,10 @@
-//! Names of a job's files in memory.
+//! Names of a job's files in memory: `understudy-JOB-REST`.
 
 use understudy_numbers::Worker;
 
 const PREFIX: &str = "understudy-";
 
-/// Returns a job's name for use in file names, because launchers' names may contain slashes.
+/// Returns a job's name without slashes, for use in file names.
 pub fn in_file_names(job: &str) -> String {
     job.replace('/', "_")
 }
@@ -16,12 +16,14 @@ pub fn name_in_memory(job: &str, rest: &str) -> String {
 
 /// Returns the last part of the name of a worker's board.
 ///
-/// A board contains the state that a busy worker publishes for other workers of the job.
+/// A board is shared memory with the state that a worker publishes for other workers.
 pub fn board(worker: Worker) -> String {
     format!("{worker}.board")
 }
 
 /// Splits the name of a job's file into the job and the last part.
+///
+/// `None` for other files. Every job's name contains `@`.
 pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
     let (job, rest) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
     job.contains('@').then_some((job, rest))

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Limit of the frames of a backtrace, including that of the fault.
+/// Maximum number of frames in a backtrace, including the frame of the fault.
 pub const FRAMES: usize = 16;
-/// Limit of the length of a module's name, in bytes.
+/// Maximum length of a module's name in bytes.
 pub const NAME_LEN: usize = 40;
 
 const NAME_WORDS: usize = NAME_LEN / 8;
@@ -13,10 +13,10 @@ const HEAD_WORDS: usize = 3;
 /// Length of a record in the ledger, in words.
 pub const NOTE_WORDS: usize = HEAD_WORDS + FRAMES * FRAME_WORDS;
 
-/// A position in the program or one of its libraries.
+/// An address in the program or in one of its libraries.
 #[derive(Debug, Clone, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Frame {
-    /// Address in the process that has died.
+    /// Address in the failed process.
     pub address: u64,
     /// Offset in the module's file; equal in all processes.
     pub offset: u64,
@@ -38,8 +38,8 @@ pub struct Note {
 
 /// The record in the ledger; all zeros if there is none.
 ///
-/// The words are signal and code, address, number of frames, frames. A signal handler writes the
-/// record and may be interrupted at any word.
+/// The words are: signal (low half) and code (high half); address; number of frames; frames. A
+/// signal handler writes the record, and the process may be killed before any store.
 #[repr(C)]
 #[derive(Debug)]
 pub struct NoteCell {
@@ -54,6 +54,8 @@ impl NoteCell {
     }
 
     /// Records the signal; async-signal-safe.
+    ///
+    /// Word 0 makes the record valid, so it is stored last.
     pub fn begin(&self, signal: i32, code: i32, address: u64) {
         self.words[1].store(address, SeqCst);
         self.words[0].store(
@@ -64,11 +66,11 @@ impl NoteCell {
 
     /// Adds a frame; async-signal-safe.
     ///
-    /// Frames beyond [`FRAMES`] and bytes of a name beyond [`NAME_LEN`] are left out.
+    /// Frames beyond [`FRAMES`] and bytes of a name beyond [`NAME_LEN`] are dropped.
     pub fn add_frame(&self, address: u64, offset: u64, module: &[u8]) {
         let count = self.words[2].load(SeqCst) as usize;
-        let from = HEAD_WORDS + count * FRAME_WORDS;
-        let Some(words) = self.words.get(from..from + FRAME_WORDS) else {
+        let start = HEAD_WORDS + count * FRAME_WORDS;
+        let Some(words) = self.words.get(start..start + FRAME_WORDS) else {
             return;
         };
         words[0].store(address, SeqCst);
@@ -94,7 +96,7 @@ impl Note {
         let frame = |words: &[u64]| Frame {
             address: words[0],
             offset: words[1],
-            module: name(&words[2..]),
+            module: module_name(&words[2..]),
         };
         let frames = rest
             .chunks_exact(FRAME_WORDS)
@@ -109,7 +111,8 @@ impl Note {
     }
 }
 
-fn name(words: &[u64]) -> String {
+/// Decodes a name, which zeros end.
+fn module_name(words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let end = bytes
         .iter()

@@ -30,7 +30,7 @@ impl LedgerObserver {
 
     /// Waits until every byte of the stream is forwarded, and returns its final high-water mark.
     ///
-    /// A stream that the relay does not have returns the beginning.
+    /// Returns the beginning of the output if the relay has no such stream.
     pub fn final_high_water(
         &self,
         stream: Stream,
@@ -40,11 +40,12 @@ impl LedgerObserver {
         let begin = Instant::now();
         let mut poll_interval = Duration::from_micros(20);
         loop {
-            let alive = self.relay_alive();
+            // Checked before the state: a relay may end a stream and exit between the checks.
+            let was_alive = self.is_relay_alive();
             if cell.state() != StreamState::Open {
                 return Ok(cell.high_water.load());
             }
-            if !alive {
+            if !was_alive {
                 return Err(LedgerError::RelayDied);
             }
             if begin.elapsed() >= timeout {
@@ -77,8 +78,8 @@ impl LedgerObserver {
     }
 
     /// Returns the status with which the rank has exited without `MPI_Finalize`.
-    pub fn left(&self) -> Option<u32> {
-        self.ledger.left()
+    pub fn early_exit_status(&self) -> Option<u32> {
+        self.ledger.early_exit_status()
     }
 
     /// True if both streams have ended.
@@ -93,16 +94,16 @@ impl LedgerObserver {
 
     /// True if the relay lives.
     ///
-    /// The relay has a lock on its ledger, which is released in whatever way the relay ends.
-    pub fn relay_alive(&self) -> bool {
+    /// The relay has a lock on its ledger, which the kernel releases when the relay exits.
+    pub fn is_relay_alive(&self) -> bool {
         match sys::try_lock(&self.file, false) {
             Ok(true) => {
                 sys::unlock(&self.file);
                 false
             }
             Ok(false) => true,
-            // A file system without flock(2) gives no information: assume that the relay lives; the
-            // timeout limits the wait.
+            // A file system without flock(2): the relay counts as alive, and the timeout of the
+            // caller limits the wait.
             Err(_) => true,
         }
     }

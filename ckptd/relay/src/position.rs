@@ -3,13 +3,9 @@
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Position in the output of a run without failures, by line and byte.
+/// Position in the output of a run without failures.
 ///
-/// Consists of the number of complete lines before the position, and the number of bytes in its
-/// line.
-///
-/// Lines are used instead of bytes, because output that is repeated after a rollback may have
-/// another length if it contains times. Equal outputs have equal positions.
+/// The documentation of the crate explains why lines are counted.
 #[derive(
     Debug,
     Clone,
@@ -24,14 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
     bincode::Decode,
 )]
 pub struct Position {
+    /// Number of complete lines before the position.
     pub line: u64,
+    /// Number of bytes before the position in its line.
     pub column: u64,
 }
 
 impl Position {
     /// Beginning of the output.
     pub const START: Self = Self { line: 0, column: 0 };
-    /// Position behind all output.
+    /// Position that no output reaches.
     pub const NEVER: Self = Self {
         line: u64::MAX,
         column: 0,
@@ -51,12 +49,13 @@ impl Position {
         }
     }
 
-    /// Returns the number of `bytes`, beginning here, that are below `mark`.
+    /// Returns the number of `bytes`, beginning here, that are below the high-water mark `mark`.
     ///
-    /// Bytes below the mark are whole lines, and as many bytes of the mark's own line as its
-    /// column. The end of that line is never below the mark, whatever its length.
+    /// Whole lines before the mark's line are below, and in the mark's line as many bytes as its
+    /// column. The newline of the mark's line is never below the mark, even if the line is shorter
+    /// than the column.
     pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
-        let (begin, column) = match self.line.cmp(&mark.line) {
+        let (line_start, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,
             Order::Equal => (0, self.column),
             Order::Less => {
@@ -67,9 +66,9 @@ impl Position {
                 }
             }
         };
-        let line = &bytes[begin..];
+        let line = &bytes[line_start..];
         let length = memchr::memchr(b'\n', line).unwrap_or(line.len());
-        begin
+        line_start
             + length.min(
                 mark.column
                     .saturating_sub(column)
@@ -81,8 +80,8 @@ impl Position {
 
 /// A [`Position`] in shared memory.
 ///
-/// The two words are loaded one after the other. A reader that may see a change in between needs
-/// another protection.
+/// The two words are not loaded or stored together. `seq` of the stream protects a position that
+/// may change between the loads.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct PositionCell {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn places_add_up() {
+    fn positions_add_up() {
         let text = b"one\ntwo\n\nfour";
         assert_eq!(Position::START.after(text), at(3, 4));
         for cut in 0..=text.len() {
@@ -140,10 +139,10 @@ mod tests {
         for shown in 0..=text.len() {
             let mark = Position::START.after(&text[..shown]);
             for from in 0..=text.len() {
-                let place = Position::START.after(&text[..from]);
+                let position = Position::START.after(&text[..from]);
                 let want = shown.saturating_sub(from);
                 assert_eq!(
-                    place.below(mark, &text[from..]),
+                    position.below(mark, &text[from..]),
                     want,
                     "shown {shown}, from {from}"
                 );

@@ -19,8 +19,8 @@ pub const IN_ERR_FD: RawFd = 4;
 
 /// Ledger of the relay.
 ///
-/// The ledger is in private memory if the file cannot be used, because the output must be forwarded
-/// in any case.
+/// The ledger is in private memory if the file cannot be created, because the output must be
+/// forwarded nevertheless.
 enum RelayLedger {
     Shared {
         ledger: Mapping,
@@ -43,17 +43,20 @@ impl RelayLedger {
 ///
 /// Descriptors 3 and 4 are the read ends of the pipes, 1 and 2 the real outputs.
 ///
-/// Must be called first in a process of its own: it closes all other descriptors, starts a session,
-/// and ignores the signals that would end the process before its pipes are closed.
+/// Must be the first call in a process of its own: closes all other descriptors, starts a session,
+/// and ignores the signals that would end the process before its streams end.
 pub fn run(path: &Path) {
     let inputs = [IN_OUT_FD, IN_ERR_FD].map(|fd| Some(fd).filter(|&fd| sys::is_pipe(fd)));
     sys::detach(c"ckptd-relay", IN_ERR_FD + 1);
-    let books = open_books(path);
-    if matches!(books, RelayLedger::Private(_)) {
-        // The rank must not wait for the ledger.
-        inputs.into_iter().flatten().for_each(sys::mark);
+    let relay_ledger = open_ledger(path);
+    if matches!(relay_ledger, RelayLedger::Private(_)) {
+        // Otherwise the rank would wait for the ledger until its timeout.
+        inputs
+            .into_iter()
+            .flatten()
+            .for_each(sys::mark_without_ledger);
     }
-    let ledger = books.ledger();
+    let ledger = relay_ledger.ledger();
     for stream in Stream::BOTH {
         let state = if inputs[stream.index()].is_some() {
             StreamState::Open
@@ -64,8 +67,7 @@ pub fn run(path: &Path) {
     }
     ledger.publish();
     if path.is_absolute() {
-        // The process must not keep a directory busy, but the path of the ledger must be valid at
-        // the end.
+        // The relay must not keep a file system busy. A relative path must stay valid for `close`.
         let _ = std::env::set_current_dir("/");
     }
     std::thread::scope(|scope| {
@@ -86,10 +88,10 @@ pub fn run(path: &Path) {
             None => {}
         }
     });
-    close(&books);
+    close(&relay_ledger);
 }
 
-fn open_books(path: &Path) -> RelayLedger {
+fn open_ledger(path: &Path) -> RelayLedger {
     match Mapping::create(path) {
         Ok((ledger, lock)) => RelayLedger::Shared {
             ledger,
@@ -106,21 +108,22 @@ fn open_books(path: &Path) -> RelayLedger {
     }
 }
 
-fn close(books: &RelayLedger) {
-    books.ledger().closed.store(1, SeqCst);
-    let RelayLedger::Shared { ledger, path, .. } = books else {
+fn close(relay_ledger: &RelayLedger) {
+    relay_ledger.ledger().closed.store(1, SeqCst);
+    let RelayLedger::Shared { ledger, path, .. } = relay_ledger else {
         return;
     };
-    if ledger.remove_on_close.load(SeqCst) != 0 || !job_lasts(path) {
+    if ledger.remove_on_close.load(SeqCst) != 0 || !has_job_directory(path) {
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// True if the job's leftovers are still to be removed.
+/// True if the job's directory exists, with which the job's other files are removed later.
 ///
-/// A rank may be killed together with its manager while its relay starts, so that the relay creates
-/// the ledger after everything else was removed.
-fn job_lasts(ledger: &Path) -> bool {
+/// A relay whose rank and manager are killed while it starts may create the ledger after the job's
+/// files were removed. Then it must remove the ledger itself. A file that is not
+/// named after a job is never removed.
+fn has_job_directory(ledger: &Path) -> bool {
     let name = ledger
         .file_name()
         .and_then(OsStr::to_str)

@@ -8,21 +8,21 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Most bytes that are read at once: the usual capacity of a pipe (pipe(7)).
-const CHUNK: usize = 64 * 1024;
+/// Maximum number of bytes per read: the usual capacity of a pipe (pipe(7)).
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// A part of a chunk whose bytes have contiguous positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     bytes: Range<usize>,
     /// Position of the first byte.
-    place: Position,
-    /// New high-water mark that is set before this piece.
+    position: Position,
+    /// New high-water mark, which is set before the piece is forwarded.
     high_water: Option<Position>,
 }
 
 enum ReadResult {
-    /// Bytes that were read, split where a command applies.
+    /// Bytes that were read; a command splits them into two pieces.
     Pieces(Piece, Option<Piece>),
     Nothing,
     End,
@@ -30,14 +30,14 @@ enum ReadResult {
 
 /// Forwards `input` to `output` until its end, and updates the counters in `cell`.
 pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; CHUNK_BYTES];
     sys::set_nonblocking(input);
     loop {
         if sys::poll(input, libc::POLLIN, None).is_err() {
             // poll(2) has no memory: retry after a pause instead of spinning.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        match take(cell, input, &mut buffer) {
+        match read_chunk(cell, input, &mut buffer) {
             ReadResult::Nothing => {}
             ReadResult::End => break,
             ReadResult::Pieces(first, second) => {
@@ -51,67 +51,82 @@ pub(super) fn pump(cell: &StreamCell, input: RawFd, output: RawFd) {
 }
 
 /// Reads once; `seq` is odd until the counters are consistent with the read again.
-fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> ReadResult {
+fn read_chunk(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> ReadResult {
     let seq = cell.seq.load(Relaxed);
     cell.seq.store(seq.wrapping_add(1), SeqCst);
-    let taken = match sys::read(input, buffer) {
-        Ok(0) => end(cell),
-        Ok(count) => account(cell, &buffer[..count]),
+    let result = match sys::read(input, buffer) {
+        Ok(0) => end_input(cell),
+        Ok(count) => advance(cell, &buffer[..count]),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
             ReadResult::Nothing
         }
-        Err(_) => end(cell),
+        Err(_) => end_input(cell),
     };
     cell.seq.store(seq.wrapping_add(2), SeqCst);
-    taken
+    result
 }
 
 /// Advances the counters by the bytes read, and applies a command among them.
-fn account(cell: &StreamCell, bytes: &[u8]) -> ReadResult {
-    let (raw, place) = (cell.raw_read.load(Relaxed), cell.place.load());
+fn advance(cell: &StreamCell, bytes: &[u8]) -> ReadResult {
+    let (raw, position) = (cell.raw_read.load(Relaxed), cell.position.load());
     let after = raw + bytes.len() as u64;
     cell.raw_read.store(after, SeqCst);
-    let due = cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) < after;
-    if !due {
-        cell.place.store(place.after(bytes));
+    let is_due = cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) < after;
+    if !is_due {
+        cell.position.store(position.after(bytes));
         let whole = Piece {
             bytes: 0..bytes.len(),
-            place,
+            position,
             high_water: None,
         };
         return ReadResult::Pieces(whole, None);
     }
-    let (second_place, high_water, split) = apply(cell, raw);
-    cell.place.store(second_place.after(&bytes[split..]));
+    let command = take_command(cell);
+    // A command is posted for the byte that the rank writes next, so its count is at least `raw`.
+    let split = command.raw_count.saturating_sub(raw) as usize;
+    cell.position.store(command.position.after(&bytes[split..]));
     let first = Piece {
         bytes: 0..split,
-        place,
+        position,
         high_water: None,
     };
     let second = Piece {
         bytes: split..bytes.len(),
-        place: second_place,
-        high_water,
+        position: command.position,
+        high_water: command.high_water,
     };
     ReadResult::Pieces(first, Some(second))
 }
 
-/// Removes the command; returns its position, its mark, and its offset from `raw`.
-fn apply(cell: &StreamCell, raw: u64) -> (Position, Option<Position>, usize) {
-    let at = cell.command_at.load(SeqCst);
-    let place = cell.command_place.load();
-    let high_water = (cell.command_marks.load(SeqCst) != 0).then(|| cell.command_high_water.load());
-    cell.command.store(IDLE, SeqCst);
-    (place, high_water, at.saturating_sub(raw) as usize)
+/// A command of the rank: the byte at `raw_count` has this position.
+struct Command {
+    raw_count: u64,
+    position: Position,
+    /// High-water mark from that byte on, if the command sets it.
+    high_water: Option<Position>,
 }
 
-/// Applies a command behind the last byte, because another process may continue from here.
-fn end(cell: &StreamCell) -> ReadResult {
+/// Removes the posted command from the cell.
+fn take_command(cell: &StreamCell) -> Command {
+    let marks = cell.command_marks.load(SeqCst) != 0;
+    let command = Command {
+        raw_count: cell.command_at.load(SeqCst),
+        position: cell.command_position.load(),
+        high_water: marks.then(|| cell.command_high_water.load()),
+    };
+    cell.command.store(IDLE, SeqCst);
+    command
+}
+
+/// Ends the input, and applies a command behind the last byte.
+///
+/// Survivors read the final high-water mark, so that the command must not be lost.
+fn end_input(cell: &StreamCell) -> ReadResult {
     let raw = cell.raw_read.load(Relaxed);
     if cell.command.load(SeqCst) == POSTED && cell.command_at.load(SeqCst) <= raw {
-        let (place, high_water, _) = apply(cell, raw);
-        cell.place.store(place);
-        if let Some(mark) = high_water {
+        let command = take_command(cell);
+        cell.position.store(command.position);
+        if let Some(mark) = command.high_water {
             cell.high_water.store(mark);
         }
     }
@@ -123,33 +138,34 @@ fn forward(cell: &StreamCell, output: RawFd, bytes: &[u8], piece: &Piece) {
     if let Some(mark) = piece.high_water {
         cell.high_water.store(mark);
     }
-    let (seen, mut rest) = bytes.split_at(piece.place.below(cell.high_water.load(), bytes));
-    cell.dropped.fetch_add(seen.len() as u64, SeqCst);
-    let mut at = piece.place.after(seen);
+    let repeated = piece.position.below(cell.high_water.load(), bytes);
+    let (repeated, mut rest) = bytes.split_at(repeated);
+    cell.dropped.fetch_add(repeated.len() as u64, SeqCst);
+    let mut position = piece.position.after(repeated);
     while !rest.is_empty() {
-        let gone = match sys::write(output, rest) {
+        let done = match sys::write(output, rest) {
             Ok(count) => count,
             Err(error) if error.kind() == ErrorKind::Interrupted => 0,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let _ = sys::poll(output, libc::POLLOUT, None);
                 0
             }
-            Err(error) => refused(cell, &error, rest.len()),
+            Err(error) => count_lost(cell, &error, rest.len()),
         };
-        if gone > 0 {
-            at = at.after(&rest[..gone]);
-            cell.high_water.store(at);
+        if done > 0 {
+            position = position.after(&rest[..done]);
+            cell.high_water.store(position);
         }
-        rest = &rest[gone..];
+        rest = &rest[done..];
     }
     cell.handled.fetch_add(bytes.len() as u64, SeqCst);
 }
 
-/// Counts bytes that the real descriptor does not accept.
+/// Counts bytes that the real descriptor refuses; returns their number.
 ///
-/// The rank must not block on them: they are lost, as without a relay, and the next piece is tried
-/// again.
-fn refused(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
+/// The rank must not block because of them. The bytes are lost, as they would be without a relay,
+/// and the next piece is written as usual.
+fn count_lost(cell: &StreamCell, error: &io::Error, count: usize) -> usize {
     let errno = error.raw_os_error().unwrap_or(libc::EIO);
     let _ = cell.errno.compare_exchange(0, errno, SeqCst, Relaxed);
     cell.lost.fetch_add(count as u64, SeqCst);
@@ -164,9 +180,9 @@ mod tests {
         Position { line, column }
     }
 
-    fn post(cell: &StreamCell, raw: u64, place: Position, high_water: Option<Position>) {
+    fn post(cell: &StreamCell, raw: u64, position: Position, high_water: Option<Position>) {
         cell.command_at.store(raw, SeqCst);
-        cell.command_place.store(place);
+        cell.command_position.store(position);
         cell.command_high_water
             .store(high_water.unwrap_or_default());
         cell.command_marks
@@ -174,8 +190,8 @@ mod tests {
         cell.command.store(POSTED, SeqCst);
     }
 
-    fn pieces(taken: ReadResult) -> (Piece, Option<Piece>) {
-        match taken {
+    fn pieces(result: ReadResult) -> (Piece, Option<Piece>) {
+        match result {
             ReadResult::Pieces(first, second) => (first, second),
             _ => panic!("not pieces"),
         }
@@ -185,36 +201,36 @@ mod tests {
     fn a_command_splits_the_chunk_it_falls_into() {
         let cell = StreamCell::new();
         post(&cell, 10, at(0, 4), None);
-        let (first, second) = pieces(account(&cell, b"01234567\n9"));
+        let (first, second) = pieces(advance(&cell, b"01234567\n9"));
         assert_eq!(
             (first.bytes, second),
             (0..10, None),
             "byte 10 is not in the chunk"
         );
         assert_eq!(cell.command.load(SeqCst), POSTED);
-        let (first, second) = pieces(account(&cell, b"45678"));
-        assert_eq!((first.bytes, first.place), (0..0, at(1, 1)));
+        let (first, second) = pieces(advance(&cell, b"45678"));
+        assert_eq!((first.bytes, first.position), (0..0, at(1, 1)));
         let want = Piece {
             bytes: 0..5,
-            place: at(0, 4),
+            position: at(0, 4),
             high_water: None,
         };
         assert_eq!(second, Some(want));
         assert_eq!(
-            (cell.command.load(SeqCst), cell.place.load()),
+            (cell.command.load(SeqCst), cell.position.load()),
             (IDLE, at(0, 9))
         );
         post(&cell, 18, at(7, 0), Some(at(8, 2)));
-        let (first, second) = pieces(account(&cell, b"012a\ncde"));
-        assert_eq!((first.bytes, first.place), (0..3, at(0, 9)));
+        let (first, second) = pieces(advance(&cell, b"012a\ncde"));
+        assert_eq!((first.bytes, first.position), (0..3, at(0, 9)));
         let want = Piece {
             bytes: 3..8,
-            place: at(7, 0),
+            position: at(7, 0),
             high_water: Some(at(8, 2)),
         };
         assert_eq!(second, Some(want));
         assert_eq!(
-            (cell.raw_read.load(SeqCst), cell.place.load()),
+            (cell.raw_read.load(SeqCst), cell.position.load()),
             (23, at(8, 3))
         );
     }
@@ -223,9 +239,9 @@ mod tests {
     fn only_what_is_new_is_forwarded() {
         let (cell, (mut reader, writer)) = (StreamCell::new(), io::pipe().expect("pipe"));
         let output = std::os::fd::AsRawFd::as_raw_fd(&writer);
-        let piece = |place, high_water| Piece {
+        let piece = |position, high_water| Piece {
             bytes: 0..0,
-            place,
+            position,
             high_water,
         };
         forward(&cell, output, b"0123\n", &piece(at(0, 0), None));
@@ -237,10 +253,10 @@ mod tests {
             b"3\n567\n9",
             &piece(at(0, 3), Some(at(1, 2))),
         );
-        let books = (cell.high_water.load(), cell.dropped.load(SeqCst));
-        assert_eq!(books, (at(2, 1), 3 + 1 + 4));
+        let counters = (cell.high_water.load(), cell.dropped.load(SeqCst));
+        assert_eq!(counters, (at(2, 1), 3 + 1 + 4));
         drop(writer);
-        let shown = io::read_to_string(&mut reader).expect("text");
-        assert_eq!(shown, "0123\n5677\n9");
+        let output = io::read_to_string(&mut reader).expect("text");
+        assert_eq!(output, "0123\n5677\n9");
     }
 }

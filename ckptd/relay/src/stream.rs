@@ -12,6 +12,7 @@ pub enum Stream {
 impl Stream {
     pub const BOTH: [Self; 2] = [Self::Out, Self::Err];
 
+    /// Returns the index in arrays with one element per stream.
     pub fn index(self) -> usize {
         match self {
             Self::Out => 0,

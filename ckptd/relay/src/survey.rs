@@ -23,9 +23,11 @@ pub struct LedgerRank {
 /// Contents of a ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerContents {
-    /// Process ids; 0 where a process has not introduced itself.
+    /// Process id of the rank; 0 until the rank has recorded it.
     pub pid: u32,
+    /// Process id of the launcher; 0 until the rank has recorded it.
     pub launcher: u32,
+    /// Process id of the relay.
     pub relay: u32,
     pub stage: RankStage,
     /// True if the rank is an idle spare.
@@ -37,18 +39,18 @@ pub struct LedgerContents {
 impl LedgerRank {
     /// True if the rank, its relay or its launcher still exists.
     pub fn is_in_use(&self) -> bool {
-        let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
-        let by_entry = |entry: LedgerContents| {
+        let is_relay = |pid: u32| lives(pid) && command_name(pid) == "ckptd-relay";
+        let has_process = |entry: LedgerContents| {
             entry.lives
                 || is_relay(entry.relay)
-                || (lives(entry.launcher) && has_started_ranks(entry.launcher))
+                || (lives(entry.launcher) && is_launcher(entry.launcher))
         };
-        // For a ledger that is being created, the launcher's process id in the job's name is used.
-        self.entry.is_some_and(by_entry) || has_launcher(&self.job)
+        // While the ledger is being created, only the job's name contains a process id.
+        self.entry.is_some_and(has_process) || has_launcher(&self.job)
     }
 }
 
-/// Names of launchers, ckptd's own among them.
+/// Command names of launchers, including this project's own.
 const LAUNCHERS: [&str; 6] = [
     "understudy",
     "ckptd",
@@ -58,17 +60,21 @@ const LAUNCHERS: [&str; 6] = [
     "prted",
 ];
 
-/// True if a process is a launcher.
-fn has_started_ranks(pid: u32) -> bool {
-    LAUNCHERS.contains(&name_of(pid).as_str())
+/// True if a process has the command name of a launcher.
+///
+/// Process ids are reused, so that a living process may be unrelated.
+fn is_launcher(pid: u32) -> bool {
+    LAUNCHERS.contains(&command_name(pid).as_str())
 }
 
-/// True if the launcher that has named a job lives on this node: `prterun-HOST-PID@N`.
+/// True if the launcher that has named a job lives on this node.
+///
+/// Names of jobs have the form `prterun-HOST-PID@N`, with the launcher's process id.
 pub fn has_launcher(job: &str) -> bool {
     let pid = job
         .rsplit_once('@')
         .and_then(|(launcher, _)| launcher.rsplit_once('-')?.1.parse().ok());
-    pid.is_some_and(|pid| lives(pid) && has_started_ranks(pid))
+    pid.is_some_and(|pid| lives(pid) && is_launcher(pid))
 }
 
 /// Returns all ranks of this user that have a ledger on this node.
@@ -76,7 +82,7 @@ pub fn survey() -> Vec<LedgerRank> {
     let Ok(Some(directory)) = PrivateDirectory::open(&in_memory()) else {
         return Vec::new();
     };
-    let seat = |name: OsString| {
+    let read_rank = |name: OsString| {
         let (job, rank) = job_of_name(name.to_str()?)?;
         let (job, rank) = (job.to_owned(), ProcessNumber(rank.parse().ok()?));
         let path = directory.path().join(&name);
@@ -103,12 +109,16 @@ pub fn survey() -> Vec<LedgerRank> {
             entry,
         })
     };
-    let mut seats: Vec<_> = directory.names().into_iter().filter_map(seat).collect();
-    seats.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));
-    seats
+    let mut ranks: Vec<_> = directory
+        .names()
+        .into_iter()
+        .filter_map(read_rank)
+        .collect();
+    ranks.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));
+    ranks
 }
 
-fn name_of(pid: u32) -> String {
+fn command_name(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
@@ -118,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_process_has_these_names() {
+    fn names_without_a_living_process_have_no_launcher() {
         assert!(!has_launcher("prterun-node-a-4294967295@1") && !has_launcher("nonsense"));
     }
 }

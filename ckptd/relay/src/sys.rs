@@ -23,7 +23,7 @@ pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<
         libc::PROT_READ
     };
     // SAFETY: a new mapping at an address that the kernel chooses affects no memory in use.
-    let at = unsafe {
+    let start = unsafe {
         libc::mmap(
             ptr::null_mut(),
             len,
@@ -33,10 +33,10 @@ pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<
             0,
         )
     };
-    if at == libc::MAP_FAILED {
+    if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(NonNull::new(at.cast()).expect("mmap never returns page zero unasked"))
+    Ok(NonNull::new(start.cast()).expect("mmap returns no null pointer without MAP_FIXED"))
 }
 
 /// # Safety
@@ -94,9 +94,9 @@ pub(super) fn is_pipe(fd: RawFd) -> bool {
     unsafe { libc::fstat(fd, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFIFO }
 }
 
-/// Waits until `fd` is ready for `events`, in a final state, or `timeout` has passed.
+/// Waits until `fd` is ready for `events` or has an error or hang-up.
 ///
-/// Returns the events that have occurred; 0 after the timeout.
+/// Returns the events that have occurred, or 0 after `timeout`.
 pub(super) fn poll(
     fd: RawFd,
     events: libc::c_short,
@@ -117,44 +117,47 @@ pub(super) fn poll(
     }
 }
 
-/// True if the pipe of this write end has no reader any more (poll(2), `POLLERR`).
+/// True if the pipe of this write end has no reader (poll(2), `POLLERR`).
 pub(super) fn has_no_reader(fd: RawFd) -> bool {
     poll(fd, 0, Some(Duration::ZERO)).is_ok_and(|seen| seen & (libc::POLLERR | libc::POLLNVAL) != 0)
 }
 
-/// Capacity of a pipe whose relay has no ledger, visible at both ends (fcntl(2), `F_SETPIPE_SZ`).
-const MARK: libc::c_int = 128 * 1024;
+/// Capacity that marks the pipe of a relay without a ledger (fcntl(2), `F_SETPIPE_SZ`).
+///
+/// The default capacity is half of it. Both ends of a pipe can read the capacity, and the rank has
+/// no other connection to the relay.
+const NO_LEDGER_CAPACITY: libc::c_int = 128 * 1024;
 
-/// Marks a pipe, so that its other end detects that there is no ledger.
-pub(super) fn mark(fd: RawFd) {
+/// Marks a pipe, so that the rank at its other end expects no ledger.
+pub(super) fn mark_without_ledger(fd: RawFd) {
     // SAFETY: fcntl(2) with a descriptor and a number. If the limit for pipes is reached (pipe(7)),
     // the call fails and the other end waits until its timeout.
-    unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, MARK) };
+    unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, NO_LEDGER_CAPACITY) };
 }
 
-/// True if the other end has marked this pipe.
-pub(super) fn is_marked(fd: RawFd) -> bool {
+/// True if the relay at the other end has no ledger.
+pub(super) fn is_marked_without_ledger(fd: RawFd) -> bool {
     // SAFETY: fcntl(2) with a descriptor only.
-    unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) == MARK }
+    unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) == NO_LEDGER_CAPACITY }
 }
 
 pub(super) fn read(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is writable over its whole length.
-    let got = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
-    if got < 0 {
+    let count = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+    if count < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(got as usize)
+        Ok(count as usize)
     }
 }
 
 pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the bytes are readable over their whole length.
-    let put = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
-    if put < 0 {
+    let count = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    if count < 0 {
         Err(io::Error::last_os_error())
     } else {
-        Ok(put as usize)
+        Ok(count as usize)
     }
 }
 
@@ -170,13 +173,13 @@ pub(super) fn set_nonblocking(fd: RawFd) {
     }
 }
 
-/// Isolates this process, so that only the end of its input ends it.
+/// Isolates this process, so that it exits only at the end of its input.
 ///
 /// The process gets a session of its own, ignores the signals that a terminal, a launcher or a
 /// limit sends, and has no standard input and no descriptors from `first_foreign_fd` on (setsid(2),
 /// signal(7), close_range(2)).
 pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
-    const DEAF_TO: [libc::c_int; 11] = [
+    const IGNORED_SIGNALS: [libc::c_int; 11] = [
         libc::SIGHUP,
         libc::SIGINT,
         libc::SIGQUIT,
@@ -189,7 +192,7 @@ pub(super) fn detach(name: &std::ffi::CStr, first_foreign_fd: RawFd) {
         libc::SIGXFSZ,
         libc::SIGALRM,
     ];
-    for signal in DEAF_TO {
+    for signal in IGNORED_SIGNALS {
         // SAFETY: SIG_IGN is a valid disposition for each of these signals.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

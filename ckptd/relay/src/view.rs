@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// A rank's own ledger together with the write ends of its pipes.
 ///
 /// All state is in the ledger and none in this value, so that a rollback of the rank's memory does
-/// not affect it. The mapping of the ledger must not be part of a checkpoint. The operations do not
+/// not affect it. The mapping of the ledger must not be part of a checkpoint. The functions do not
 /// allocate, and assume that no process writes to the stream meanwhile.
 pub struct LedgerView {
     ledger: Mapping,
@@ -27,9 +27,9 @@ struct Snapshot {
     /// Position of the next byte to be written.
     ///
     /// `None` while the relay has not read all bytes.
-    place: Option<Position>,
-    /// True if a command applies to the next byte to be written.
-    pending: bool,
+    position: Option<Position>,
+    /// True if a posted command applies to the next byte to be written.
+    is_command_pending: bool,
 }
 
 impl LedgerView {
@@ -37,21 +37,25 @@ impl LedgerView {
     ///
     /// The wait ends early if the relay has died or cannot create the ledger.
     ///
-    /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay
-    /// has no such stream. They must stay open as long as the view is used, so give private
-    /// duplicates if the program may close or replace its descriptors 1 and 2.
+    /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` if the relay has
+    /// no such stream. They must stay open as long as the view is used. If the program may close or
+    /// replace its descriptors 1 and 2, the caller passes duplicates.
     pub fn attach(
         path: &Path,
         pipes: [Option<RawFd>; 2],
         timeout: Duration,
     ) -> Result<Self, LedgerError> {
-        let given = || pipes.into_iter().flatten();
-        let look = || match () {
-            () if given().any(sys::has_no_reader) => Err(LedgerError::RelayDied),
-            () if given().any(sys::is_marked) => Err(LedgerError::Impossible),
-            () => Ok(()),
+        let write_ends = || pipes.into_iter().flatten();
+        let check = || {
+            if write_ends().any(sys::has_no_reader) {
+                Err(LedgerError::RelayDied)
+            } else if write_ends().any(sys::is_marked_without_ledger) {
+                Err(LedgerError::Impossible)
+            } else {
+                Ok(())
+            }
         };
-        let (ledger, _) = Mapping::open(path, true, timeout, look)?;
+        let (ledger, _) = Mapping::open(path, true, timeout, check)?;
         for stream in Stream::BOTH {
             match pipes[stream.index()] {
                 Some(fd) if !sys::is_pipe(fd) => return Err(LedgerError::NotAPipe(stream)),
@@ -92,8 +96,8 @@ impl LedgerView {
         &self.ledger.effects
     }
 
-    /// Records that this process exits with `status` although the job needs it.
-    pub fn leave(&self, status: i32) {
+    /// Records that this process exits with `status` without `MPI_Finalize`.
+    pub fn record_early_exit(&self, status: i32) {
         self.ledger
             .early_exit
             .store(1 + (status & 0xff) as u32, SeqCst);
@@ -106,19 +110,20 @@ impl LedgerView {
         self.snapshot(stream).map(|now| RawCount(now.written))
     }
 
-    /// Returns the position of the next byte to be written, which belongs to a cut.
+    /// Returns the position of the next byte to be written, for a checkpoint.
     ///
     /// Waits until the relay, which counts the lines, has read all bytes that were written before.
     pub fn position(&self, stream: Stream) -> Result<Position, LedgerError> {
         let (_, pipe) = self.stream(stream)?;
-        wait(pipe, None, || Ok(self.snapshot(stream)?.place))
+        wait(pipe, None, || Ok(self.snapshot(stream)?.position))
     }
 
     /// Sets the position of the next byte to be written, after a rollback.
     ///
-    /// Returns at once, unless an earlier rebase has not been applied because of a full pipe.
-    pub fn rebase(&self, stream: Stream, place: Position) -> Result<(), LedgerError> {
-        self.post(stream, place, None)
+    /// Returns at once, unless the relay has not applied an earlier command yet, because it has not
+    /// read the pipe that far.
+    pub fn rebase(&self, stream: Stream, position: Position) -> Result<(), LedgerError> {
+        self.post(stream, position, None)
     }
 
     /// Sets the position of the next byte for a process that replaces a dead rank.
@@ -127,10 +132,10 @@ impl LedgerView {
     pub fn takeover(
         &self,
         stream: Stream,
-        place: Position,
+        position: Position,
         high_water: Position,
     ) -> Result<(), LedgerError> {
-        self.post(stream, place, Some(high_water))
+        self.post(stream, position, Some(high_water))
     }
 
     /// Waits until everything written so far is forwarded, dropped or refused.
@@ -164,15 +169,15 @@ impl LedgerView {
 
     fn snapshot(&self, stream: Stream) -> Result<Snapshot, LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
-        let mut rounds = 0u32;
+        let mut attempts = 0u32;
         loop {
             let seq = cell.seq.load(SeqCst);
             let now = read_counters(cell, pipe)?;
             if seq % 2 == 0 && cell.seq.load(SeqCst) == seq {
                 return Ok(now);
             }
-            rounds += 1;
-            if rounds.is_multiple_of(64) {
+            attempts += 1;
+            if attempts.is_multiple_of(64) {
                 if sys::has_no_reader(pipe) {
                     return Err(LedgerError::RelayDied);
                 }
@@ -182,29 +187,30 @@ impl LedgerView {
         }
     }
 
+    /// Posts a command for the next byte to be written.
     fn post(
         &self,
         stream: Stream,
-        place: Position,
+        position: Position,
         high_water: Option<Position>,
     ) -> Result<(), LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
         let now = self.snapshot(stream)?;
-        if now.pending {
-            // The rank owns the command until another byte is written. A rebase keeps the mark of a
-            // takeover.
+        if now.is_command_pending {
+            // The relay does not touch the command before another byte is written, so it is changed
+            // in place. A rebase does not change the high-water mark of an earlier takeover.
             if let Some(mark) = high_water {
                 cell.command_high_water.store(mark);
                 cell.command_marks.store(1, SeqCst);
             }
-            cell.command_place.store(place);
+            cell.command_position.store(position);
             return Ok(());
         }
         wait(pipe, None, || {
             Ok((cell.command.load(SeqCst) == IDLE).then_some(()))
         })?;
         cell.command_at.store(now.written, SeqCst);
-        cell.command_place.store(place);
+        cell.command_position.store(position);
         cell.command_high_water
             .store(high_water.unwrap_or_default());
         cell.command_marks
@@ -217,36 +223,37 @@ impl LedgerView {
 /// Reads the counters once; the result is invalid if `seq` has changed meanwhile.
 fn read_counters(cell: &StreamCell, pipe: RawFd) -> Result<Snapshot, LedgerError> {
     let raw_read = cell.raw_read.load(SeqCst);
-    let place = cell.place.load();
-    let posted = cell.command.load(SeqCst) == POSTED;
-    let (at, at_place) = (cell.command_at.load(SeqCst), cell.command_place.load());
+    let next_to_read = cell.position.load();
+    let is_posted = cell.command.load(SeqCst) == POSTED;
+    let (command_at, of_command) = (cell.command_at.load(SeqCst), cell.command_position.load());
     let written = raw_read.wrapping_add(sys::unread(pipe)?);
-    let pending = posted && at == written;
+    let is_command_pending = is_posted && command_at == written;
     Ok(Snapshot {
         written,
-        place: if pending {
-            Some(at_place)
+        position: if is_command_pending {
+            Some(of_command)
         } else {
-            (raw_read == written).then_some(place)
+            (raw_read == written).then_some(next_to_read)
         },
-        pending,
+        is_command_pending,
     })
 }
 
-/// Polls until `look` returns a value, as long as the relay lives.
+/// Polls until `attempt` returns a value, as long as the relay lives.
 fn wait<T>(
     pipe: RawFd,
     timeout: Option<Duration>,
-    look: impl Fn() -> Result<Option<T>, LedgerError>,
+    attempt: impl Fn() -> Result<Option<T>, LedgerError>,
 ) -> Result<T, LedgerError> {
     let begin = Instant::now();
     let mut poll_interval = Duration::from_micros(10);
     loop {
-        let gone = sys::has_no_reader(pipe);
-        if let Some(found) = look()? {
-            return Ok(found);
+        // Checked before the attempt: the relay may do its last work and exit between the two.
+        let has_relay_died = sys::has_no_reader(pipe);
+        if let Some(value) = attempt()? {
+            return Ok(value);
         }
-        if gone {
+        if has_relay_died {
             return Err(LedgerError::RelayDied);
         }
         if let Some(limit) = timeout.filter(|&limit| begin.elapsed() >= limit) {

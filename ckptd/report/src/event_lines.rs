@@ -72,7 +72,7 @@ fn what(kind: &Kind) -> String {
             time(*scan_ns),
             time(*copy_ns)
         ),
-        Kind::LeftOut {
+        Kind::Elided {
             epoch,
             pages,
             marks,
@@ -133,14 +133,14 @@ fn what(kind: &Kind) -> String {
                 passed.join(", ")
             )
         }
-        Kind::Rehearsal {
+        Kind::TrialReplay {
             worker,
             failure: Some(why),
             ..
         } => {
             format!("the set-up phase of worker {worker} cannot be replayed: {why}")
         }
-        Kind::Rehearsal {
+        Kind::TrialReplay {
             worker,
             journal,
             pages,
@@ -162,7 +162,7 @@ fn what(kind: &Kind) -> String {
                 format!(" ({})", places.join(", "))
             }
         ),
-        Kind::Thinned {
+        Kind::ReplicaReduced {
             worker,
             pages,
             left,
@@ -173,7 +173,7 @@ fn what(kind: &Kind) -> String {
             bytes(*journal),
             count(*pages, "page", "pages")
         ),
-        Kind::OwnThinned { pages, left } => {
+        Kind::OwnReplicaReduced { pages, left } => {
             format!(
                 "the rank keeps {} of its own; {} can be rebuilt",
                 count(*left, "page", "pages"),

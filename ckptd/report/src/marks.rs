@@ -121,7 +121,7 @@ impl MarkCollector {
                 it.captured_pages = it.captured_pages.saturating_add(*pages);
                 it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
             }
-            Kind::LeftOut {
+            Kind::Elided {
                 epoch,
                 pages,
                 marks,
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn savings_are_added_up_and_marks_without_any_are_named() {
-        let left_out = |epoch, pages, marks| Kind::LeftOut {
+        let left_out = |epoch, pages, marks| Kind::Elided {
             epoch: Epoch(epoch),
             pages,
             marks,
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_functions_undo_saves_memory_of_copies() {
-        let left_out = |held| Kind::LeftOut {
+        let left_out = |held| Kind::Elided {
             epoch: Epoch(2),
             pages: 0,
             marks: vec![AnnotationSaving {

@@ -115,7 +115,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
-        config.mtbf = understudy_formats::advice::parse_duration(text)
+        config.mtbf = understudy_formats::duration::parse_duration(text)
             .ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),

@@ -296,7 +296,7 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
             .map(Interval::Calls)
             .ok_or_else(wrong);
     }
-    match understudy_formats::advice::parse_duration(text) {
+    match understudy_formats::duration::parse_duration(text) {
         Some(time) if time > LONGEST_INTERVAL => Err(format!(
             "`{text}` is longer than any job: at most 30d; `off` takes no checkpoints after the \
              first"

@@ -5,7 +5,7 @@
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, paths};
 use std::time::Duration;
-use understudy_formats::advice;
+use understudy_formats::checkpoint_interval;
 use understudy_formats::events::Kind;
 
 fn heat() -> Job {
@@ -45,8 +45,10 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
             &format!("they differ: {first:?}, {second:?}"),
         );
         for [cost, mtbf, interval] in first {
-            let expected =
-                advice::job_interval(Duration::from_nanos(cost), Duration::from_nanos(mtbf));
+            let expected = checkpoint_interval::job_interval(
+                Duration::from_nanos(cost),
+                Duration::from_nanos(mtbf),
+            );
             outcome.check(
                 expected == Duration::from_nanos(interval),
                 &format!("{interval} ns instead of {expected:?} for {cost} ns"),

@@ -59,7 +59,7 @@ fn journals_add_up() {
                 .into_iter()
                 .flat_map(|rank| outcome.events(rank))
                 .filter_map(|record| match record.kind {
-                    Kind::Rehearsal {
+                    Kind::TrialReplay {
                         worker, journal, ..
                     } => Some((worker, journal)),
                     _ => None,

@@ -210,7 +210,7 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
 fn different(outcome: &Outcome) -> Option<u64> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let found = events.filter_map(|record| match record.kind {
-        Kind::Rehearsal {
+        Kind::TrialReplay {
             different, failure, ..
         } => Some(different + u64::from(failure.is_some())),
         _ => None,

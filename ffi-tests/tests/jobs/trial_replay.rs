@@ -20,7 +20,7 @@ fn trial_replays(outcome: &Outcome) -> Vec<TrialReplay> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let mut found: Vec<_> = events
         .filter_map(|record| match record.kind {
-            Kind::Rehearsal {
+            Kind::TrialReplay {
                 worker,
                 pages,
                 different,
@@ -109,14 +109,15 @@ fn a_sample_of_the_workers_may_have_trial_replays() {
         let all = || outcome.event_ranks().into_iter().flat_map(records);
         let trials: Vec<u32> = all()
             .filter_map(|kind| match kind {
-                Kind::Rehearsal { worker, .. } => Some(worker.0),
+                Kind::TrialReplay { worker, .. } => Some(worker.0),
                 _ => None,
             })
             .collect();
         // After a failure it may be repeated.
         let is_sample = !trials.is_empty() && trials.iter().all(|&worker| worker == 0);
         outcome.check(is_sample, &format!("trials: {trials:?}"));
-        let is_other = |kind: Kind| matches!(kind, Kind::Thinned { worker, .. } if worker.0 != 0);
+        let is_other =
+            |kind: Kind| matches!(kind, Kind::ReplicaReduced { worker, .. } if worker.0 != 0);
         outcome.check(
             !all().any(is_other),
             "a copy was thinned of which nothing is proved",

@@ -28,10 +28,12 @@ pub use x86_64::{
     undivert, wait_kind, without_mpi,
 };
 
-/// Calls a function of the runtime on the program's stack, which calls the program.
+/// Calls a function of the runtime on the program's stack.
+///
+/// Only such a function may call the program.
 ///
 /// # Safety
-/// As [`call_program`]; `call` must do what a callback of the program may.
+/// As [`call_program`]; `call` must do only what a callback of the program may do.
 pub unsafe fn call_program_through<T>(
     call: extern "C" fn(&mut T) -> u64,
     arguments: &mut T,
@@ -53,10 +55,10 @@ struct SixArgumentCall {
     arguments: [u64; 6],
 }
 
-/// Executes the call on the program's stack.
-extern "C" fn call_six(six: &mut SixArgumentCall) -> u64 {
-    let [a, b, c, d, e, f] = six.arguments;
-    (six.function)(a, b, c, d, e, f)
+/// Executes a call on the program's stack.
+extern "C" fn call_six(call: &mut SixArgumentCall) -> u64 {
+    let [a, b, c, d, e, f] = call.arguments;
+    (call.function)(a, b, c, d, e, f)
 }
 
 /// Calls a function like [`call_program`], with one more argument.
@@ -77,9 +79,10 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
     }
 }
 
-/// Returns the address of a program's callback, and the last argument for it.
+/// Returns the code address of a callback of the program, and its additional last argument.
 ///
-/// The callback is a function or a [closure](understudy_abi::CLOSURE).
+/// The callback is a function, for which that argument is 0, or a
+/// [closure](understudy_abi::CLOSURE), for which it is the closure's address.
 ///
 /// # Safety
 /// `callback` must be a callback of the program.

@@ -1,7 +1,7 @@
 //! The rank's event file and its clock.
 //!
-//! An event is omitted if another one is being recorded at that moment: no job ends because of an
-//! event.
+//! An event is dropped if it occurs while another event is being recorded (by another thread, or by
+//! the same thread in a signal handler): waiting for the writer could block the job.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +34,9 @@ pub fn emit(kind: Kind) {
     record(|writer, epoch| writer.emit(epoch, kind));
 }
 
-/// Records an event with an earlier time, which `clock` has returned.
-pub fn emit_at(moment: u64, kind: Kind) {
-    record(|writer, epoch| writer.emit_at(moment, epoch, kind));
+/// Records an event with an earlier time, a result of [`clock`].
+pub fn emit_at(monotonic_ns: u64, kind: Kind) {
+    record(|writer, epoch| writer.emit_at(monotonic_ns, epoch, kind));
 }
 
 fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
@@ -47,7 +47,7 @@ fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
     }
 }
 
-/// Returns the current time, for `emit_at`.
+/// Returns the current time for [`emit_at`], in nanoseconds of `CLOCK_MONOTONIC`.
 pub fn clock() -> u64 {
     understudy_formats::events::monotonic_ns()
 }

@@ -1,8 +1,8 @@
 //! Fault injection for tests.
 //!
-//! Ranks die or wait at named points, at their n-th MPI call or after a time; replicas are damaged;
-//! features of the kernel count as missing. An inactive fault point costs one load and a
-//! predictable branch, an inactive call fault nothing.
+//! A fault kills or delays a rank at a named point, at its n-th MPI call or after a time, damages a
+//! replica, or makes a feature of the kernel count as missing. A point without a fault costs one
+//! load and a predictable branch. A call without a fault costs nothing.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use understudy_settings::points;
 struct FaultState {
     /// Faults of this process.
     faults: Vec<Fault>,
-    /// Number of passages of each fault point, if requested.
+    /// Number of times that each fault point was passed, if counting is requested.
     passed: Option<Vec<AtomicU64>>,
 }
 
@@ -26,7 +26,7 @@ static STATE: OnceLock<FaultState> = OnceLock::new();
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Function that damages a replica which this process stores.
-static DAMAGES: OnceLock<fn(Victim)> = OnceLock::new();
+static DAMAGE_REPLICA: OnceLock<fn(Victim)> = OnceLock::new();
 /// Function that re-initialises MPI.
 static REINIT_MPI: OnceLock<fn()> = OnceLock::new();
 
@@ -34,8 +34,8 @@ static REINIT_MPI: OnceLock<fn()> = OnceLock::new();
 static KILL_MANAGER: OnceLock<fn()> = OnceLock::new();
 
 /// Sets the functions that re-initialise MPI and that kill the process manager.
-pub fn set_reinit(renew: fn(), kill_manager: fn()) {
-    let _ = (REINIT_MPI.set(renew), KILL_MANAGER.set(kill_manager));
+pub fn set_reinit(reinit_mpi: fn(), kill_manager: fn()) {
+    let _ = (REINIT_MPI.set(reinit_mpi), KILL_MANAGER.set(kill_manager));
 }
 
 fn faults() -> &'static [Fault] {
@@ -44,7 +44,7 @@ fn faults() -> &'static [Fault] {
 
 /// Sets the function that damages replicas.
 pub fn set_damage(damage: fn(Victim)) {
-    let _ = DAMAGES.set(damage);
+    let _ = DAMAGE_REPLICA.set(damage);
 }
 
 /// Number of MPI calls of this process, counted if a fault needs it ([`must_count_calls`]).
@@ -57,11 +57,14 @@ pub static NEXT_FAULT_CALL: AtomicU64 = AtomicU64::new(u64::MAX);
 /// # Errors
 /// The reason why a timer cannot be created.
 pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Result<(), String> {
-    let is_mine = |who: FaultTarget| match who {
+    // Spares have the numbers after those of the workers.
+    let is_this_process = |target: FaultTarget| match target {
         FaultTarget::Rank(number) => number == process.0,
         FaultTarget::Spare(number) => number.checked_add(workers) == Some(process.0),
     };
-    faults.retain(|fault| !matches!(fault, Fault::Strike { target: who, .. } if !is_mine(*who)));
+    faults.retain(
+        |fault| !matches!(fault, Fault::Strike { target, .. } if !is_this_process(*target)),
+    );
     let counts = || points::POINTS.iter().map(|_| AtomicU64::new(0)).collect();
     let passed = faults.contains(&Fault::Count).then(counts);
     for fault in &faults {
@@ -75,13 +78,13 @@ pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Resu
     }
     ACTIVE.store(!faults.is_empty(), Ordering::Relaxed);
     let _ = STATE.set(FaultState { faults, passed });
-    set_due(0);
+    set_next_fault_call(0);
     Ok(())
 }
 
 /// Makes the kernel kill this process after a time (timer_create(2)), without a waiting thread.
 fn kill_after(time: Duration) -> Result<(), String> {
-    let error = || format!("no timer can be had: {}", std::io::Error::last_os_error());
+    let error = || format!("no timer is available: {}", std::io::Error::last_os_error());
     // SAFETY: timer_create(2) and timer_settime(2) with structures of this frame.
     unsafe {
         let mut event: libc::sigevent = std::mem::zeroed();
@@ -101,9 +104,9 @@ fn kill_after(time: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// True if this feature is to count as missing.
-pub fn is_missing(lack: MissingFeature) -> bool {
-    faults().contains(&Fault::Pretend(lack))
+/// True if a fault makes this feature count as missing.
+pub fn is_missing(feature: MissingFeature) -> bool {
+    faults().contains(&Fault::Pretend(feature))
 }
 
 /// True if any fault is set in this process.
@@ -112,50 +115,52 @@ pub fn is_any() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Passes a fault point.
-///
-/// An inactive one costs one load and a predictable branch.
+/// Executes the faults at a named point of `epoch`, if there are any.
 #[inline]
 pub fn point(name: &str, epoch: Epoch) {
     if is_any() {
-        reached(name, epoch);
+        pass_point(name, epoch);
     }
 }
 
-/// Passes the fault points between a recovery stage and the next.
+/// Executes the faults between a recovery stage and the next one.
 pub fn stage_ended(stage: RecoveryStage, epoch: Epoch) {
     if !ACTIVE.load(Ordering::Relaxed) {
         return;
     }
-    reached(&format!("{}.end", stage.name()), epoch);
+    pass_point(&format!("{}.end", stage.name()), epoch);
     let next = RecoveryStage::ALL
         .iter()
-        .skip_while(|&&known| known != stage)
+        .skip_while(|&&earlier| earlier != stage)
         .nth(1);
     if let Some(next) = next {
-        reached(&format!("{}.begin", next.name()), epoch);
+        pass_point(&format!("{}.begin", next.name()), epoch);
     }
 }
 
 #[cold]
-fn reached(name: &str, epoch: Epoch) {
-    let Some(here) = points::find(name) else {
+fn pass_point(name: &str, epoch: Epoch) {
+    let Some(index) = points::find(name) else {
         unreachable!("{name} is not in the table of fault points");
     };
     if let Some(passed) = STATE.get().and_then(|state| state.passed.as_ref()) {
-        passed[here].fetch_add(1, Ordering::Relaxed);
+        passed[index].fetch_add(1, Ordering::Relaxed);
     }
     for fault in faults() {
         if let Fault::Strike {
-            at: FaultPosition::Point { point, epoch: due },
+            at:
+                FaultPosition::Point {
+                    point,
+                    epoch: fault_epoch,
+                },
             delay,
             action,
             ..
         } = fault
-            && *point == here
-            && due.is_none_or(|due| due == epoch.0)
+            && *point == index
+            && fault_epoch.is_none_or(|fault_epoch| fault_epoch == epoch.0)
         {
-            log::info!("a fault at {name}: {}", points::POINTS[here].moment);
+            log::info!("a fault at {name}: {}", points::POINTS[index].moment);
             strike(*delay, *action);
         }
     }
@@ -163,7 +168,7 @@ fn reached(name: &str, epoch: Epoch) {
 
 fn strike(delay: Duration, action: Action) {
     std::thread::sleep(delay);
-    match (action, DAMAGES.get()) {
+    match (action, DAMAGE_REPLICA.get()) {
         (Action::Kill, _) => {
             crate::events::emit(Kind::Kill {
                 signal: libc::SIGKILL,
@@ -171,8 +176,8 @@ fn strike(delay: Duration, action: Action) {
             crate::system_calls::kill_self();
         }
         (Action::Reinit, _) => {
-            if let Some(renew) = REINIT_MPI.get() {
-                renew();
+            if let Some(reinit_mpi) = REINIT_MPI.get() {
+                reinit_mpi();
             }
         }
         (Action::KillManager, _) => {
@@ -198,7 +203,7 @@ pub fn must_count_calls() -> bool {
 
 /// Executes the faults of the current call.
 ///
-/// Called on the program's stack, before the call is entered.
+/// Called on the program's stack, before the runtime is entered.
 pub extern "C" fn strike_at_call() {
     let now = CALLS.load(Ordering::Relaxed);
     for fault in faults() {
@@ -213,11 +218,11 @@ pub extern "C" fn strike_at_call() {
             strike(*delay, *action);
         }
     }
-    set_due(now);
+    set_next_fault_call(now);
 }
 
-/// Determines the next call after `now` that has a fault.
-fn set_due(now: u64) {
+/// Sets [`NEXT_FAULT_CALL`] to the first call after `now` that has a fault.
+fn set_next_fault_call(now: u64) {
     let calls = faults().iter().filter_map(|fault| match fault {
         Fault::Strike {
             at: FaultPosition::Call(call),
@@ -228,7 +233,7 @@ fn set_due(now: u64) {
     NEXT_FAULT_CALL.store(calls.min().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Writes the counts to the event file if requested. Called at the rank's end.
+/// Writes the counts to the event file if counting is requested. Called at the end of the rank.
 pub fn report() {
     let Some(passed) = STATE.get().and_then(|state| state.passed.as_ref()) else {
         return;

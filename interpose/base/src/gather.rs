@@ -20,7 +20,7 @@ where
     let all = comm.gather_bytes(&own)?;
     let decoded = all
         .iter()
-        .map(|part| bincode::decode_from_slice(part, standard()).map(|(value, _)| value));
+        .map(|bytes| bincode::decode_from_slice(bytes, standard()).map(|(value, _)| value));
     decoded
         .collect::<Result<_, _>>()
         .map_err(|_| mpi::Error::INTERN)

@@ -1,8 +1,8 @@
 //! Start-up data of this process.
 //!
-//! The sources are the preload library ([`info`]), the settings ([`config`]) and the launcher, or,
-//! in a process that joins a running job, the processes that have started it
-//! ([`update_process_count`]). Any module may read these data; only the start (`boot`) sets them.
+//! The sources are the preload library ([`info`]), the settings ([`config`]), and the environment
+//! that the launcher has set. Any module may read these data. Only the start (`boot`) sets them,
+//! except for the number of processes, which rises while the job runs ([`update_process_count`]).
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -29,11 +29,16 @@ static CONFIG: OnceLock<Config> = OnceLock::new();
 
 /// Returns the data of the preload library.
 pub fn info() -> &'static BootInfo {
-    &INFO.get().expect("the face has started the runtime").0
+    &INFO
+        .get()
+        .expect("the preload library has started the runtime")
+        .0
 }
 
 pub fn config() -> &'static Config {
-    CONFIG.get().expect("the face has started the runtime")
+    CONFIG
+        .get()
+        .expect("the preload library has started the runtime")
 }
 
 /// Returns the descriptor for messages to the user: the original standard error.
@@ -44,7 +49,9 @@ pub fn message_descriptor() -> c_int {
     }
 }
 
-/// Returns integers on the program side, at an equal address in all ranks.
+/// Returns the program-side integers to which predefined attributes point.
+///
+/// The address is equal in all ranks.
 pub fn attribute_cells() -> *mut c_int {
     info().attribute_cells
 }
@@ -64,7 +71,9 @@ pub fn user_symbol(name: &str) -> u64 {
     unsafe { (info().program_dlsym)(name.as_ptr()) as u64 }
 }
 
-/// Number of processes that the job has had, if some have joined it.
+/// Number of processes that the job has had.
+///
+/// 0 before this process has joined the job.
 static PROCESSES: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of processes that the job has had so far.
@@ -92,7 +101,7 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Returns a variable that is a number.
+/// Returns the value of a variable that contains a number.
 pub fn number(name: &str) -> Option<u32> {
     variable(name).and_then(|text| text.parse().ok())
 }
@@ -127,9 +136,9 @@ fn directory() -> Option<PathBuf> {
     Some(place()?.directory)
 }
 
-/// Returns true in the first process of this node that calls this for a subject.
+/// Returns true in the first process of this node that calls the function for `subject`.
 ///
-/// Thereby a warning that all ranks could print is printed once.
+/// A warning that concerns all ranks is thus printed once on each node.
 pub fn is_first_to_warn(subject: &str) -> bool {
     directory().is_none_or(|directory| {
         let path = directory.join(format!("warned-{subject}"));
@@ -138,7 +147,7 @@ pub fn is_first_to_warn(subject: &str) -> bool {
     })
 }
 
-/// Returns the name that all starts of the job by one launcher share.
+/// Returns a name that stays equal when the launcher's guardians restart the job.
 pub fn job_of_launcher() -> String {
     let directory = directory();
     let name = directory.as_deref().and_then(Path::file_name);

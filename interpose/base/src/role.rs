@@ -1,6 +1,6 @@
 //! Role of this process, for any thread and for signal handlers.
 //!
-//! This module does not use the `Runtime`, so that code below the job's state can use it.
+//! The flags are not in the `Runtime`, so that signal handlers and lower crates can read them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,10 +10,11 @@ const IS_INITIALISED: u8 = 1;
 const IS_PROTECTED: u8 = 2;
 const IS_WORKER: u8 = 4;
 
-/// Publishes the role of a process that has called MPI_Init.
-pub fn publish(is_protected: bool, is_playing: bool) {
-    let flag = |flag: u8, holds: bool| if holds { flag } else { 0 };
-    let flags = IS_INITIALISED | flag(IS_PROTECTED, is_protected) | flag(IS_WORKER, is_playing);
+/// Sets the flags of a process that has called MPI_Init.
+pub fn publish(is_protected: bool, is_worker: bool) {
+    let flag_if = |condition: bool, flag: u8| if condition { flag } else { 0 };
+    let flags =
+        IS_INITIALISED | flag_if(is_protected, IS_PROTECTED) | flag_if(is_worker, IS_WORKER);
     ROLE.store(flags, Ordering::Relaxed);
 }
 

@@ -1,8 +1,9 @@
 //! Containers of the runtime's state.
 //!
-//! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time,
-//! which has the main thread's control block meanwhile ([`crate::arch::mpi_lock`]). So the state
-//! needs no lock: it is one value, to which each handler gets a reference that it passes on.
+//! The runtime is used by one thread at a time: only the main thread of the program may enter MPI,
+//! or, with the MPI lock ([`crate::arch::mpi_lock`]), one thread after the other, each of which has
+//! the main thread's control block (fs register) while it is in the runtime. So the state needs no
+//! lock. It is one value; each handler gets a reference to it and passes the reference on.
 //!
 //! Each crate with state has one struct `Runtime`: the state of its modules, and that of the crate
 //! below. The crate of a function's `Runtime` determines the state that the function can use. State
@@ -16,7 +17,7 @@ use understudy_abi::control_block;
 
 /// Address of the main thread's control block (fs:0x10); 0 before the start.
 ///
-/// Only this thread may enter the runtime.
+/// Only a thread with this control block may use the runtime.
 pub static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the calling thread the main thread.
@@ -24,7 +25,7 @@ pub fn set_main_thread() {
     MAIN_THREAD.store(control_block::address(), Ordering::Relaxed);
 }
 
-/// True in the main thread. Safe in a signal handler.
+/// True if the calling thread has the main thread's control block. Safe in a signal handler.
 #[inline]
 pub fn is_main_thread() -> bool {
     control_block::address() == MAIN_THREAD.load(Ordering::Relaxed)
@@ -32,8 +33,8 @@ pub fn is_main_thread() -> bool {
 
 /// Defines the `Runtime` of a crate.
 ///
-/// The type after the colon is the `Runtime` of the crate below. Each field has its value at the
-/// start of the process.
+/// The type after the colon is the `Runtime` of the crate below, whose fields are reached through
+/// `Deref`. The expression after `=` is the value of a field at the start of the process.
 #[macro_export]
 macro_rules! runtime {
     (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)* }) => {
@@ -98,13 +99,13 @@ impl<T> MainThreadOnly<T> {
 pub struct RuntimeAccess<T>(AtomicPtr<T>);
 
 impl<T> RuntimeAccess<T> {
-    /// Creates a door without a runtime.
+    /// Creates an access that returns no runtime yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> RuntimeAccess<T> {
         RuntimeAccess(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Sets the runtime, at the start.
+    /// Sets the runtime that the access returns, at the start of the process.
     pub fn open(&self, runtime: &'static T) {
         self.0
             .store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
@@ -118,10 +119,10 @@ impl<T> RuntimeAccess<T> {
     #[track_caller]
     pub fn get(&self) -> &'static T {
         self.try_get()
-            .expect("the runtime is handed down, and this is the main thread")
+            .expect("the runtime is set, and this is the main thread")
     }
 
-    /// Returns the runtime; `None` in other threads than the main one, and before the start.
+    /// Returns the runtime; `None` in threads other than the main one, and before the start.
     #[inline]
     pub fn try_get(&self) -> Option<&'static T> {
         let runtime = self.0.load(Ordering::Relaxed);
@@ -134,10 +135,10 @@ impl<T> RuntimeAccess<T> {
     }
 }
 
-/// Part of the runtime's state: a `RefCell` that names the part when it is misused.
+/// Part of the runtime's state: a `RefCell` whose panic message names its type.
 ///
-/// A borrow must end before a call that may use this part again: a callback of the program, or
-/// another module that uses it. Otherwise the process ends with a message.
+/// A borrow must end before a call that may borrow the same cell: a callback of the program, or a
+/// function of another module. Otherwise the process ends with a message.
 pub struct StateCell<T>(RefCell<T>);
 
 impl<T> StateCell<T> {
@@ -173,8 +174,8 @@ impl<T> StateCell<T> {
 
     /// Borrows the value mutably; `None` if it is borrowed.
     ///
-    /// For events, which must not end the job, and for the end of the process, which may happen at
-    /// any point.
+    /// For code that may run while the cell is borrowed and must not panic: recording of events,
+    /// and the end of the process.
     #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()
@@ -258,16 +259,16 @@ mod tests {
     #[test]
     fn only_the_main_thread_gets_the_runtime() {
         static RUNTIME: MainThreadOnly<u32> = MainThreadOnly::new(1);
-        static CLOSED: RuntimeAccess<u32> = RuntimeAccess::new();
-        static DOOR: RuntimeAccess<u32> = RuntimeAccess::new();
+        static UNSET: RuntimeAccess<u32> = RuntimeAccess::new();
+        static ACCESS: RuntimeAccess<u32> = RuntimeAccess::new();
         let is_refused =
-            || catch_unwind(|| *RUNTIME.get()).is_err() && catch_unwind(|| *DOOR.get()).is_err();
-        DOOR.open(&2);
+            || catch_unwind(|| *RUNTIME.get()).is_err() && catch_unwind(|| *ACCESS.get()).is_err();
+        ACCESS.open(&2);
         assert!(is_refused(), "there is no main thread yet");
         set_main_thread();
-        assert_eq!((*RUNTIME.get(), *DOOR.get()), (1, 2));
-        assert!(CLOSED.try_get().is_none(), "nothing was handed down");
-        let other = thread::spawn(move || is_refused() && DOOR.try_get().is_none());
+        assert_eq!((*RUNTIME.get(), *ACCESS.get()), (1, 2));
+        assert!(UNSET.try_get().is_none(), "no runtime is set");
+        let other = thread::spawn(move || is_refused() && ACCESS.try_get().is_none());
         assert!(other.join().is_ok_and(|refused| refused));
     }
 }

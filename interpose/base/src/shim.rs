@@ -1,4 +1,4 @@
-//! Functions of the shims: of the runtime's namespace and of the MPI library's namespace.
+//! Functions of the two shim libraries, of the runtime's namespace and of the MPI namespace.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -16,8 +16,8 @@ struct ShimFunctions {
 /// Functions of the shim in the MPI library's namespace.
 struct MpiShimFunctions {
     own: ShimFunctions,
-    mark_waits: unsafe extern "C" fn(*const AtomicU8),
-    hold_ends: unsafe extern "C" fn(extern "C" fn() -> bool),
+    set_wait_byte: unsafe extern "C" fn(*const AtomicU8),
+    delay_exit: unsafe extern "C" fn(extern "C" fn() -> bool),
     after_cancellation: unsafe extern "C" fn(extern "C" fn()),
 }
 
@@ -58,10 +58,10 @@ fn mpi_shim() -> Option<&'static MpiShimFunctions> {
         unsafe {
             Some(MpiShimFunctions {
                 own: shim_functions(find)?,
-                mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8)>(find(
-                    c"understudy_shim_mark_waits",
-                )?),
-                hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(
+                set_wait_byte: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8)>(
+                    find(c"understudy_shim_mark_waits")?,
+                ),
+                delay_exit: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(
                     find(c"understudy_shim_hold_ends")?,
                 ),
                 after_cancellation: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn())>(
@@ -84,17 +84,18 @@ fn both_shims() -> impl DoubleEndedIterator<Item = &'static ShimFunctions> {
 pub fn mark_waits(byte: &'static AtomicU8) {
     if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function; the byte lives as long as the process.
-        unsafe { (mpi.mark_waits)(byte) };
+        unsafe { (mpi.set_wait_byte)(byte) };
     }
 }
 
-/// Delays exits by the MPI library while `is_over` returns true, and for a time before.
+/// Delays exits by the MPI library while `is_recovery_pending` returns true.
 ///
-/// The library may exit because its server has died.
-pub fn delay_exits(is_over: extern "C" fn() -> bool) {
+/// The library calls exit(3) if its server has died. The shim first waits for some seconds, in
+/// which the failure may be reported, and then as long as a recovery is pending.
+pub fn delay_exit(is_recovery_pending: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi_shim() {
         // SAFETY: the shim's function.
-        unsafe { (mpi.hold_ends)(is_over) };
+        unsafe { (mpi.delay_exit)(is_recovery_pending) };
     }
 }
 
@@ -108,11 +109,13 @@ pub fn after_cancellation(function: extern "C" fn()) {
 
 /// Exclusive right of this thread to open descriptors on the runtime side.
 ///
-/// While it exists, all descriptors below the runtime side's numbers belong to the program.
+/// The kernel gives a new descriptor the lowest free number, so that for a moment it has a number
+/// of the program, until the shim moves it. While this value exists, no other thread has such a
+/// descriptor: all numbers below `RUNTIME_FD_BASE` belong to the program.
 #[derive(Debug)]
 pub struct DescriptorRight(());
 
-/// Acquires the right, after other threads have moved their new descriptors.
+/// Waits until other threads have moved their new descriptors, and acquires the right.
 pub fn acquire_descriptor_right() -> DescriptorRight {
     for shim in both_shims() {
         // SAFETY: the shim's function.
@@ -130,14 +133,14 @@ impl Drop for DescriptorRight {
     }
 }
 
-/// Calls fork(2) while no other thread has a descriptor that it has not moved yet.
+/// Calls fork(2) while no other thread is moving a new descriptor to the runtime's range.
 ///
-/// The child therefore inherits none of these.
+/// Otherwise the child would inherit that descriptor, and no code of the child would close it.
 ///
 /// # Safety
 /// As fork(2).
 pub unsafe fn fork() -> libc::pid_t {
-    let _held = acquire_descriptor_right();
+    let _right = acquire_descriptor_right();
     // SAFETY: the caller upholds the requirements of fork(2). Both processes release the right.
     unsafe { libc::fork() }
 }

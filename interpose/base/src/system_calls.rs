@@ -1,4 +1,4 @@
-//! System calls without a safe wrapper, and lookups in both namespaces.
+//! System calls without a safe wrapper, symbol lookup, messages and floating-point exceptions.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -23,9 +23,9 @@ pub fn exit_now(status: i32) -> ! {
 
 /// Gives the calling thread a descriptor table of its own (unshare(2), `CLONE_FILES`).
 ///
-/// The new table contains only the descriptor for messages. So no descriptor of this thread has,
-/// even for a moment, a number that the program's next file would get. Where unshare(2) is not
-/// allowed, as in some containers, the thread keeps the common table.
+/// The new table contains only the descriptor for messages. A descriptor that this thread opens
+/// later therefore never occupies a number in the program's table, not even for a moment. If
+/// unshare(2) is not allowed, as in some containers, the thread keeps the common table.
 pub fn separate_descriptors() {
     let kept = crate::process_info::message_descriptor() as libc::c_uint;
     // SAFETY: unshare(2) and close_range(2); this thread has no open descriptors of its own.
@@ -55,6 +55,8 @@ pub fn move_owned_descriptor(descriptor: OwnedFd) -> OwnedFd {
 }
 
 /// Moves a descriptor out of the program side's range.
+///
+/// Returns the descriptor itself if no number is free.
 pub fn move_descriptor(descriptor: c_int) -> c_int {
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just created.
     unsafe {
@@ -73,24 +75,26 @@ pub fn move_descriptor(descriptor: c_int) -> c_int {
 
 /// Returns a symbol of the runtime side's namespace; null if it is missing.
 pub fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: dlsym(3) with a C string. It is called from this library and not as a tail call, so
-    // that it searches this namespace.
+    // SAFETY: dlsym(3) with a C string. RTLD_DEFAULT searches the namespace of the caller, which
+    // dlsym(3) determines by its return address. `black_box` prevents a tail call, with which the
+    // return address could lie in another library.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    std::hint::black_box(address)
+    black_box(address)
 }
 
-/// Returns an offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def).
+/// Returns the offset of a field that libc publishes for debuggers.
 ///
-/// The offset is the last word of a descriptor of size in bits, count and offset. `None` if this
-/// libc does not publish it.
-pub fn debuggers_offset(name: &CStr) -> Option<u64> {
+/// `name` is a symbol `_thread_db_TYPE_FIELD` (glibc, nptl_db/structs.def). The symbol denotes
+/// three 32-bit words: the size of an element in bits, the number of elements, and the offset in
+/// bytes. `None` if this libc does not have the symbol.
+pub fn thread_db_offset(name: &CStr) -> Option<u64> {
     let descriptor = symbol(name).cast::<u32>();
     // SAFETY: libc's descriptor, three 32-bit words.
     (!descriptor.is_null()).then(|| u64::from(unsafe { descriptor.add(2).read() }))
 }
 
-/// Returns a size that libc publishes for debuggers.
-pub fn debuggers_size(name: &CStr) -> Option<u64> {
+/// Returns the size of a type that libc publishes for debuggers (`_thread_db_sizeof_TYPE`).
+pub fn thread_db_size(name: &CStr) -> Option<u64> {
     let size = symbol(name).cast::<u32>();
     // SAFETY: libc's variable, one 32-bit word.
     (!size.is_null()).then(|| u64::from(unsafe { size.read() }))
@@ -109,24 +113,24 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
 
 /// Prints a line for the user on the job's standard error.
 ///
-/// The line does not pass through the program's own stream, whose bytes are counted.
+/// The line does not pass through the program's own stream, whose bytes the relay counts.
 pub fn print_message(message: impl std::fmt::Display) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
 /// Prints panics, which end the process, by [`print_message`] from now on.
 ///
-/// Rust's own output would go to the program's stream, and the replacement would omit that number
-/// of the program's bytes.
+/// Rust's own output would go to the program's standard error. The output relay counts the bytes of
+/// that stream, so that it would later drop as many bytes of a replacement's output.
 pub fn print_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();
-        let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let reason = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let (file, line) = panic
             .location()
-            .map_or(("?", 0), |place| (place.file(), place.line()));
-        print_message(message::runtime_error(what.unwrap_or("?"), file, line));
+            .map_or(("?", 0), |location| (location.file(), location.line()));
+        print_message(message::runtime_error(reason.unwrap_or("?"), file, line));
     }));
 }
 
@@ -139,7 +143,8 @@ pub fn write_message(bytes: &[u8]) {
 
 /// Masks floating-point exceptions; returns the argument for [`restore_exceptions`].
 ///
-/// The program may have enabled signals, for inexact results for example (feenableexcept(3)).
+/// The program may have enabled signals (feenableexcept(3)), even for inexact results, which nearly
+/// every computation of the runtime would raise.
 pub fn mask_exceptions() -> u32 {
     const MASKED: u32 = 0x1f80;
     let mut before = 0u32;
@@ -149,16 +154,17 @@ pub fn mask_exceptions() -> u32 {
     before
 }
 
-/// Restores the exceptions to the state before [`mask_exceptions`].
+/// Restores the control and status register (MXCSR) to its value before [`mask_exceptions`].
 pub fn restore_exceptions(before: u32) {
-    // SAFETY: loads the stored register, or that with more exceptions masked.
+    // SAFETY: the value was read from the register; only mask bits may have been added.
     unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &before, options(nostack)) };
 }
 
 /// Calls a function with floating-point exceptions masked.
 pub fn with_exceptions_masked<T>(compute: impl FnOnce() -> T) -> T {
     let before = mask_exceptions();
-    // The compiler must not move parts of the computation out of this range.
+    // `black_box` keeps the compiler from moving parts of the computation over the two changes of
+    // the register.
     let result = black_box(black_box(compute)());
     restore_exceptions(before);
     result
@@ -192,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_one_line_of_ours() {
+    fn a_panic_prints_one_line_in_the_format_of_messages() {
         let program = std::env::current_exe().expect("the test has a file");
         let test = [
             "--exact",
@@ -204,16 +210,16 @@ mod tests {
             .args(test)
             .output()
             .expect("it can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> = said
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<&str> = output_text
             .lines()
             .filter(|line| line.contains("a reason"))
             .collect();
-        let is_ours = |line: &str| {
+        let is_message = |line: &str| {
             line.starts_with("understudy: internal error: a reason (")
                 && line.contains("src/system_calls.rs:")
         };
-        assert!(lines.len() == 1 && is_ours(lines[0]), "{said}");
+        assert!(lines.len() == 1 && is_message(lines[0]), "{output_text}");
         assert!(!output.status.success());
     }
 

@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 pub use understudy_abi::mpi_lock::MULTIPLE_THREADS;
 
-/// A checkpoint is under way.
+/// A checkpoint is in progress, so that calls must advance it.
 pub const PENDING: u8 = 1;
-/// No cut was possible for long: workers shall agree on one at any call.
+/// The workers must agree on a cut at any call.
+///
+/// Set if no cut point was reached for a long time.
 pub const CUT_REQUESTED: u8 = 2;
-/// The workers are agreeing on such a cut.
+/// The workers are agreeing on a cut at any call.
 pub const AGREEING: u8 = 4;
-/// The next call had already begun at the cut of the last rollback.
+/// The next call had begun before the cut, and the last rollback repeats it.
 pub const RESUMES: u8 = 8;
 
 const _: () = assert!(MULTIPLE_THREADS & (PENDING | CUT_REQUESTED | AGREEING | RESUMES) == 0);
@@ -18,7 +20,7 @@ static BITS: AtomicU8 = AtomicU8::new(0);
 /// True if several threads may call MPI concurrently.
 static IS_MULTIPLE: AtomicBool = AtomicBool::new(false);
 
-/// Returns the byte, for other code that sets flags.
+/// Returns the byte, for code outside of this crate that tests or sets flags.
 pub fn bits() -> &'static AtomicU8 {
     &BITS
 }

@@ -33,7 +33,7 @@ use understudy_image::layout::Layout;
 use understudy_image::opened::{NeededAccess, OpenedAreas};
 use understudy_image::pages::{self, PageIndex, PageRun};
 use understudy_image::process_memory;
-use understudy_image::sums::of_page;
+use understudy_image::sums::page_sum;
 use understudy_numbers::Epoch;
 
 /// Minimum time limit of a function.
@@ -193,7 +193,7 @@ fn right_and_wrong(pages: &[PageSums]) -> (Vec<PageRun>, u64) {
     let (mut right, mut wrong, mut content) = (Vec::new(), 0, [0; PAGE_SIZE]);
     for (page, sum) in pages.iter().flat_map(PageSums::each) {
         if process_memory::read_own_memory(page.addr(), &mut content)
-            && of_page(page, &content) == sum
+            && page_sum(page, &content) == sum
         {
             pages::push(&mut right, PageRun::between(page.0, page.0 + 1));
         } else {
@@ -278,7 +278,7 @@ impl UndoRun {
             (Some(StopReason::Fault), _) => {
                 Err(StepBackError::Stopped("it has caused a fatal signal"))
             }
-            (Some(StopReason::Late), _) => Err(StepBackError::Stopped("it has not returned")),
+            (Some(StopReason::TimeLimit), _) => Err(StepBackError::Stopped("it has not returned")),
             (Some(StopReason::Call), _) => {
                 Err(StepBackError::Stopped("it has called MPI, or exit"))
             }

@@ -1,6 +1,6 @@
-//! Pages of an epoch that are not stored: only their checksums are.
+//! Pages of an epoch of which only the checksums are stored.
 //!
-//! Other modules determine where the content of such pages comes from.
+//! Other modules determine the source of their content, for example a replay of the set-up log.
 
 use super::pages::{self, PageIndex, PageRun};
 
@@ -45,19 +45,19 @@ pub fn push(list: &mut Vec<PageSums>, first: PageIndex, sums: &[u64]) {
     }
 }
 
-/// Returns the part of a sorted list that lies on these pages (sorted).
+/// Restricts a sorted list to these pages (sorted).
 pub fn among(list: &[PageSums], pages: &[PageRun]) -> Vec<PageSums> {
     let mut out = Vec::new();
     let mut pages = pages.iter().copied().peekable();
     for run in list {
         let (first, end) = (run.first.0, run.pages().end());
         while let Some(wanted) = pages.peek() {
-            let (from, to) = (first.max(wanted.start.0), end.min(wanted.end()));
-            if from < to {
+            let (start, stop) = (first.max(wanted.start.0), end.min(wanted.end()));
+            if start < stop {
                 push(
                     &mut out,
-                    PageIndex(from),
-                    &run.sums[(from - first) as usize..(to - first) as usize],
+                    PageIndex(start),
+                    &run.sums[(start - first) as usize..(stop - first) as usize],
                 );
             }
             if wanted.end() > end {
@@ -69,7 +69,7 @@ pub fn among(list: &[PageSums], pages: &[PageRun]) -> Vec<PageSums> {
     out
 }
 
-/// Returns the part of a sorted list outside of these pages (sorted).
+/// Removes these pages (sorted) from a sorted list.
 pub fn without(list: &[PageSums], pages: &[PageRun]) -> Vec<PageSums> {
     among(list, &pages::subtract(&pages_of(list), pages))
 }

@@ -13,7 +13,7 @@ use super::store::{PageStore, StoreError};
 use super::track::Tracker;
 use understudy_numbers::Epoch;
 
-/// Failed capture; its changes become part of the next one.
+/// Failed capture. The next capture includes the changes.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The pages could not be scanned.
@@ -45,28 +45,38 @@ pub struct OmittedPages {
     pub written: Vec<PageRun>,
 }
 
+/// Pages (sorted lists) that a capture treats specially.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CaptureOptions<'a> {
+    /// Pages whose content is not needed.
+    pub omitted: &'a [PageRun],
+    /// Pages whose copies are freed earlier than the others, so that they get separate extents.
+    pub short_lived: &'a [PageRun],
+}
+
+/// Result of a capture.
 #[derive(Debug)]
 pub struct Captured {
     pub delta: Delta,
+    /// Pages of [`CaptureOptions::omitted`] that would have been captured.
     pub omitted: OmittedPages,
 }
 
 /// Captures the changes since `image` as the delta that leads to `epoch`.
 ///
-/// Parameters: `extra` are ranges outside of the tracked areas that are always copied, such as the
-/// live part of the stack. `left_out` (sorted) are pages whose content is not needed. The copies of
-/// the pages `apart` (sorted) get separate extents, because they are freed earlier than the others.
+/// `extra` are ranges outside of the tracked areas that are always copied, such as the live part of
+/// the stack.
 ///
 /// The caller commits the delta by [`Image::apply`] or discards it by [`Tracker::abandon`] before
 /// the next capture.
 ///
 /// # Errors
-/// See [`CaptureError`]; no change is lost then.
+/// See [`CaptureError`]. The next capture includes the changes.
 pub fn capture(
     tracker: &mut Tracker,
     layout: &Layout,
     extra: &[AddrRange],
-    [left_out, apart]: [&[PageRun]; 2],
+    options: CaptureOptions<'_>,
     epoch: Epoch,
     store: &mut PageStore,
     image: &Image,
@@ -76,18 +86,18 @@ pub fn capture(
         .observe_and_arm(layout, image, store)
         .map_err(CaptureError::Observe)?;
     let known = image.pages();
-    let mut without = OmittedPages::default();
-    if !left_out.is_empty() {
-        without.content = pages::intersect(&seen.content, left_out);
-        without.written = pages::intersect(&seen.written, left_out);
-        seen.content = pages::subtract(&seen.content, left_out);
-        seen.written = pages::subtract(&seen.written, left_out);
+    let mut omitted = OmittedPages::default();
+    if !options.omitted.is_empty() {
+        omitted.content = pages::intersect(&seen.content, options.omitted);
+        omitted.written = pages::intersect(&seen.written, options.omitted);
+        seen.content = pages::subtract(&seen.content, options.omitted);
+        seen.written = pages::subtract(&seen.written, options.omitted);
     }
     let extra = pages::normalise(extra.iter().map(|range| range.pages()).collect());
-    let fresh = pages::subtract(&seen.content, &known);
-    let changed = pages::union(&pages::union(&seen.written, &fresh), &extra);
+    let new = pages::subtract(&seen.content, &known);
+    let changed = pages::union(&pages::union(&seen.written, &new), &extra);
     let dropped = pages::subtract(&pages::subtract(&known, &seen.content), &extra);
-    let runs = allocate_extents(&changed, apart, store).map_err(|source| {
+    let runs = allocate_extents(&changed, options.short_lived, store).map_err(|source| {
         tracker.mark_changed(&pages::union(&changed, &dropped));
         let pages = pages::total(&changed);
         CaptureError::Allocate { pages, source }
@@ -99,40 +109,39 @@ pub fn capture(
         dropped,
     };
     match copy_and_arm(tracker, layout, &seen.armed, &changed, &delta, store) {
-        Ok(()) => Ok(Captured {
-            delta,
-            omitted: without,
-        }),
+        Ok(()) => Ok(Captured { delta, omitted }),
         Err(error) => {
-            // Tracking has been restarted in some or all areas.
+            // Some or all areas are armed already, so the next scan would not report these changes.
             tracker.abandon(delta, store);
             Err(error)
         }
     }
 }
 
-/// Allocates slots for pages, in separate extents for those in `apart`.
+/// Allocates slots for pages, in separate extents for those in `short_lived`.
 ///
-/// A common extent would have holes as soon as the pages in `apart` are freed.
+/// A common extent would have holes as soon as the short-lived copies are freed.
 fn allocate_extents(
     pages: &[PageRun],
-    apart: &[PageRun],
+    short_lived: &[PageRun],
     store: &mut PageStore,
 ) -> Result<Vec<SlotRun>, StoreError> {
-    let parts = [
-        pages::subtract(pages, apart),
-        pages::intersect(pages, apart),
-    ];
-    let stay = store.alloc(pages::total(&parts[0]))?;
-    match store.alloc(pages::total(&parts[1])) {
-        Ok(go) => Ok(merge(&lay_out(&parts[0], &stay), &lay_out(&parts[1], &go))),
+    let long_lived = pages::subtract(pages, short_lived);
+    let short_lived = pages::intersect(pages, short_lived);
+    let long_extents = store.alloc(pages::total(&long_lived))?;
+    match store.alloc(pages::total(&short_lived)) {
+        Ok(short_extents) => Ok(merge(
+            &lay_out(&long_lived, &long_extents),
+            &lay_out(&short_lived, &short_extents),
+        )),
         Err(error) => {
-            store.release(stay);
+            store.release(long_extents);
             Err(error)
         }
     }
 }
 
+/// Copies the pages of a delta to their slots, and arms tracking where necessary.
 fn copy_and_arm(
     tracker: &mut Tracker,
     layout: &Layout,
@@ -148,6 +157,7 @@ fn copy_and_arm(
     tracker.arm(layout, armed).map_err(CaptureError::Arm)
 }
 
+/// Copies pages to their slots.
 fn copy_out(list: &[SlotRun], store: &PageStore) {
     for run in list {
         let from = run.pages.start.addr() as *const u8;

@@ -1,10 +1,11 @@
 //! Deduplication: pages that are equal on two workers.
 //!
-//! Programs have tables that all workers have read, and vectors that all workers have gathered.
+//! Examples are tables that all workers have read, and vectors that all workers have gathered.
 //!
-//! A page counts as equal to another worker's if its number, its checksum and its [`identity`] are
-//! equal. The buddy searches its own image of that epoch for such pages. Its copy then refers
-//! to the slots found there.
+//! Two pages count as equal if their numbers, checksums and [identities](identity) are equal.
+//! Before a transfer, a worker sends these data to its buddy. The buddy searches its own image of
+//! the epoch and answers with the pages that it has. These pages are not sent: the replica refers
+//! to the slots of the buddy's own image.
 
 #![allow(unsafe_code)]
 
@@ -48,15 +49,14 @@ impl PageQuery {
     /// # Errors
     /// If the bytes are not a consistent query.
     pub fn decode(bytes: &[u8]) -> Result<PageQuery, WireError> {
-        let (wanted, used): (PageQuery, usize) =
+        let (query, used): (PageQuery, usize) =
             bincode::decode_from_slice(bytes, standard()).map_err(WireError::Decode)?;
-        let count = wanted.page_count() as usize;
-        let adds_up = wanted.sums.len() == count
-            && wanted.identities.len() == 2 * count
-            && used == bytes.len();
-        match adds_up && pages::is_list(&wanted.pages) {
-            true => Ok(wanted),
-            false => Err(WireError::Inconsistent("a question does not add up")),
+        let count = query.page_count() as usize;
+        let has_all_sums =
+            query.sums.len() == count && query.identities.len() == 2 * count && used == bytes.len();
+        match has_all_sums && pages::is_list(&query.pages) {
+            true => Ok(query),
+            false => Err(WireError::Inconsistent("a page query does not add up")),
         }
     }
 
@@ -71,50 +71,52 @@ impl PageQuery {
     /// Returns the slots in which an image has these pages with equal content.
     pub fn find_in(&self, image: &Image, store: &PageStore) -> Vec<SlotRun> {
         let mut found = Vec::new();
-        let mut at = 0;
-        for asked in &self.pages {
-            for held in image.slots_of(&[*asked]) {
-                let first = at + (held.pages.start.0 - asked.start.0) as usize;
-                for (index, one) in (first..).zip(single_pages(held)) {
+        // Index of the run's first page among all pages of the query.
+        let mut run_index = 0;
+        for queried in &self.pages {
+            for stored in image.slots_of(&[*queried]) {
+                let first = run_index + (stored.pages.start.0 - queried.start.0) as usize;
+                for (index, own) in (first..).zip(single_pages(stored)) {
                     let expected = &self.identities[2 * index..2 * index + 2];
-                    if store.sum(one.slot) == self.sums[index]
-                        && identity(page(one.slot, store)) == *expected
+                    if store.sum(own.slot) == self.sums[index]
+                        && identity(page(own.slot, store)) == *expected
                     {
-                        push(&mut found, one);
+                        push(&mut found, own);
                     }
                 }
             }
-            at += asked.pages as usize;
+            run_index += queried.pages as usize;
         }
         found
     }
 
-    /// Encodes which pages were found, as one bit for each page of the query.
+    /// Encodes the answer: one bit for each page of the query.
+    ///
+    /// The bits of the pages in `found` are set.
     pub fn encode_answer(&self, found: &[SlotRun]) -> Vec<u8> {
         let mut bits = vec![0; answer_length(&self.pages)];
         let found = pages_of(found);
-        let mut at = 0;
-        for asked in &self.pages {
-            for part in pages::within(&found, *asked) {
-                let first = at + (part.start.0 - asked.start.0);
-                (first..first + part.pages)
-                    .for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
+        let mut run_index = 0;
+        for queried in &self.pages {
+            for run in pages::within(&found, *queried) {
+                let first = run_index + (run.start.0 - queried.start.0);
+                (first..first + run.pages).for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
             }
-            at += asked.pages;
+            run_index += queried.pages;
         }
         bits
     }
 }
 
 /// Returns the size in bytes of an answer about these pages.
-pub fn answer_length(asked: &[PageRun]) -> usize {
-    pages::total(asked).div_ceil(8) as usize
+pub fn answer_length(queried: &[PageRun]) -> usize {
+    pages::total(queried).div_ceil(8) as usize
 }
 
 /// Returns the pages that are marked as found in an answer, sorted.
-pub fn decode_answer(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
+pub fn decode_answer(queried: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
     let mut found = Vec::new();
-    let pages = asked.iter().flat_map(|run| run.start.0..run.end());
+    let pages = queried.iter().flat_map(|run| run.start.0..run.end());
     for (bit, page) in pages.enumerate() {
         if answer
             .get(bit / 8)
@@ -126,43 +128,44 @@ pub fn decode_answer(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
     found
 }
 
-/// Selects at most `most` of these pages, evenly spread.
-pub fn sample(runs: &[SlotRun], most: u64) -> Vec<SlotRun> {
+/// Selects at most `limit` of these pages, evenly spread.
+pub fn sample(runs: &[SlotRun], limit: u64) -> Vec<SlotRun> {
     let count: u64 = runs.iter().map(|run| run.pages.pages).sum();
-    let step = count.div_ceil(most).max(1);
-    let (mut next, mut passed) = (0, 0);
-    let mut chosen = Vec::new();
+    let step = count.div_ceil(limit).max(1);
+    // Indices among all pages: of the next page to select, and of the run's first page.
+    let (mut next, mut run_index) = (0, 0);
+    let mut selected = Vec::new();
     for run in runs {
-        while next < passed + run.pages.pages {
-            let page = run.pages.start.0 + next - passed;
-            push(&mut chosen, run.part(page, page + 1));
+        while next < run_index + run.pages.pages {
+            let page = run.pages.start.0 + next - run_index;
+            push(&mut selected, run.sub_run(page, page + 1));
             next += step;
         }
-        passed += run.pages.pages;
+        run_index += run.pages.pages;
     }
-    chosen
+    selected
 }
 
 impl Image {
-    /// Replaces own slots by those of another image where pages are byte-identical.
+    /// Replaces slots by those of another image whose pages are byte-identical.
     ///
     /// The replaced slots are released. Returns the number of replaced pages.
     pub fn share_equal_pages(&mut self, other: &Image, store: &mut PageStore) -> u64 {
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        for held in other.slots_of(&pages_of(self.runs())) {
-            for mine in self
-                .slots_of(&[held.pages])
+        for run in other.slots_of(&pages_of(self.runs())) {
+            for own_page in self
+                .slots_of(&[run.pages])
                 .into_iter()
                 .flat_map(single_pages)
             {
-                let theirs = held.part(mine.pages.start.0, mine.pages.end());
-                let is_same = || page(mine.slot, store) == page(theirs.slot, store);
-                if mine.slot != theirs.slot
-                    && store.sum(mine.slot) == store.sum(theirs.slot)
-                    && is_same()
+                let other_page = run.sub_run(own_page.pages.start.0, own_page.pages.end());
+                let is_equal = || page(own_page.slot, store) == page(other_page.slot, store);
+                if own_page.slot != other_page.slot
+                    && store.sum(own_page.slot) == store.sum(other_page.slot)
+                    && is_equal()
                 {
-                    push(&mut own, mine);
-                    push(&mut others, theirs);
+                    push(&mut own, own_page);
+                    push(&mut others, other_page);
                 }
             }
         }
@@ -175,11 +178,12 @@ impl Image {
     }
 }
 
-/// Iterates over the pages of a run.
+/// Divides a run into runs of one page.
 fn single_pages(run: SlotRun) -> impl Iterator<Item = SlotRun> {
-    (run.pages.start.0..run.pages.end()).map(move |page| run.part(page, page + 1))
+    (run.pages.start.0..run.pages.end()).map(move |page| run.sub_run(page, page + 1))
 }
 
+/// Appends a run to a list, joined with the last run if possible.
 fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
     match list.last_mut() {
         Some(last) if run.continues(*last) => last.pages.pages += run.pages.pages,
@@ -187,6 +191,7 @@ fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
     }
 }
 
+/// Returns the content of a slot.
 fn page(slot: Slot, store: &PageStore) -> &[u8] {
     // SAFETY: an allocated slot, which is not written between being filled and being freed. The
     // store is borrowed while the slice exists.

@@ -1,4 +1,4 @@
-//! Making pages present, so that the kernel reports their state.
+//! Faults pages in, so that the kernel reports their state.
 
 #![allow(unsafe_code)]
 
@@ -60,7 +60,8 @@ fn populate_read(run: PageRun) -> bool {
     let start = range.start as *mut libc::c_void;
     // SAFETY: reading pages in does not change their content.
     let rc = unsafe { libc::madvise(start, range.len() as usize, libc::MADV_POPULATE_READ) };
-    // Kernels before 5.14 do not have the advice; they do not leave markers either.
+    // Kernels before 5.14 do not have the advice. They need no fault-in of swapped entries either,
+    // since they have no markers that look like swapped pages.
     rc == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 

@@ -1,14 +1,15 @@
 //! Loads many pages: two threads verify their checksums and copy them.
 //!
-//! The first touch of fresh memory costs more than the copy into it, and both cost more than the
-//! verification. Each thread takes a piece at a time, makes its memory present and fills it while
-//! it is in the processor's cache. A search in the pages ([`PagePredicate`]) is done at that
-//! moment, too: reading all memory once more takes about as long as copying it.
+//! The first touch of new memory costs more than the copy into it, and both cost more than the
+//! verification. Each thread takes one piece after the other, makes the piece's memory present and
+//! fills it while it is in the processor's cache. The pages are also searched at that moment
+//! ([`PagePredicate`]), because reading all memory again would take about as long as the copy.
 //!
-//! The kernel keeps free pages per processor. Pages that the dead process has freed are available
-//! where it ended. Another processor may get pages that a virtual machine must first request from
-//! its host, which takes thirty times as long. So the cost of first touch is measured for each
-//! thread, and a thread with much higher cost fills memory that the other one has made present.
+//! The cost of a first touch can differ between the threads: the kernel keeps free pages per
+//! processor. The processor on which the failed process exited has the pages that it freed. Another
+//! processor may get pages that a virtual machine must first request from its host, which takes
+//! thirty times as long. So the cost is measured for each thread. If it is much higher for one
+//! thread, the other thread touches pieces for both, and the slow one only fills them.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +21,7 @@ use super::threads::{processor_time, with_signals_blocked};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Pages per piece, which one thread makes present.
+/// Pages per piece, the unit of work of a thread.
 ///
 /// Pieces end at multiples of this number, so that threads share no page table.
 const PIECE_PAGES: u64 = 512;
@@ -42,17 +43,17 @@ pub type PagePredicate<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
 /// Verifies pages and copies them to their addresses.
 ///
-/// Returns the pages (sorted) that `seek` has selected. The error is the number of a damaged page;
-/// the target memory is unusable then.
+/// Returns the pages (sorted) that `predicate` has selected. The error is the number of a damaged
+/// page; the target memory is unusable then.
 pub fn verify_and_fill(
     list: &[SlotRun],
     store: &PageStore,
-    seek: PagePredicate<'_>,
+    predicate: PagePredicate<'_>,
 ) -> Result<Vec<PageRun>, PageIndex> {
     let work = FillWork {
         pieces: list.iter().flat_map(pieces).collect(),
         store,
-        seek,
+        predicate,
         queue: Mutex::new(PieceQueue::default()),
         touch_ns: Default::default(),
         stop: AtomicBool::new(false),
@@ -74,31 +75,34 @@ pub fn verify_and_fill(
 
 /// Divides a run at multiples of [`PIECE_PAGES`] pages.
 fn pieces(run: &SlotRun) -> impl Iterator<Item = SlotRun> + use<> {
-    cut(*run, |at| (at / PIECE_PAGES + 1) * PIECE_PAGES)
+    divide(*run, |page| (page / PIECE_PAGES + 1) * PIECE_PAGES)
 }
 
 fn batches(piece: SlotRun) -> impl Iterator<Item = SlotRun> {
-    cut(piece, |at| at + BATCH_PAGES)
+    divide(piece, |page| page + BATCH_PAGES)
 }
 
-/// Divides a run into parts; `end` maps a part's first page to its limit.
-fn cut(run: SlotRun, end: impl Fn(u64) -> u64) -> impl Iterator<Item = SlotRun> {
+/// Divides a run into sub-runs.
+///
+/// `end` maps the first page of a sub-run to its end.
+fn divide(run: SlotRun, end: impl Fn(u64) -> u64) -> impl Iterator<Item = SlotRun> {
     let (start, slot) = (run.pages.start.0, run.slot.0);
-    let mut at = start;
+    let mut next = start;
     std::iter::from_fn(move || {
-        let from = at;
-        at = end(from).min(run.pages.end());
-        (from < at).then(|| SlotRun {
-            pages: PageRun::between(from, at),
-            slot: Slot(slot + (from - start)),
+        let first = next;
+        next = end(first).min(run.pages.end());
+        (first < next).then(|| SlotRun {
+            pages: PageRun::between(first, next),
+            slot: Slot(slot + (first - start)),
         })
     })
 }
 
+/// State that both threads use.
 struct FillWork<'a> {
     pieces: Vec<SlotRun>,
     store: &'a PageStore,
-    seek: PagePredicate<'a>,
+    predicate: PagePredicate<'a>,
     queue: Mutex<PieceQueue>,
     /// Processor time in nanoseconds per page and thread for the first touch; 0 if unknown.
     touch_ns: [AtomicU64; 2],
@@ -119,9 +123,12 @@ struct PieceQueue {
 
 /// Next action of a thread.
 enum FillStep {
+    /// Fills a piece that the other thread has made present.
     Fill(SlotRun),
     TouchAndFill(SlotRun),
+    /// Makes a piece present for the other thread, for which first touch is slow.
     TouchForOther(SlotRun),
+    /// Waits for the other thread to make a piece present.
     Wait,
 }
 
@@ -148,6 +155,9 @@ impl FillWork<'_> {
         Ok(found)
     }
 
+    /// Selects the next action of a thread.
+    ///
+    /// `None` if nothing is left, or after an error.
     fn step(&self, thread: usize) -> Option<FillStep> {
         if self.stop.load(Ordering::Relaxed) {
             return None;
@@ -167,8 +177,8 @@ impl FillWork<'_> {
             return Some(FillStep::Wait);
         }
         queue.next_piece += 1;
-        let is_wanted = self.is_slow(1 - thread) && queue.present.len() < MAX_PIECES_AHEAD;
-        Some(if is_wanted {
+        let other_needs_piece = self.is_slow(1 - thread) && queue.present.len() < MAX_PIECES_AHEAD;
+        Some(if other_needs_piece {
             FillStep::TouchForOther(next)
         } else {
             FillStep::TouchAndFill(next)
@@ -194,12 +204,12 @@ impl FillWork<'_> {
         let began = processor_time();
         make_present(pages);
         let cost = (processor_time() - began).as_nanos() as u64 / pages.pages;
-        let known = &self.touch_ns[thread];
-        let mean = match known.load(Ordering::Relaxed) {
+        let touch_ns = &self.touch_ns[thread];
+        let mean = match touch_ns.load(Ordering::Relaxed) {
             0 => cost,
             before => (7 * before + cost) / 8,
         };
-        known.store(mean, Ordering::Relaxed);
+        touch_ns.store(mean, Ordering::Relaxed);
     }
 
     /// Verifies and copies a piece; `touching` is the thread that makes it present first.
@@ -213,12 +223,12 @@ impl FillWork<'_> {
             if let Some(thread) = touching {
                 self.touch(batch.pages, thread);
             }
-            let look = |page: PageIndex, content: &[u8]| {
-                if (self.seek)(content) {
+            let search = |page: PageIndex, content: &[u8]| {
+                if (self.predicate)(content) {
                     push(found, PageRun::between(page.0, page.0 + 1));
                 }
             };
-            if let Some(damaged) = self.store.verify_each(&batch, look) {
+            if let Some(damaged) = self.store.verify_each(&batch, search) {
                 return Err(damaged);
             }
             copy_in(&batch, self.store);
@@ -229,7 +239,7 @@ impl FillWork<'_> {
 
 /// Makes pages present.
 ///
-/// Errors are ignored, since a later write makes the pages present, too.
+/// Errors are ignored, since otherwise the later write makes the pages present.
 fn make_present(pages: PageRun) {
     let range = pages.range();
     // SAFETY: populating makes pages present and does not change their content.

@@ -11,8 +11,8 @@ pub type HelperWork = Box<dyn FnOnce() -> Vec<u64> + Send>;
 /// Helper thread, which executes one computation at a time.
 #[derive(Debug)]
 pub struct Helper {
-    jobs: Sender<HelperWork>,
-    done: Receiver<Vec<u64>>,
+    work: Sender<HelperWork>,
+    results: Receiver<Vec<u64>>,
 }
 
 /// Running computation or its result.
@@ -27,11 +27,11 @@ impl Helper {
     /// # Errors
     /// If the thread cannot be created.
     pub fn new() -> std::io::Result<Self> {
-        let (jobs, todo) = channel::<HelperWork>();
-        let (tell, done) = channel();
-        let work = move || {
-            for job in todo {
-                if tell.send(job()).is_err() {
+        let (work, work_receiver) = channel::<HelperWork>();
+        let (result_sender, results) = channel();
+        let run = move || {
+            for work in work_receiver {
+                if result_sender.send(work()).is_err() {
                     return;
                 }
             }
@@ -39,9 +39,9 @@ impl Helper {
         with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("understudy-copies".into())
-                .spawn(work)
+                .spawn(run)
         })?;
-        Ok(Self { jobs, done })
+        Ok(Self { work, results })
     }
 
     /// Starts a computation.
@@ -50,11 +50,11 @@ impl Helper {
     /// until [`Helper::wait`].
     pub fn start(&self, work: HelperWork) -> HelperTask {
         // If the thread has exited, the caller executes the work.
-        let result = self.jobs.send(work).err().map(|unsent| (unsent.0)());
+        let result = self.work.send(work).err().map(|unsent| (unsent.0)());
         HelperTask { result }
     }
 
-    /// Executes work that is too small for waking the thread.
+    /// Executes work at once, if it is too small for waking the thread.
     pub fn do_now(&self, work: HelperWork) -> HelperTask {
         HelperTask {
             result: Some(work()),
@@ -64,14 +64,14 @@ impl Helper {
     /// Returns true if the work is done, and stores its result in the task.
     pub fn poll(&self, task: &mut HelperTask) -> bool {
         if task.result.is_none() {
-            task.result = self.done.try_recv().ok();
+            task.result = self.results.try_recv().ok();
         }
         task.result.is_some()
     }
 
     /// Blocks until the result is available and returns it.
     pub fn wait(&self, task: HelperTask) -> Vec<u64> {
-        let result = task.result.or_else(|| self.done.recv().ok());
-        result.expect("the helping thread ends with its process")
+        let result = task.result.or_else(|| self.results.recv().ok());
+        result.expect("the helper thread lives as long as the process")
     }
 }

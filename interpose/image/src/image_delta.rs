@@ -23,14 +23,15 @@ impl SlotRun {
         }
     }
 
-    /// Returns the part with the pages `start..end`, which must lie inside.
-    pub(super) fn part(self, start: u64, end: u64) -> Self {
+    /// Returns the pages `start..end`, which must lie inside, with their slots.
+    pub(super) fn sub_run(self, start: u64, end: u64) -> Self {
         Self {
             pages: PageRun::between(start, end),
             slot: Slot(self.slot.0 + (start - self.pages.start.0)),
         }
     }
 
+    /// True if pages and slots follow those of `before` directly.
     pub(super) fn continues(self, before: Self) -> bool {
         before.pages.end() == self.pages.start.0
             && before.slot.0 + before.pages.pages == self.slot.0
@@ -44,7 +45,9 @@ impl SlotRun {
 pub struct Image {
     epoch: Epoch,
     runs: Vec<SlotRun>,
-    /// Pages that are not stored, since other sources provide them; disjoint from `runs`.
+    /// Pages that are not stored, because a replay or a file restores them.
+    ///
+    /// Disjoint from `runs`.
     absent: Vec<PageSums>,
 }
 
@@ -61,7 +64,7 @@ pub struct Delta {
 
 /// Error: the delta does not start from the image's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the delta from checkpoint {} cannot be applied to the image of checkpoint {}", .base, .image)]
+#[error("the delta from checkpoint {base} cannot be applied to the image of checkpoint {image}")]
 pub struct WrongBase {
     /// Epoch from which the delta starts.
     pub base: Epoch,
@@ -112,13 +115,13 @@ impl Image {
         &'a self,
         store: &'a PageStore,
     ) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
-        let each = |run: &SlotRun| (run.pages.start, run.pages.pages, store.ptr(run.slot) as _);
-        self.runs.iter().map(each)
+        let extent = |run: &SlotRun| (run.pages.start, run.pages.pages, store.ptr(run.slot) as _);
+        self.runs.iter().map(extent)
     }
 
-    /// Returns the stored ones of the given pages (sorted).
+    /// Returns those of the given pages (sorted) that are stored, with their slots.
     pub fn slots_of(&self, pages: &[PageRun]) -> Vec<SlotRun> {
-        parts_of(&self.runs, pages)
+        select_pages(&self.runs, pages)
     }
 
     pub(super) fn set_runs(&mut self, runs: Vec<SlotRun>) {
@@ -128,7 +131,7 @@ impl Image {
     /// Commits a delta and releases the slots that it replaces.
     ///
     /// # Errors
-    /// If the delta does not start from this image's epoch; the delta is returned then.
+    /// If the delta does not start from this image's epoch. The error contains the delta.
     pub fn apply(&mut self, delta: Delta, store: &mut PageStore) -> Result<(), (WrongBase, Delta)> {
         if delta.base != self.epoch {
             let error = WrongBase {
@@ -148,32 +151,29 @@ impl Image {
 
     /// Returns the image after a delta; unchanged pages keep their slots.
     pub fn after(&self, delta: &Delta) -> Image {
-        let gone = delta.changed_or_dropped();
-        let kept_pages = pages::subtract(&self.pages(), &gone);
+        let replaced = delta.changed_or_dropped();
+        let unchanged = pages::subtract(&self.pages(), &replaced);
         Image {
             epoch: delta.epoch,
-            runs: merge(&self.slots_of(&kept_pages), &delta.runs),
-            absent: absent_pages::without(&self.absent, &gone),
+            runs: merge(&self.slots_of(&unchanged), &delta.runs),
+            absent: absent_pages::without(&self.absent, &replaced),
         }
     }
 
-    /// Elides stored pages that other sources provide with equal checksums.
+    /// Elides stored pages whose checksums equal those in `provided`, and releases their slots.
     ///
-    /// Releases the slots of the elided pages.
-    pub fn elide_equal(&mut self, known: &[PageSums], store: &mut PageStore) {
-        let candidates: Vec<PageRun> = known.iter().map(PageSums::pages).collect();
-        let mut known = known.iter().peekable();
+    /// `provided` (sorted) are pages that a replay or a file restores.
+    pub fn elide_equal(&mut self, provided: &[PageSums], store: &mut PageStore) {
+        let candidates: Vec<PageRun> = provided.iter().map(PageSums::pages).collect();
+        let mut provided = provided.iter().peekable();
         let mut equal: Vec<PageSums> = Vec::new();
-        for held in self.slots_of(&candidates) {
-            while known
-                .next_if(|run| run.pages().end() <= held.pages.start.0)
-                .is_some()
-            {}
-            let Some(run) = known.peek() else { break };
-            let wanted = &run.sums[(held.pages.start.0 - run.first.0) as usize..];
-            for ((page, sum), wanted) in (held.pages.start.0..).zip(store.sums(&[held])).zip(wanted)
-            {
-                if sum == *wanted {
+        for stored in self.slots_of(&candidates) {
+            let first = stored.pages.start.0;
+            while provided.next_if(|run| run.pages().end() <= first).is_some() {}
+            let Some(run) = provided.peek() else { break };
+            let expected = &run.sums[(first - run.first.0) as usize..];
+            for ((page, sum), expected) in (first..).zip(store.sums(&[stored])).zip(expected) {
+                if sum == *expected {
                     absent_pages::push(&mut equal, PageIndex(page), &[sum]);
                 }
             }
@@ -186,17 +186,17 @@ impl Image {
 
     /// Returns this image without these pages (sorted), of which only the checksums remain.
     pub fn without_pages(&self, pages: &[PageRun], store: &PageStore) -> Image {
-        let gone = self.slots_of(pages);
-        let mut lacked = Vec::new();
-        for run in &gone {
-            absent_pages::push(&mut lacked, run.pages.start, &store.sums(&[*run]));
+        let elided = self.slots_of(pages);
+        let mut absent = Vec::new();
+        for run in &elided {
+            absent_pages::push(&mut absent, run.pages.start, &store.sums(&[*run]));
         }
         let mut image = Image {
             epoch: self.epoch,
             runs: self.slots_of(&pages::subtract(&pages_of(&self.runs), pages)),
             absent: self.absent.clone(),
         };
-        image.add_absent(&lacked);
+        image.add_absent(&absent);
         image
     }
 
@@ -231,9 +231,9 @@ impl Image {
         let added = lay_out(pages, &extents);
         let mut rest = content;
         for run in &added {
-            let (now, later) = rest.split_at(run.pages.pages as usize * PAGE_SIZE);
-            store.fill(run.slot, now);
-            rest = later;
+            let (bytes, others) = rest.split_at(run.pages.pages as usize * PAGE_SIZE);
+            store.fill(run.slot, bytes);
+            rest = others;
         }
         store.set_sums(&added, sums);
         self.runs = merge(&self.runs, &added);
@@ -300,30 +300,32 @@ impl Delta {
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
     let mut out = Vec::with_capacity(pages.len() + extents.len());
     let mut extents = extents.iter().copied();
-    let mut room = Extent {
+    // Remaining slots of the current extent.
+    let mut unused = Extent {
         first: Slot(0),
         len: 0,
     };
     for run in pages {
-        let mut at = run.start.0;
-        while at < run.end() {
-            if room.len == 0 {
-                room = extents.next().expect("as many slots as pages");
+        let mut page = run.start.0;
+        while page < run.end() {
+            if unused.len == 0 {
+                unused = extents.next().expect("as many slots as pages");
                 continue;
             }
-            let n = room.len.min(run.end() - at);
+            let n = unused.len.min(run.end() - page);
             out.push(SlotRun {
-                pages: PageRun::between(at, at + n),
-                slot: room.first,
+                pages: PageRun::between(page, page + n),
+                slot: unused.first,
             });
-            room.first.0 += n;
-            room.len -= n;
-            at += n;
+            unused.first.0 += n;
+            unused.len -= n;
+            page += n;
         }
     }
     out
 }
 
+/// Returns the pages of a list.
 pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
     for run in list {
@@ -332,8 +334,8 @@ pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     out
 }
 
-/// Returns the parts of sorted runs that contain these pages (sorted).
-pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
+/// Restricts sorted runs to these pages (sorted).
+pub(super) fn select_pages(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
     // Binary search, so that a query for one page does not scan all runs before it.
     let first = pages.first().map_or(0, |first| {
         list.partition_point(|run| run.pages.end() <= first.start.0)
@@ -345,7 +347,7 @@ pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
         let start = run.pages.start.0.max(page.start.0);
         let end = run.pages.end().min(page.end());
         if start < end {
-            out.push(run.part(start, end));
+            out.push(run.sub_run(start, end));
         }
         if run.pages.end() <= page.end() {
             i += 1;

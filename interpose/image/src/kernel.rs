@@ -110,14 +110,16 @@ pub struct ScanFilter {
     pub all: u64,
     /// Categories of which a page must have at least one; 0 for no condition.
     pub any: u64,
+    /// Categories that are reported.
     pub report: u64,
 }
 
 /// Regions per ioctl.
 ///
-/// More would bring little, since the kernel fills a buffer of its own first.
+/// A larger buffer would save little, since the kernel fills a small buffer of its own first.
 const REGIONS_PER_SCAN: usize = 2048;
 
+/// Open page map of this process.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
@@ -235,7 +237,9 @@ impl Pagemap {
     }
 }
 
-/// Moves a descriptor to the runtime's numbers, since a program expects the lowest ones.
+/// Moves a descriptor to the runtime's range.
+///
+/// The program's next file must get the lowest number.
 fn move_to_runtime_range(fd: OwnedFd) -> OwnedFd {
     // SAFETY: fcntl(2) on a descriptor that this function owns.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) };

@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Maximum size of mappings of removed files whose content is captured.
 ///
-/// Applies to private mappings and to read-only ones, of which all pages are content.
+/// Applies to private and to read-only mappings. All of their pages count as content, because the
+/// file cannot be opened again.
 const MAX_CAPTURED_FILE_BYTES: u64 = 1 << 30;
 
 /// File of a mapping, as the kernel lists it.
@@ -26,7 +27,7 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    fn of(vma: &Vma) -> Self {
+    fn from_vma(vma: &Vma) -> Self {
         Self {
             path: vma.path.clone(),
             dev: vma.dev,
@@ -43,13 +44,14 @@ impl MappedFile {
 /// Criterion by which the file of a mapping is identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileIdentity {
-    /// Device and inode: on one host the name may lead to another file meanwhile.
+    /// Device and inode. On one host the name may belong to another file by now.
     ByInode,
-    /// Device and inode, or the name, for files mapped from the process's start.
+    /// Device and inode, or the name, for the program and its libraries.
     ///
-    /// Files mapped from the process's start are compared in another way.
+    /// A process in another container may see other devices and inodes. An equal name suffices,
+    /// because the job has compared these files at its start.
     ByEither,
-    /// Name: the inodes are those of another host.
+    /// Name, because the inodes are those of another host.
     ByName,
 }
 
@@ -102,6 +104,26 @@ pub enum Backing {
     },
 }
 
+/// Position in a file that the first byte of a mapping shows.
+///
+/// Mappings with equal positions show equal pages.
+#[derive(PartialEq)]
+struct FilePosition {
+    /// Device as (major, minor).
+    dev: (u32, u32),
+    inode: u64,
+    shared: bool,
+    offset: u64,
+}
+
+/// Position in a file as [`FilePosition`], but with the name of the file.
+#[derive(PartialEq)]
+struct NamedFilePosition<'a> {
+    name: &'a [u8],
+    shared: bool,
+    offset: u64,
+}
+
 fn is_some_and_equal<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.is_some() && one == other
 }
@@ -114,19 +136,19 @@ pub struct Area {
     pub backing: Backing,
     /// True if the program can write to the area.
     ///
-    /// A change of the access rights may be necessary. False only for shared mappings of something
-    /// opened for reading, and for another worker's part of a window.
+    /// The program may have to change the access rights before. False only for shared mappings of a
+    /// file that was opened for reading, and for another worker's part of a window.
     pub may_write: bool,
 }
 
 impl Backing {
-    fn of(vma: &Vma) -> Self {
+    fn from_vma(vma: &Vma) -> Self {
         let path = vma.path.as_slice();
         let offset = vma.offset;
         if vma.shared {
             let (dev, inode) = (vma.dev, vma.inode);
             let hidden = path.ends_with(REMOVED) || !path.starts_with(b"/");
-            return if let Some(part) = WindowPart::of(path) {
+            return if let Some(part) = WindowPart::from_path(path) {
                 Self::Window { part, offset }
             } else if hidden || path.starts_with(b"/SYSV") {
                 let in_memory: [&[u8]; 5] = [
@@ -145,7 +167,7 @@ impl Backing {
                     offset,
                 }
             } else {
-                let file = MappedFile::of(vma);
+                let file = MappedFile::from_vma(vma);
                 Self::SharedFile { file, offset }
             };
         }
@@ -155,41 +177,47 @@ impl Backing {
             _ if vma.inode == 0 => Self::Anonymous,
             _ if path.ends_with(REMOVED) && vma.range.len() <= MAX_CAPTURED_FILE_BYTES => {
                 Self::RemovedFile {
-                    file: MappedFile::of(vma),
+                    file: MappedFile::from_vma(vma),
                     offset,
                 }
             }
             _ => Self::PrivateFile {
-                file: MappedFile::of(vma),
+                file: MappedFile::from_vma(vma),
                 offset,
             },
         }
     }
 
-    /// Returns what identifies the mapped pages of a file.
-    ///
-    /// Mappings with equal values show equal pages: device and inode, whether the mapping
-    /// is shared, and the offset.
-    fn pages_of_file(&self) -> Option<((u32, u32), u64, bool, u64)> {
-        Some(match self {
+    /// Returns the position in the mapped file; `None` for anonymous memory and windows.
+    fn file_position(&self) -> Option<FilePosition> {
+        let (dev, inode, offset) = match self {
             Self::SharedMemory {
                 dev, inode, offset, ..
-            } => (*dev, *inode, true, *offset),
-            Self::SharedFile { file, offset } => (file.dev, file.inode, true, *offset),
-            Self::PrivateFile { file, offset } | Self::RemovedFile { file, offset } => {
-                (file.dev, file.inode, false, *offset)
-            }
+            } => (*dev, *inode, *offset),
+            Self::SharedFile { file, offset }
+            | Self::PrivateFile { file, offset }
+            | Self::RemovedFile { file, offset } => (file.dev, file.inode, *offset),
             _ => return None,
+        };
+        let shared = self.is_shared();
+        Some(FilePosition {
+            dev,
+            inode,
+            shared,
+            offset,
         })
     }
 
-    /// Returns the file's name, whether the mapping is shared, and the offset.
-    fn pages_by_name(&self) -> Option<(&[u8], bool, u64)> {
+    /// Returns the position in the mapped file; `None` if the file never had a name.
+    fn named_file_position(&self) -> Option<NamedFilePosition<'_>> {
         match self {
-            Self::SharedFile { file, offset } => Some((file.name(), true, *offset)),
-            Self::PrivateFile { file, offset } | Self::RemovedFile { file, offset } => {
-                Some((file.name(), false, *offset))
-            }
+            Self::SharedFile { file, offset }
+            | Self::PrivateFile { file, offset }
+            | Self::RemovedFile { file, offset } => Some(NamedFilePosition {
+                name: file.name(),
+                shared: self.is_shared(),
+                offset: *offset,
+            }),
             _ => None,
         }
     }
@@ -208,22 +236,22 @@ impl Backing {
         out
     }
 
-    /// True if two mappings at one address show one object.
+    /// True if two mappings at one address show the same object.
     ///
-    /// The heap counts as ordinary memory; [`super::remap`] sets its end before.
-    pub fn is_same_object(&self, other: &Self, known: FileIdentity) -> bool {
-        let plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
+    /// The heap counts as anonymous memory, because [`super::remap`] has set its end before.
+    pub fn is_same_object(&self, other: &Self, identity: FileIdentity) -> bool {
+        let is_plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
         let by_inode = || {
-            known != FileIdentity::ByName
-                && is_some_and_equal(self.pages_of_file(), other.pages_of_file())
+            identity != FileIdentity::ByName
+                && is_some_and_equal(self.file_position(), other.file_position())
         };
         let by_name = || {
-            known != FileIdentity::ByInode
-                && is_some_and_equal(self.pages_by_name(), other.pages_by_name())
+            identity != FileIdentity::ByInode
+                && is_some_and_equal(self.named_file_position(), other.named_file_position())
         };
-        match self.pages_of_file() {
+        match self.file_position() {
             Some(_) => by_inode() || by_name(),
-            None => self == other || (plain(self) && plain(other)),
+            None => self == other || (is_plain(self) && is_plain(other)),
         }
     }
 
@@ -250,7 +278,9 @@ impl Area {
     }
 
     fn name(&self) -> Option<&[u8]> {
-        self.backing.pages_by_name().map(|(name, ..)| name)
+        self.backing
+            .named_file_position()
+            .map(|position| position.name)
     }
 
     /// Returns the file from which the area would be mapped again.
@@ -274,16 +304,16 @@ impl Area {
 
     /// True if the area's pages are captured.
     ///
-    /// Excluded are the stack, whose live part is always copied, and shared mappings of files that
-    /// cannot be written, whose content does not belong to the program. Included are mappings of
-    /// unnamed memory, which another process could not open.
+    /// False for the stack, whose live part is always copied, and for shared mappings without write
+    /// access, whose content is that of a file. A mapping of unnamed memory is captured even
+    /// without write access, because another process could not open that memory.
     pub fn is_tracked(&self) -> bool {
-        let is_kept =
+        let is_unnamed =
             || self.unnamed_file().is_some() && self.range.len() <= MAX_CAPTURED_FILE_BYTES;
-        (self.may_write || is_kept()) && self.backing != Backing::Stack
+        (self.may_write || is_unnamed()) && self.backing != Backing::Stack
     }
 
-    /// Returns device and inode of an unnamed file, which other mappings may show, too.
+    /// Returns device and inode of an unnamed file, of which several mappings may exist.
     pub fn unnamed_file(&self) -> Option<((u32, u32), u64)> {
         match self.backing {
             Backing::SharedMemory { dev, inode, .. } => Some((dev, inode)),
@@ -293,10 +323,8 @@ impl Area {
 
     /// Returns the offset of the area's end in its file.
     pub fn end_in_file(&self) -> u64 {
-        self.backing
-            .pages_of_file()
-            .map_or(0, |(.., offset)| offset)
-            + self.range.len()
+        let position = self.backing.file_position();
+        position.map_or(0, |position| position.offset) + self.range.len()
     }
 
     /// True if the kernel's write protection detects all changes in the area.
@@ -307,6 +335,7 @@ impl Area {
         self.is_tracked() && !self.backing.is_shared()
     }
 
+    /// True if the area continues `before` in addresses, rights and backing.
     fn continues(&self, before: &Self) -> bool {
         before.range.end == self.range.start
             && before.prot == self.prot
@@ -340,10 +369,10 @@ impl Layout {
     /// # Errors
     /// If the mappings cannot be listed.
     pub fn read_self(zones: &ExcludedRanges) -> Result<Self, MapsError> {
-        let mut layout = Self::of(&procmap::read_outside(zones)?, zones);
-        let undecided =
+        let mut layout = Self::from_vmas(&procmap::read_outside(zones)?, zones);
+        let is_undecided =
             |area: &&mut Area| !(area.may_write || area.backing.belongs_to_other_worker());
-        for area in layout.areas.iter_mut().filter(undecided) {
+        for area in layout.areas.iter_mut().filter(is_undecided) {
             area.may_write = prot::probe_write_access(area.range, area.prot);
         }
         Ok(layout)
@@ -351,9 +380,9 @@ impl Layout {
 
     /// Selects the program side from a list of mappings.
     ///
-    /// Shared mappings without write access count as never writable, since the list does not
-    /// contain that.
-    pub fn of(all: &[Vma], zones: &ExcludedRanges) -> Self {
+    /// The list does not show whether the access rights could be changed. Therefore shared mappings
+    /// without write access count as never writable.
+    pub fn from_vmas(all: &[Vma], zones: &ExcludedRanges) -> Self {
         let mut layout = Self {
             host: this_host(),
             areas: Vec::new(),
@@ -362,7 +391,7 @@ impl Layout {
             if !matches!(vmas::owner_by_name(vma), Owner::User | Owner::Stack) {
                 continue;
             }
-            let backing = Backing::of(vma);
+            let backing = Backing::from_vma(vma);
             let whole = Area {
                 range: vma.range,
                 prot: vma.prot,
@@ -385,9 +414,7 @@ impl Layout {
         }
     }
 
-    /// Returns how to identify an area's file in a process other than the saved one.
-    ///
-    /// Only libraries are compared at the start.
+    /// Returns the criterion for an area's file in a process other than the saved one.
     pub(super) fn file_identity(&self, area: &Area) -> FileIdentity {
         let name = area.name();
         let is_library = |other: &Area| other.prot.exec && other.name() == name;
@@ -403,10 +430,13 @@ impl Layout {
         self.host != UNKNOWN_HOST && self.host == this_host()
     }
 
-    /// True if the area that contains `part` is unnamed and not in the image.
+    /// True if the content of `part` cannot be restored.
+    ///
+    /// The file is unnamed, and the area is not captured.
     pub(super) fn is_lost(&self, part: &Area) -> bool {
-        let of = |area: &&Area| area.range.contains(part.range.start);
-        part.unnamed_file().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)
+        let contains = |area: &&Area| area.range.contains(part.range.start);
+        let area = self.areas.iter().find(contains);
+        part.unnamed_file().is_some() && !area.is_some_and(Area::is_tracked)
     }
 
     /// Returns the areas in address order.
@@ -432,9 +462,9 @@ impl Layout {
         Some(AddrRange::new(first.range.start, end))
     }
 
-    /// Joins adjacent areas that the kernel keeps separate for reasons of its own.
+    /// Joins adjacent areas that differ only for the kernel.
     ///
-    /// An example is a part that is not yet registered with a userfaultfd.
+    /// For example, the kernel splits a mapping if a part of it is registered with a userfaultfd.
     fn join(&mut self) {
         self.areas.dedup_by(|next, before| {
             let joined = next.continues(before);

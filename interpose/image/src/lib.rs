@@ -12,14 +12,15 @@
 //! * [`sums`] computes the checksum that belongs to every copy of a page, [`absent_pages`] lists
 //!   the checksums of pages without a copy;
 //! * [`deduplication`] finds pages that are equal on two workers;
-//! * [`parity`] computes what is stored instead of whole copies, [`helper`] is the thread for that;
+//! * [`parity`] combines pages of several ranks, so that one copy protects them all; [`helper`] is
+//!   the thread that computes parity and checksums;
 //! * [`prefault`] makes memory present before pages are copied into it;
-//! * [`opened`] gives access to pages that the program has protected;
+//! * [`opened`] gives temporary access to pages that the program has protected;
 //! * [`capture`] creates a [`Delta`](image_delta::Delta), [`restore`] restores an
 //!   [`Image`](image_delta::Image).
 //!
-//! All of this requires that the threads of the program side are stopped, and that the crate's own
-//! code, stack and heap lie outside of the program side.
+//! The threads of the program side must be stopped during a capture and a restore. The crate's own
+//! code, stack and heap must lie outside of the program side.
 
 pub mod absent_pages;
 pub mod capture;

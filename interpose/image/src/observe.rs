@@ -8,7 +8,7 @@
 //! | zero page                               | zeros: not in image                                |
 //! | page cache page, private mapping        | file content: not in image                         |
 //! | present or swapped, private mapping     | content                                            |
-//! | swapped, private mapping of a file      | swapped, or mark of a dropped page: fault in      |
+//! | swapped, private mapping of a file      | swapped, or marker of a dropped page: fault in     |
 //! | none, shared mapping                    | the file may have content: fault in                |
 //! | any, shared mapping                     | may have changed by other means: compare           |
 //! | readable, mapping of a removed file     | content: fault in                                  |
@@ -60,11 +60,12 @@ pub(super) struct Observation {
     pub(super) armed: Vec<AddrRange>,
 }
 
-/// Option to start the next period of an area during its scan.
+/// Time at which tracking is armed in an area.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ArmTime<'a> {
+    /// After the scan.
     Later,
-    /// Protects written pages at once, where that needs no second scan.
+    /// During the scan of an area, if one walk can do both.
     ///
     /// Areas that overlap `unwatched`, which the kernel does not watch, are not protected.
     Now {
@@ -83,7 +84,7 @@ pub(super) struct PageScanner {
     /// Pages of private anonymous memory that had content and were write-protected at the last
     /// scan.
     stable: Vec<PageRun>,
-    /// True if the kernel reports all changes of settled pages.
+    /// True if the kernel reports all changes of stable pages.
     uses_stable_pages: bool,
 }
 
@@ -95,7 +96,7 @@ impl PageScanner {
     pub(super) fn open() -> io::Result<Self> {
         let mut pagemap = Pagemap::open()?;
         let probe = AddrRange::new(0x10000, 0x11000);
-        let mut works = |report| {
+        let mut is_supported = |report| {
             let want = ScanFilter {
                 all: 0,
                 any: cat::PRESENT,
@@ -104,10 +105,10 @@ impl PageScanner {
             pagemap.scan(probe, want, &mut Vec::new()).is_ok()
         };
         let with_guards = REPORTED_CATEGORIES | cat::GUARD;
-        let report = if works(with_guards) {
+        let report = if is_supported(with_guards) {
             Some(with_guards)
         } else {
-            works(REPORTED_CATEGORIES).then_some(REPORTED_CATEGORIES)
+            is_supported(REPORTED_CATEGORIES).then_some(REPORTED_CATEGORIES)
         };
         Ok(Self {
             pagemap,
@@ -118,12 +119,12 @@ impl PageScanner {
         })
     }
 
-    /// Enables the use of settled pages, after a self-test of the kernel.
+    /// Enables the use of stable pages, after a self-test of the kernel.
     pub(super) fn enable_stable_pages(&mut self) {
         self.uses_stable_pages = true;
     }
 
-    /// Discards the settled pages of the last scan.
+    /// Discards the stable pages of the last scan.
     pub(super) fn forget_stable(&mut self) {
         self.stable.clear();
     }
@@ -145,8 +146,8 @@ impl PageScanner {
         arming: ArmTime<'_>,
     ) -> Result<Observation, ObserveError> {
         let mut seen = Observation::default();
-        let settled = std::mem::take(&mut self.stable);
-        let mut settling = Vec::new();
+        let stable = std::mem::take(&mut self.stable);
+        let mut new_stable = Vec::new();
         for area in layout.tracked() {
             match &area.backing {
                 Backing::SharedMemory { .. }
@@ -157,8 +158,8 @@ impl PageScanner {
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
                 Backing::RemovedFile { .. } => self.observe_removed_file(area, &mut seen)?,
                 Backing::Anonymous | Backing::Heap => {
-                    // FILE is not requested: the kernel would have to inspect the page, needlessly
-                    // here.
+                    // FILE is not requested: anonymous pages do not have it, and the kernel would
+                    // have to inspect each page.
                     let protect = match arming {
                         ArmTime::Later => false,
                         ArmTime::Now { unwatched } => {
@@ -170,9 +171,9 @@ impl PageScanner {
                         self.add_private(&mut seen, &[]);
                         continue;
                     }
-                    self.observe_and_protect(area, &settled, &mut seen)?;
+                    self.observe_and_protect(area, &stable, &mut seen)?;
                     for run in pages::within(&seen.content, area.pages()) {
-                        pages::push(&mut settling, run);
+                        pages::push(&mut new_stable, run);
                     }
                     seen.armed.push(area.range);
                 }
@@ -180,12 +181,12 @@ impl PageScanner {
             }
         }
         if self.uses_stable_pages {
-            self.stable = settling;
+            self.stable = new_stable;
         }
         Ok(seen)
     }
 
-    /// Scans private anonymous memory and starts its next period.
+    /// Scans private anonymous memory and arms tracking there.
     fn observe_and_protect(
         &mut self,
         area: &Area,
@@ -205,6 +206,7 @@ impl PageScanner {
         Ok(())
     }
 
+    /// Scans stable pages: only the unprotected ones among them are inspected.
     fn observe_stable(
         &mut self,
         pages: PageRun,
@@ -241,21 +243,23 @@ impl PageScanner {
         seen: &mut Observation,
     ) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
-        let away =
-            |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
-        let away: Vec<PageRun> = self
+        let is_swapped = |region: &&Region| {
+            region.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED
+        };
+        let swapped: Vec<PageRun> = self
             .regions
             .iter()
-            .filter(away)
+            .filter(is_swapped)
             .map(Region::pages)
             .collect();
         let mut unreadable = Vec::new();
-        if !away.is_empty() {
-            unreadable = fault_in_area(area, &away)?;
+        if !swapped.is_empty() {
+            unreadable = fault_in_area(area, &swapped)?;
             self.regions_of(area.range, !0)?;
         }
         self.add_private(seen, &unreadable);
-        // Text and constants: no page is unprotected.
+        // Code and constants usually have no unprotected page, so a walk to arm them is
+        // unnecessary.
         if !self
             .regions
             .iter()
@@ -294,17 +298,17 @@ impl PageScanner {
     /// Adds the regions of a private area to the observation.
     fn add_private(&self, seen: &mut Observation, unreadable: &[PageRun]) {
         for region in &self.regions {
-            let is = |bits| region.categories & bits != 0;
-            if is(cat::GUARD) {
+            let has = |bits| region.categories & bits != 0;
+            if has(cat::GUARD) {
                 pages::push(&mut seen.guards, region.pages());
                 continue;
             }
-            if is(cat::PFNZERO) || is(cat::FILE) {
+            if has(cat::PFNZERO) || has(cat::FILE) {
                 continue;
             }
             for run in pages::subtract(&[region.pages()], unreadable) {
                 pages::push(&mut seen.content, run);
-                if is(cat::WRITTEN) {
+                if has(cat::WRITTEN) {
                     pages::push(&mut seen.written, run);
                 }
             }
@@ -320,14 +324,18 @@ impl PageScanner {
         self.regions_of(area.range, !0)?;
         let mut mapped = Vec::new();
         for region in &self.regions {
-            let guard = region.categories & cat::GUARD != 0;
-            let list = if guard { &mut seen.guards } else { &mut mapped };
+            let is_guard = region.categories & cat::GUARD != 0;
+            let list = if is_guard {
+                &mut seen.guards
+            } else {
+                &mut mapped
+            };
             pages::push(list, region.pages());
         }
-        let exists = pages::union(&existing_pages(area)?, &pages::within(known, area.pages()));
-        let hidden = pages::subtract(&pages::subtract(&exists, &mapped), &seen.guards);
-        let hidden = pages::subtract(&hidden, &fault_in_area(area, &hidden)?);
-        for run in pages::union(&mapped, &hidden) {
+        let existing = pages::union(&existing_pages(area)?, &pages::within(known, area.pages()));
+        let unmapped = pages::subtract(&pages::subtract(&existing, &mapped), &seen.guards);
+        let readable = pages::subtract(&unmapped, &fault_in_area(area, &unmapped)?);
+        for run in pages::union(&mapped, &readable) {
             pages::push(&mut seen.content, run);
             pages::push(&mut seen.uncertain, run);
         }
@@ -336,12 +344,12 @@ impl PageScanner {
 
     /// Fills `self.regions` with the present or swapped pages of `range`.
     ///
-    /// The categories are limited to those of `interest`.
+    /// `interest` is a mask of the categories to report.
     fn regions_of(&mut self, range: AddrRange, interest: u64) -> Result<(), ObserveError> {
         self.scan_regions(range, interest, false)
     }
 
-    /// Acts like [`PageScanner::regions_of`]; `protect` also starts the pages' next period.
+    /// Acts like [`PageScanner::regions_of`]; `protect` also arms tracking of the pages.
     fn scan_regions(
         &mut self,
         range: AddrRange,
@@ -373,15 +381,17 @@ impl PageScanner {
 fn existing_pages(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     match &area.backing {
         Backing::SharedFile { file, offset } => Ok(inside_file(area, file, *offset)),
-        // Written pages are in memory still.
+        // Pages of a file on disk may exist without being in memory. Pages that the program itself
+        // has written are in memory.
         Backing::SharedMemory { stored: true, .. } if !area.may_write => Ok(vec![area.pages()]),
         _ => resident_pages(area.range),
     }
 }
 
-/// Returns the pages of an area that lie inside its file; all are the program's.
+/// Returns the pages of an area that lie inside its file.
 ///
-/// Returns all pages of the area if the file's name now belongs to another file.
+/// Returns all pages of the area if the length is unknown, because the file's name now belongs to
+/// another file.
 pub(super) fn inside_file(area: &Area, file: &MappedFile, offset: u64) -> Vec<PageRun> {
     let found = std::fs::metadata(OsStr::from_bytes(&file.path));
     let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {

@@ -1,8 +1,8 @@
 //! Temporary access to areas that the program cannot read or write at the moment.
 //!
-//! A change of the access rights by `mprotect`, and back, leaves the mappings as they were and
-//! keeps the write protection of the tracking. The access then has the speed of memory, in contrast
-//! to `/proc/self/mem`.
+//! The access rights are changed by mprotect(2) and restored afterwards. Both calls leave the write
+//! protection of the tracking unchanged. Unlike access through `/proc/self/mem`, copies then have
+//! the speed of memory.
 
 use super::layout::Layout;
 use super::pages::{self, AddrRange, PageRun};
@@ -20,7 +20,8 @@ pub enum NeededAccess {
 /// Dropping restores the rights; [`OpenedAreas::close`] also reports errors.
 #[derive(Debug, Default)]
 pub struct OpenedAreas {
-    before: Vec<(AddrRange, Prot)>,
+    /// Opened areas with their original access rights.
+    original_rights: Vec<(AddrRange, Prot)>,
 }
 
 impl OpenedAreas {
@@ -28,11 +29,11 @@ impl OpenedAreas {
     pub fn open(layout: &Layout, pages: &[PageRun], need: NeededAccess) -> Result<Self, ProtError> {
         let mut opened = Self::default();
         for area in layout.tracked() {
-            let has = match need {
+            let has_access = match need {
                 NeededAccess::Read => area.prot.read || area.prot.write,
                 NeededAccess::Write => area.prot.write,
             };
-            if has || pages::within(pages, area.pages()).is_empty() {
+            if has_access || pages::within(pages, area.pages()).is_empty() {
                 continue;
             }
             let wanted = Prot {
@@ -41,18 +42,22 @@ impl OpenedAreas {
                 exec: area.prot.exec,
             };
             protect(area.range, wanted)?;
-            opened.before.push((area.range, area.prot));
+            opened.original_rights.push((area.range, area.prot));
         }
         Ok(opened)
     }
 
+    /// Restores the access rights.
+    ///
+    /// # Errors
+    /// The first error; the other areas are restored nevertheless.
     pub fn close(mut self) -> Result<(), ProtError> {
         self.close_all()
     }
 
     fn close_all(&mut self) -> Result<(), ProtError> {
         let mut result = Ok(());
-        for (range, prot) in self.before.drain(..) {
+        for (range, prot) in self.original_rights.drain(..) {
             result = result.and(protect(range, prot));
         }
         result
@@ -61,7 +66,7 @@ impl OpenedAreas {
 
 impl Drop for OpenedAreas {
     fn drop(&mut self) {
-        // Reached only after another error, which is the one that is reported.
+        // Without `close` the areas are dropped only after another error, which the caller reports.
         let _ = self.close_all();
     }
 }

@@ -10,7 +10,7 @@ use super::observe::{Observation, ObserveError};
 use super::opened::{NeededAccess, OpenedAreas};
 use super::pages::{self, PageRun};
 use super::store::PageStore;
-use super::sums::of_page;
+use super::sums::page_sum;
 
 /// Compares the uncertain pages and adds the changed ones to the written ones.
 pub(super) fn compare(
@@ -20,29 +20,31 @@ pub(super) fn compare(
     store: &PageStore,
 ) -> Result<(), ObserveError> {
     let opened = OpenedAreas::open(layout, &seen.uncertain, NeededAccess::Read)?;
-    let mut written = Vec::new();
+    let mut differing = Vec::new();
     for run in image.slots_of(&seen.uncertain) {
         let copy = store.ptr(run.slot);
         for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
             if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
-                pages::push(&mut written, PageRun::between(page, page + 1));
+                pages::push(&mut differing, PageRun::between(page, page + 1));
             }
         }
     }
-    let mut changed = Vec::new();
+    // Pages without a copy are compared by their checksums.
+    let mut wrong_sum = Vec::new();
     for run in absent_pages::among(image.absent(), &seen.uncertain) {
         for (page, _) in run
             .each()
-            .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
+            .filter(|&(page, sum)| page_sum(page, page_bytes(page.0)) != sum)
         {
-            pages::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+            pages::push(&mut wrong_sum, PageRun::between(page.0, page.0 + 1));
         }
     }
-    let written = pages::union(&written, &changed);
-    let fresh = pages::subtract(&seen.uncertain, &image.pages());
-    let zero = zero_pages(layout, &fresh);
+    let written = pages::union(&differing, &wrong_sum);
+    let new = pages::subtract(&seen.uncertain, &image.pages());
+    // A new page of zeros equals a page that does not exist.
+    let zero = zero_pages(layout, &new);
     opened.close()?;
-    let written = pages::union(&written, &pages::subtract(&fresh, &zero));
+    let written = pages::union(&written, &pages::subtract(&new, &zero));
     seen.written = pages::union(&seen.written, &written);
     seen.content = pages::subtract(&seen.content, &zero);
     Ok(())

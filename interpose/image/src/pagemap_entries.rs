@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Reads page map entries on kernels without `PAGEMAP_SCAN`; every page counts as written.
+/// Appends the present and swapped pages of a range; every page counts as written.
 pub(super) fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
     const ENTRIES: usize = 8192;
     let mut buffer = vec![0_u8; ENTRIES * 8];

@@ -1,8 +1,19 @@
 //! Parity: exclusive or of pages of several ranks.
 //!
-//! The pages of a rank are distributed to *layers* in units, round-robin. The number of a page
-//! determines its parity page; therefore equal addresses in all ranks need little parity. A page
-//! that an image does not contain counts as zeros, and so does a parity page that is not stored.
+//! The ranks of a group of `n` protect each other with `n` - 1 layers. A rank divides its pages
+//! into units of 16 and distributes the units to its layers, round-robin. Layer `m` of a rank is
+//! assigned to another rank, which combines the layers that are assigned to it, one of each other
+//! rank, into its *parity*. So parity needs about 1/(`n` - 1) of the memory of a copy. If a rank is
+//! lost, each of its layers is computed from the parity of one survivor and the pages of the
+//! others.
+//!
+//! The number of a page determines its *parity page*: the page at offset `o` of unit `u` belongs to
+//! layer `u` mod (`n` - 1), and to parity page 16 ⌊`u` / (`n` - 1)⌋ + `o`. Example with `n` = 3:
+//! pages 0 to 15 (unit 0) are in layer 0, pages 16 to 31 (unit 1) in layer 1, and both have the
+//! parity pages 0 to 15; pages 32 to 47 (unit 2) are in layer 0 and have the parity pages 16 to 31.
+//! Ranks of a job usually use the same addresses, so that their pages have the same parity pages. A
+//! page that an image does not contain counts as zeros, and so does a parity page that is not
+//! stored.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +25,7 @@ use understudy_numbers::Epoch;
 
 /// Pages per unit.
 ///
-/// Longer units need fewer messages. With shorter ones fewer pages share a parity page.
+/// Longer units need fewer messages. With shorter units, fewer pages share a parity page.
 const UNIT_PAGES: u64 = 16;
 
 /// Consecutive pages inside of one unit, and their parity pages.
@@ -78,21 +89,21 @@ pub struct XorPlan {
 // returns.
 unsafe impl Send for XorPlan {}
 
-/// Pages and their source slots, sorted by page, with one entry per source.
+/// Page numbers and source slots, with one entry per source.
 type PageSources = Vec<(u64, Slot)>;
 
 /// Adds all pages of a run.
-fn add(parts: &mut PageSources, run: &SlotRun) {
-    parts.extend(
+fn add(sources: &mut PageSources, run: &SlotRun) {
+    sources.extend(
         (0..run.pages.pages).map(|index| (run.pages.start.0 + index, Slot(run.slot.0 + index))),
     );
 }
 
-/// Returns the distinct pages of sorted parts.
-fn pages(parts: &PageSources) -> Vec<PageRun> {
+/// Returns the distinct pages of sorted sources.
+fn distinct_pages(sources: &PageSources) -> Vec<PageRun> {
     let mut out = Vec::new();
     let mut last = None;
-    for &(page, _) in parts {
+    for &(page, _) in sources {
         if last != Some(page) {
             pages::push(&mut out, PageRun::between(page, page + 1));
         }
@@ -102,24 +113,24 @@ fn pages(parts: &PageSources) -> Vec<PageRun> {
 }
 
 impl XorPlan {
-    /// Allocates a target for each page in `parts` (sorted) and records its sources.
+    /// Allocates a target for each page in `sources` (sorted) and records the page's sources.
     ///
     /// # Errors
     /// If there is no room.
     fn add(
         &mut self,
-        parts: &PageSources,
+        sources: &PageSources,
         store: &mut PageStore,
     ) -> Result<Vec<SlotRun>, StoreError> {
-        let pages = pages(parts);
+        let pages = distinct_pages(sources);
         let extents = store.alloc(pages.iter().map(|run| run.pages).sum())?;
         let runs = lay_out(&pages, &extents);
-        let mut parts = parts.iter().peekable();
+        let mut sources = sources.iter().peekable();
         for run in &runs {
             for index in 0..run.pages.pages {
                 let page = run.pages.start.0 + index;
                 self.targets.push(store.ptr(Slot(run.slot.0 + index)));
-                while let Some((_, slot)) = parts.next_if(|part| part.0 == page) {
+                while let Some((_, slot)) = sources.next_if(|source| source.0 == page) {
                     self.sources.push(store.ptr(*slot));
                 }
                 self.ends.push(self.sources.len());
@@ -128,10 +139,10 @@ impl XorPlan {
         Ok(runs)
     }
 
-    /// Computes all targets; returns 1 for each that is not all zeros, otherwise 0.
+    /// Computes all targets; returns 0 for each target that contains only zeros, otherwise 1.
     pub fn execute(self) -> Vec<u64> {
         let mut begin = 0;
-        let mut outcome = Vec::with_capacity(self.targets.len());
+        let mut is_nonzero = Vec::with_capacity(self.targets.len());
         for (target, &end) in self.targets.iter().zip(&self.ends) {
             // SAFETY: allocated slots, aligned to pages. The target is not among the sources, and
             // only this value uses it.
@@ -151,18 +162,18 @@ impl XorPlan {
                     .zip(source(at))
                     .for_each(|(to, from)| *to ^= from);
             }
-            outcome.push(u64::from(
+            is_nonzero.push(u64::from(
                 target.iter().fold(0, |all, word| all | word) != 0,
             ));
             begin = end;
         }
-        outcome
+        is_nonzero
     }
 }
 
-/// Combines pages of `from`, by exclusive or, with those of equal number in `into`.
+/// Combines the pages of `into` with the pages of `from` that have equal numbers.
 ///
-/// Both lists are sorted.
+/// The operation is exclusive or. Both lists are sorted.
 pub fn accumulate(into: &[SlotRun], from: &[SlotRun], store: &PageStore) {
     let mut targets = PageSources::new();
     into.iter().for_each(|run| add(&mut targets, run));
@@ -189,9 +200,9 @@ fn slot_at(run: &SlotRun, offset: u64) -> Slot {
     Slot(run.slot.0 + offset)
 }
 
-/// Returns an image's pages of a layer, by parity page.
+/// Returns the slots of an image's pages of one layer, numbered by their parity pages.
 pub fn pages_of_layer(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun> {
-    let of_run = |run: &SlotRun| {
+    let in_layer = |run: &SlotRun| {
         let run = *run;
         let all = stretches(run.pages.start.0, run.pages.pages, layers);
         all.filter(move |stretch| stretch.layer == layer)
@@ -200,12 +211,12 @@ pub fn pages_of_layer(image: &Image, layer: usize, layers: usize) -> Vec<SlotRun
                 slot: slot_at(&run, stretch.page - run.pages.start.0),
             })
     };
-    image.runs().iter().flat_map(of_run).collect()
+    image.runs().iter().flat_map(in_layer).collect()
 }
 
-/// Returns parity pages, or a block, by the layer's pages to which they belong.
+/// Returns the slots of parity pages, numbered by the pages of their layer.
 fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRun> {
-    let of_run = |run: &SlotRun| {
+    let in_layer = |run: &SlotRun| {
         let run = *run;
         let all = stretches_of_parity(run.pages.start.0, run.pages.pages, layer, layers);
         all.map(move |stretch| SlotRun {
@@ -213,15 +224,16 @@ fn by_layer_pages(parity: &[SlotRun], layer: usize, layers: usize) -> Vec<SlotRu
             slot: slot_at(&run, stretch.parity - run.pages.start.0),
         })
     };
-    parity.iter().flat_map(of_run).collect()
+    parity.iter().flat_map(in_layer).collect()
 }
 
 /// Returns the pages that a survivor contributes to the reconstruction of a lost rank.
 ///
-/// Contributions are the survivor's parity of one of the lost rank's layers, and the survivor's own
-/// pages that have common parity pages with the lost rank, all by the lost rank's pages.
-/// `layers[m]` is the layer of the lost rank whose parity lies on one rank with the parity of the
-/// own layer `m`.
+/// A contribution consists of two things: the survivor's parity, which contains `layer` of the lost
+/// rank; and those of the survivor's own pages that were combined with pages of the lost rank. The
+/// pages are numbered by the lost rank's pages. For each own layer `m`, `layers[m]` is the layer of
+/// the lost rank that is assigned to the same rank. The exclusive or of all contributions is the
+/// lost rank's memory.
 pub fn contribution(
     own: &Image,
     parity: &Image,
@@ -230,11 +242,11 @@ pub fn contribution(
 ) -> Vec<SlotRun> {
     let count = layers.len();
     let mut runs = by_layer_pages(parity.runs(), layer, count);
-    for (mine, theirs) in layers.iter().enumerate() {
-        if let Some(theirs) = theirs {
+    for (own_layer, lost_layer) in layers.iter().enumerate() {
+        if let Some(lost_layer) = lost_layer {
             runs.extend(by_layer_pages(
-                &pages_of_layer(own, mine, count),
-                *theirs,
+                &pages_of_layer(own, own_layer, count),
+                *lost_layer,
                 count,
             ));
         }
@@ -242,9 +254,10 @@ pub fn contribution(
     runs
 }
 
-/// Allocates the changes of the parity that a delta of `image` causes, per layer.
+/// Allocates the changes of the parity that a delta of `image` causes, for each layer.
 ///
-/// The result is by parity page; its computation is added to `combine`.
+/// The change of a parity page is the exclusive or of old and new content of the changed pages. The
+/// result is numbered by parity pages; its computation is added to `plan`.
 ///
 /// # Errors
 /// If there is no room.
@@ -252,34 +265,34 @@ pub fn parity_changes(
     delta: &Delta,
     image: &Image,
     layers: usize,
-    combine: &mut XorPlan,
+    plan: &mut XorPlan,
     store: &mut PageStore,
 ) -> Result<Vec<Delta>, StoreError> {
     let touched = pages::union(&delta.pages(), &delta.dropped);
     let before = image.slots_of(&touched);
-    let mut parts = vec![PageSources::new(); layers];
+    let mut sources = vec![PageSources::new(); layers];
     for run in delta.runs.iter().chain(&before) {
         for stretch in stretches(run.pages.start.0, run.pages.pages, layers) {
             let slot = slot_at(run, stretch.page - run.pages.start.0);
             let pages = PageRun::between(stretch.parity, stretch.parity + stretch.pages);
-            add(&mut parts[stretch.layer], &SlotRun { pages, slot });
+            add(&mut sources[stretch.layer], &SlotRun { pages, slot });
         }
     }
-    let room = |mut parts: PageSources| {
-        parts.sort_unstable();
+    let allocate = |mut sources: PageSources| {
+        sources.sort_unstable();
         Ok(Delta {
             base: delta.base,
             epoch: delta.epoch,
-            runs: combine.add(&parts, store)?,
+            runs: plan.add(&sources, store)?,
             dropped: Vec::new(),
         })
     };
-    parts.into_iter().map(room).collect()
+    sources.into_iter().map(allocate).collect()
 }
 
-/// Allocates the parity after these changes, as the delta that leads to `epoch`.
+/// Allocates the parity pages after these changes, as the delta that leads to `epoch`.
 ///
-/// Adds the computation of the parity to `combine`.
+/// Adds their computation to `plan`.
 ///
 /// # Errors
 /// If there is no room.
@@ -287,38 +300,40 @@ pub fn fold_changes(
     parity: &Image,
     changes: &[Vec<SlotRun>],
     epoch: Epoch,
-    combine: &mut XorPlan,
+    plan: &mut XorPlan,
     store: &mut PageStore,
 ) -> Result<Delta, StoreError> {
-    let mut parts = PageSources::new();
+    let mut sources = PageSources::new();
     changes
         .iter()
         .flatten()
-        .for_each(|run| add(&mut parts, run));
-    parts.sort_unstable();
-    let before = parity.slots_of(&pages(&parts));
-    before.iter().for_each(|run| add(&mut parts, run));
-    parts.sort_unstable();
+        .for_each(|run| add(&mut sources, run));
+    sources.sort_unstable();
+    let before = parity.slots_of(&distinct_pages(&sources));
+    before.iter().for_each(|run| add(&mut sources, run));
+    sources.sort_unstable();
     Ok(Delta {
         base: parity.epoch(),
         epoch,
-        runs: combine.add(&parts, store)?,
+        runs: plan.add(&sources, store)?,
         dropped: Vec::new(),
     })
 }
 
-/// Removes pages of zeros from a folded delta, since they need not be stored.
-pub fn drop_zero_pages(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
+/// Removes pages of zeros from a delta of [`fold_changes`], since they need not be stored.
+///
+/// `is_nonzero` is the result of [`XorPlan::execute`] for the pages of the delta.
+pub fn drop_zero_pages(delta: &mut Delta, is_nonzero: &[u64], store: &mut PageStore) {
     let mut all = PageSources::new();
     delta.runs.iter().for_each(|run| add(&mut all, run));
     let mut kept: Vec<SlotRun> = Vec::new();
-    for ((page, slot), &is_something) in all.into_iter().zip(is_something) {
+    for ((page, slot), &is_nonzero) in all.into_iter().zip(is_nonzero) {
         let one = SlotRun {
             pages: PageRun::between(page, page + 1),
             slot,
         };
         match kept.last_mut() {
-            _ if is_something == 0 => {
+            _ if is_nonzero == 0 => {
                 pages::push(&mut delta.dropped, one.pages);
                 store.release([one.extent()]);
             }

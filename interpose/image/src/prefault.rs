@@ -1,7 +1,7 @@
-//! A thread makes memory present while the process waits for the content.
+//! A thread that makes memory present while the process waits for the content.
 //!
-//! The first touch of fresh memory costs more than the copy into it. On a machine with a free core,
-//! the thread hides that cost.
+//! The first touch of new memory costs more than the copy into it. If a core is free, the thread
+//! hides that cost.
 
 #![allow(unsafe_code)]
 
@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Bytes per call.
-///
-/// A limit keeps the waiting time of other changes of the address space short.
+/// Bytes per call of madvise(2), which blocks other changes of the address space meanwhile.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// Thread that makes memory present; dropping stops it and waits for its exit.
@@ -29,10 +27,10 @@ impl Prefault {
     /// memory present, too.
     pub fn start(ranges: Vec<AddrRange>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
+        let thread_stop = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("understudy-prefault".into());
-        let is_any = !ranges.is_empty();
-        let thread = is_any.then(|| thread.spawn(move || touch(&ranges, &seen)));
+        let is_needed = !ranges.is_empty();
+        let thread = is_needed.then(|| thread.spawn(move || touch(&ranges, &thread_stop)));
         Self {
             thread: thread.and_then(Result::ok),
             stop,
@@ -54,6 +52,7 @@ impl Drop for Prefault {
     }
 }
 
+/// Makes ranges present, piece by piece, until `stop` is set.
 fn touch(ranges: &[AddrRange], stop: &AtomicBool) {
     for range in ranges {
         let mut at = range.start;

@@ -1,4 +1,4 @@
-//! Access to the program's memory where it may be unmapped or protected.
+//! Access to memory of the program that may be unmapped or protected.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -14,11 +14,11 @@ pub fn open_memory_for_writing() -> io::Result<File> {
 /// Reads from an address of this process; returns false if a part is not mapped.
 pub fn read_own_memory(address: u64, into: &mut [u8]) -> bool {
     let length = into.len();
-    let part = |base: *mut u8| libc::iovec {
+    let iovec = |base: *mut u8| libc::iovec {
         iov_base: base.cast(),
         iov_len: length,
     };
-    let (to, from) = (part(into.as_mut_ptr()), part(address as *mut u8));
+    let (to, from) = (iovec(into.as_mut_ptr()), iovec(address as *mut u8));
     // SAFETY: process_vm_readv(2) on this process stops with an error at unmapped addresses.
     let count = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
     count == length as isize

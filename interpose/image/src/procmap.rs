@@ -1,7 +1,8 @@
 //! Enumerates mappings by `PROCMAP_QUERY` (Linux 6.11), which answers for one address.
 //!
-//! Most mappings of a rank belong to the runtime. This module skips their address ranges in one
-//! step, whereas `/proc/self/maps` contains a line with a name for each of them.
+//! Most mappings of a rank belong to the runtime. With these queries, the runtime's address range
+//! is skipped in one step, whereas the kernel would print a line of `/proc/self/maps` for each
+//! mapping.
 
 #![allow(unsafe_code)]
 
@@ -48,7 +49,9 @@ const _: () = assert!(size_of::<ProcmapQuery>() == 104 && PROCMAP_QUERY == 0xc06
 /// Size of the buffer for a name: `PATH_MAX`, and a suffix of the kernel.
 const MAX_NAME_BYTES: usize = 4096 + 64;
 
-/// Lists the mappings that do not lie inside of an excluded range, and perhaps others.
+/// Lists the mappings that do not lie inside of an excluded range.
+///
+/// Without the kernel's query, the list contains all mappings.
 ///
 /// # Errors
 /// If the mappings cannot be listed.
@@ -60,11 +63,11 @@ pub fn read_outside(zones: &ExcludedRanges) -> Result<Vec<Vma>, MapsError> {
     }
 }
 
-/// Calls `use_it` with this process's open `maps` file.
+/// Calls `run` with this process's open `maps` file.
 ///
-/// The file always shows the current mappings of the process that opened it. It is opened once per
-/// process, so a forked child opens its own.
-pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T> {
+/// The file is opened once per process. It shows the current mappings of the process that opened
+/// it, so a forked child opens its own file.
+pub(super) fn with_own_maps<T>(run: impl FnOnce(&File) -> T) -> io::Result<T> {
     static MAPS: Mutex<Option<(u32, File)>> = Mutex::new(None);
     let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
@@ -72,7 +75,7 @@ pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T>
         Some((owner, file)) if owner == process => file,
         _ => File::open("/proc/self/maps")?,
     };
-    Ok(use_it(&maps.insert((process, file)).1))
+    Ok(run(&maps.insert((process, file)).1))
 }
 
 fn query_all(file: &File, zones: &ExcludedRanges) -> io::Result<Vec<Vma>> {
@@ -110,17 +113,17 @@ fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
             Err(error)
         };
     }
-    let is = |bit| query.vma_flags & bit != 0;
+    let has = |bit| query.vma_flags & bit != 0;
     // The length includes the final zero byte.
     let length = (query.name_size as usize).saturating_sub(1).min(name.len());
     Ok(Some(Vma {
         range: AddrRange::new(query.start, query.end),
         prot: Prot {
-            read: is(READABLE),
-            write: is(WRITABLE),
-            exec: is(EXECUTABLE),
+            read: has(READABLE),
+            write: has(WRITABLE),
+            exec: has(EXECUTABLE),
         },
-        shared: is(SHARED),
+        shared: has(SHARED),
         offset: query.offset,
         dev: (query.major, query.minor),
         inode: query.inode,
@@ -170,7 +173,7 @@ mod tests {
                 .unwrap()
                 .into_os_string()
                 .into_encoded_bytes();
-            let areas = Layout::of(list, &zones).areas().to_vec();
+            let areas = Layout::from_vmas(list, &zones).areas().to_vec();
             let of_program = |area: &&crate::layout::Area| {
                 format!("{:?}", area.backing).contains(&format!("{name:?}"))
             };

@@ -17,18 +17,19 @@ pub struct ProtError {
 
 /// True if the kernel would grant write access.
 ///
-/// The list of mappings does not contain this, so the access rights are changed and restored.
+/// The list of mappings does not show this, so the access rights are changed and restored.
 pub(super) fn probe_write_access(range: AddrRange, prot: Prot) -> bool {
     let wanted = Prot {
         write: true,
         ..prot
     };
     let allowed = protect(range, wanted).is_ok();
-    // Also after a refusal, which may have changed a part of the range.
-    let back = protect(range, prot);
-    allowed && back.is_ok()
+    // A refused call may have changed a part of the range, so the rights are restored in any case.
+    let restored = protect(range, prot);
+    allowed && restored.is_ok()
 }
 
+/// Sets the access rights of a range of the program side.
 pub(super) fn protect(range: AddrRange, prot: Prot) -> Result<(), ProtError> {
     let bytes = range.len() as usize;
     // SAFETY: the range belongs to the program side, whose threads are stopped. It gets the access

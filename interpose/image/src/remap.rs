@@ -25,7 +25,7 @@ pub enum LayoutError {
     #[error("cannot unmap {range:x?}")]
     Unmap { range: AddrRange, source: io::Error },
     /// A saved mapping overlaps memory that does not belong to the program.
-    #[error("a saved mapping at {range:x?} is in the way of memory that is not the user's")]
+    #[error("a saved mapping at {range:x?} overlaps memory that does not belong to the program")]
     Conflict { range: AddrRange },
     /// A mapping could not be created.
     #[error("cannot map {range:x?} as {backing:?}")]
@@ -61,8 +61,8 @@ pub struct LayoutStats {
     pub protected: usize,
     /// True if the program break is not at the end of the saved heap.
     ///
-    /// This happens in a process whose heap starts elsewhere. The heap's memory is restored
-    /// nevertheless, but `brk` cannot extend it.
+    /// This happens in a process whose heap starts at another address. The heap's memory is
+    /// restored nevertheless, but `brk` cannot extend it.
     pub break_differs: bool,
 }
 
@@ -74,41 +74,41 @@ type UnnamedFile = ((u32, u32), u64);
 /// Each such object with more than one mapping gets one file.
 struct UnnamedFiles<'a> {
     saved: &'a Layout,
-    made: HashMap<UnnamedFile, OwnedFd>,
+    created: HashMap<UnnamedFile, OwnedFd>,
 }
 
 impl UnnamedFiles<'_> {
     /// Returns the file for a mapping and the mapping's offset in it.
     ///
     /// `None` if the mapping needs no common file.
-    fn of(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
-        let shown = |other: &&Area| {
+    fn file_for(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
+        let shows_same_file = |other: &&Area| {
             area.unnamed_file().is_some() && other.unnamed_file() == area.unnamed_file()
         };
         let (Some(file), true) = (
             area.unnamed_file(),
-            self.saved.areas().iter().filter(shown).count() > 1,
+            self.saved.areas().iter().filter(shows_same_file).count() > 1,
         ) else {
             return Ok(None);
         };
-        let made = match self.made.entry(file) {
-            Entry::Occupied(made) => made.into_mut(),
-            Entry::Vacant(place) => {
+        let created = match self.created.entry(file) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let ends = self
                     .saved
                     .areas()
                     .iter()
-                    .filter(shown)
+                    .filter(shows_same_file)
                     .map(Area::end_in_file);
                 let failed = |source| LayoutError::Map {
                     range: area.range,
                     backing: area.backing.clone(),
                     source,
                 };
-                place.insert(memory_file(ends.max().unwrap_or(0)).map_err(failed)?)
+                entry.insert(memory_file(ends.max().unwrap_or(0)).map_err(failed)?)
             }
         };
-        Ok(Some((made, area.end_in_file() - area.range.len())))
+        Ok(Some((created, area.end_in_file() - area.range.len())))
     }
 }
 
@@ -125,9 +125,10 @@ pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Origin of the layout that a process gets.
+/// Process in which a layout was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutOrigin {
+    /// This process.
     Own,
     /// Another process of the job.
     OtherProcess,
@@ -135,29 +136,36 @@ pub enum LayoutOrigin {
     EarlierRun,
 }
 
-/// Address range in which both layouts are uniform.
+/// Address range that has at most one mapping in each layout.
 #[derive(Debug)]
 struct RemapStep {
+    /// Current mapping.
     now: Option<Area>,
+    /// Saved mapping.
     want: Option<Area>,
     identity: FileIdentity,
-    /// True if the mapping gets a new file.
+    /// True if the mapping shows an unnamed file of which another mapping was lost.
     ///
-    /// A mapping of an unnamed file gets a new file if any mapping of the unnamed file was lost.
+    /// The lost mapping needs a new file, so all mappings of the file must get the new one.
     is_replaced: bool,
 }
 
 /// Gives the process the program-side mappings of `saved`, outside of excluded ranges.
 ///
-/// The content is restored afterwards, see [`super::restore`]. A mapping of the right kind is kept,
-/// so that a survivor's unchanged pages need not be copied.
+/// The content is restored afterwards ([`super::restore`]). A mapping that already shows the saved
+/// object is kept, so that a survivor's unchanged pages need not be copied.
+///
+/// The mappings are compared twice, because the heap must be treated first: brk(2) moves the end of
+/// the heap only while the old heap is mapped up to its end, and if no other mapping is in the way.
+/// So the first pass unmaps everything else that is wrong, then the break is set, and the second
+/// pass does the rest.
 ///
 /// # Errors
 /// See [`LayoutError`].
 pub fn restore_layout(
     saved: &Layout,
     zones: &ExcludedRanges,
-    whose: LayoutOrigin,
+    origin: LayoutOrigin,
 ) -> Result<LayoutStats, LayoutError> {
     for area in saved.areas() {
         if zones.touches_excluded(area.range) {
@@ -166,22 +174,21 @@ pub fn restore_layout(
     }
     let mut stats = LayoutStats::default();
     let now = Layout::read_self(zones).map_err(LayoutError::List)?;
-    for step in compare(&now, saved, whose) {
-        // The kernel moves the break only while the old heap is mapped up to its end.
-        let heap = matches!(&step.now, Some(area) if area.backing == Backing::Heap);
-        if !heap {
+    for step in compare(&now, saved, origin) {
+        let is_heap = matches!(&step.now, Some(area) if area.backing == Backing::Heap);
+        if !is_heap {
             stats.unmapped += usize::from(unmap_step(&step)?);
         }
     }
     stats.break_differs = !restore_break(&now, saved);
     let now = Layout::read_self(zones).map_err(LayoutError::List)?;
-    let steps = compare(&now, saved, whose);
+    let steps = compare(&now, saved, origin);
     for step in &steps {
         stats.unmapped += usize::from(unmap_step(step)?);
     }
     let mut objects = UnnamedFiles {
         saved,
-        made: HashMap::new(),
+        created: HashMap::new(),
     };
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| &steps[index]);
@@ -192,7 +199,7 @@ pub fn restore_layout(
         stats.protected += usize::from(protect_step(step)?);
     }
     let opened: Vec<&Area> = steps.iter().filter_map(RemapStep::opens_file).collect();
-    if !opened.is_empty() && whose != LayoutOrigin::EarlierRun && saved.is_of_this_host() {
+    if !opened.is_empty() && origin != LayoutOrigin::EarlierRun && saved.is_of_this_host() {
         check_files(
             &opened,
             &Layout::read_self(zones).map_err(LayoutError::List)?,
@@ -201,7 +208,7 @@ pub fn restore_layout(
     Ok(stats)
 }
 
-/// Verifies that the files just opened by name are those that were mapped.
+/// Verifies that files which were opened by their names are those of the saved mappings.
 ///
 /// A different device number proves nothing, because processes may run in separate containers.
 fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
@@ -221,8 +228,8 @@ fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Divides both layouts at each other's borders.
-fn compare(now: &Layout, saved: &Layout, whose: LayoutOrigin) -> Vec<RemapStep> {
+/// Divides both layouts at all borders of areas in either of them.
+fn compare(now: &Layout, saved: &Layout, origin: LayoutOrigin) -> Vec<RemapStep> {
     let both = || now.areas().iter().chain(saved.areas());
     let mut borders: Vec<u64> = both()
         .flat_map(|area| [area.range.start, area.range.end])
@@ -240,14 +247,14 @@ fn compare(now: &Layout, saved: &Layout, whose: LayoutOrigin) -> Vec<RemapStep> 
         };
         let (now, want) = (cut(&mut now), cut(&mut want));
         if now.is_some() || want.is_some() {
-            let known = match &want {
-                Some(want) if whose != LayoutOrigin::Own => saved.file_identity(want),
+            let identity = match &want {
+                Some(want) if origin != LayoutOrigin::Own => saved.file_identity(want),
                 _ => FileIdentity::ByInode,
             };
             steps.push(RemapStep {
                 now,
                 want,
-                identity: known,
+                identity,
                 is_replaced: false,
             });
         }
@@ -258,10 +265,10 @@ fn compare(now: &Layout, saved: &Layout, whose: LayoutOrigin) -> Vec<RemapStep> 
 
 /// Marks all mappings of an unnamed file for replacement if one of them is lost.
 fn mark_replaced(steps: &mut [RemapStep]) {
-    let lost = steps.iter().filter(|step| !step.same_backing());
-    let lost: HashSet<UnnamedFile> = lost.filter_map(RemapStep::hidden).collect();
+    let lost = steps.iter().filter(|step| !step.has_saved_backing());
+    let lost: HashSet<UnnamedFile> = lost.filter_map(RemapStep::unnamed_file).collect();
     for step in steps {
-        step.is_replaced = step.hidden().is_some_and(|file| lost.contains(&file));
+        step.is_replaced = step.unnamed_file().is_some_and(|file| lost.contains(&file));
     }
 }
 
@@ -271,27 +278,28 @@ impl RemapStep {
         stack(&self.now) || stack(&self.want)
     }
 
-    fn hidden(&self) -> Option<UnnamedFile> {
+    fn unnamed_file(&self) -> Option<UnnamedFile> {
         self.want.as_ref()?.unnamed_file()
     }
 
-    fn same_backing(&self) -> bool {
+    fn has_saved_backing(&self) -> bool {
         !self.is_replaced
             && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.is_same_object(&b.backing, self.identity))
     }
 
-    /// Returns the area if it is mapped by a file's name.
+    /// Returns the saved area if its file must be opened by name.
     fn opens_file(&self) -> Option<&Area> {
-        let want = self.want.as_ref().filter(|_| !self.same_backing())?;
+        let want = self.want.as_ref().filter(|_| !self.has_saved_backing())?;
         want.file().map(|_| want)
     }
 }
 
+/// Unmaps the current mapping unless it is kept; returns true if it was unmapped.
 fn unmap_step(step: &RemapStep) -> Result<bool, LayoutError> {
     let Some(now) = &step.now else {
         return Ok(false);
     };
-    if step.is_stack() || step.same_backing() {
+    if step.is_stack() || step.has_saved_backing() {
         return Ok(false);
     }
     let range = now.range;
@@ -306,12 +314,12 @@ fn unmap_step(step: &RemapStep) -> Result<bool, LayoutError> {
 
 /// Sets the program break to the end of the saved heap.
 ///
-/// The program's `malloc` relies on it.
+/// The program's malloc(3) relies on this. Returns false if the kernel refuses.
 fn restore_break(now: &Layout, saved: &Layout) -> bool {
     let target = match (now.heap(), saved.heap()) {
         (None, None) => return true,
         (_, Some(heap)) => heap.end,
-        // The heap was empty then: the break was at the start of the current heap.
+        // The saved heap was empty: its break was at the start of the current heap.
         (Some(heap), None) => heap.start,
     };
     // SAFETY: moves the end of the program's heap, which is not used meanwhile. The raw call does
@@ -321,8 +329,8 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
 
 /// Creates missing anonymous memory at the end of a mapping by extending that mapping.
 ///
-/// The kernel would keep a new mapping beside a moved one separate, and mremap(2) would refuse to
-/// work on both.
+/// Otherwise the kernel could keep the new mapping separate (if the old one was moved before), and
+/// a later mremap(2) of the program over both would fail.
 fn extend_mapping(before: &RemapStep, step: &RemapStep) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)
@@ -343,17 +351,20 @@ fn extend_mapping(before: &RemapStep, step: &RemapStep) -> bool {
     }
 }
 
+/// Creates the saved mapping unless the current one is kept.
+///
+/// Returns true if it was created.
 fn map_step(step: &RemapStep, objects: &mut UnnamedFiles<'_>) -> Result<bool, LayoutError> {
     let Some(want) = &step.want else {
         return Ok(false);
     };
-    if step.is_stack() || step.same_backing() {
+    if step.is_stack() || step.has_saved_backing() {
         return Ok(false);
     }
     if objects.saved.is_lost(want) {
         return Err(LayoutError::Removed { range: want.range });
     }
-    if let Some((file, offset)) = objects.of(want)? {
+    if let Some((file, offset)) = objects.file_for(want)? {
         map_at(want, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
         return Ok(true);
     }
@@ -421,7 +432,7 @@ fn open(file: &MappedFile, flags: i32) -> Result<OwnedFd, LayoutError> {
 fn protect_step(step: &RemapStep) -> Result<bool, LayoutError> {
     match (&step.now, &step.want) {
         (Some(now), Some(want))
-            if now.prot != want.prot && step.same_backing() && !step.is_stack() =>
+            if now.prot != want.prot && step.has_saved_backing() && !step.is_stack() =>
         {
             prot::protect(want.range, want.prot).map_err(LayoutError::Protect)?;
             Ok(true)

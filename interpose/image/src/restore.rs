@@ -66,7 +66,7 @@ pub struct RestoreStats {
     pub copied: u64,
     /// Pages returned to the kernel, which contain zeros or file content afterwards.
     pub dropped: u64,
-    /// Pages that the search has selected.
+    /// Pages that the predicate has selected.
     pub selected: Vec<PageRun>,
 }
 
@@ -93,7 +93,7 @@ pub fn missing(
 /// Rolls a survivor back; touches only pages that changed since the image.
 ///
 /// `layout` is the saved one, which [`super::remap::restore_layout`] has already restored. The
-/// pages in `right` (sorted) are known to have the content of the image.
+/// pages in `restored` (sorted) have the content of the image already.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -102,12 +102,12 @@ pub fn restore_pages(
     layout: &Layout,
     image: &Image,
     store: &PageStore,
-    right: &[PageRun],
+    restored: &[PageRun],
 ) -> Result<RestoreStats, RestoreError> {
     let seen = tracker
         .observe(layout, image, store)
         .map_err(RestoreError::Observe)?;
-    let clean = pages::union(&pages::subtract(&seen.content, &seen.written), right);
+    let clean = pages::union(&pages::subtract(&seen.content, &seen.written), restored);
     let wanted = pages::subtract(&image.pages(), &clean);
     let mut prefault = prefault(layout, &pages::subtract(&wanted, &seen.content));
     verify(image, &wanted, store)?;
@@ -116,14 +116,18 @@ pub fn restore_pages(
         list.iter().for_each(|run| copy_in(run, store));
         Ok(Vec::new())
     };
-    let pages = [&wanted[..], &seen.content, &seen.guards];
-    put_back(tracker, layout, image, pages, fill)
+    let pages = RestorePages {
+        wanted: &wanted,
+        content: &seen.content,
+        guards: &seen.guards,
+    };
+    fill_and_arm(tracker, layout, image, pages, fill)
 }
 
-/// Starts to make memory present for an image that has not arrived completely.
+/// Starts to make memory present for an image that is still being received.
 ///
-/// `pages` (sorted) are the pages of the image. The process has none of its content yet, but
-/// already the saved `layout`.
+/// `pages` (sorted) are the pages of the image. The process has the saved `layout` already, but
+/// none of the content.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -138,9 +142,9 @@ pub fn prepare(
     Ok(prefault(layout, &pages::subtract(pages, &seen.content)))
 }
 
-/// Loads a whole image into a process without any of its content.
+/// Loads a whole image into a process that has none of its content.
 ///
-/// `seek` is applied to all pages. `ready` is the result of [`prepare`], if that was called.
+/// `predicate` is applied to all pages. `prefault` is the result of [`prepare`], if it was called.
 ///
 /// # Errors
 /// See [`RestoreError`]. If a page is damaged, other pages have been restored already; another
@@ -150,30 +154,49 @@ pub fn load_all(
     layout: &Layout,
     image: &Image,
     store: &PageStore,
-    ready: Option<Prefault>,
-    seek: PagePredicate<'_>,
+    prefault: Option<Prefault>,
+    predicate: PagePredicate<'_>,
 ) -> Result<RestoreStats, RestoreError> {
     let wanted = image.pages();
     check_stored(image, &wanted)?;
-    if let Some(mut ready) = ready {
-        ready.wait();
+    if let Some(mut prefault) = prefault {
+        prefault.wait();
     }
     let seen = tracker
         .present(layout, &wanted)
         .map_err(RestoreError::Observe)?;
     let fill = |list: &[SlotRun]| {
-        verify_and_fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 })
+        verify_and_fill(list, store, predicate)
+            .map_err(|page| RestoreError::Damaged { page: page.0 })
     };
-    let pages = [&wanted[..], &seen.content, &seen.guards];
-    put_back(tracker, layout, image, pages, fill)
+    let pages = RestorePages {
+        wanted: &wanted,
+        content: &seen.content,
+        guards: &seen.guards,
+    };
+    fill_and_arm(tracker, layout, image, pages, fill)
 }
 
-/// Fills the pages `wanted`, drops the rest of `content`, and restarts tracking.
-fn put_back(
+/// Pages of a restore, in sorted lists.
+struct RestorePages<'a> {
+    /// Pages that are copied from the image.
+    wanted: &'a [PageRun],
+    /// Pages that have content in the process.
+    content: &'a [PageRun],
+    /// Guard pages of the process.
+    guards: &'a [PageRun],
+}
+
+/// Fills the wanted pages, drops content that is not in the image, and arms tracking.
+fn fill_and_arm(
     tracker: &mut Tracker,
     layout: &Layout,
     image: &Image,
-    [wanted, content, guards]: [&[PageRun]; 3],
+    RestorePages {
+        wanted,
+        content,
+        guards,
+    }: RestorePages<'_>,
     fill: impl FnOnce(&[SlotRun]) -> Result<Vec<PageRun>, RestoreError>,
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
@@ -188,17 +211,17 @@ fn put_back(
     let dropped = drop_pages(layout, &excess)?;
     let filled = fill(&image.slots_of(wanted));
     opened.close().map_err(RestoreError::Access)?;
-    let found = filled?;
+    let selected = filled?;
     tracker.watch(layout);
     tracker.arm(layout, &[]).map_err(RestoreError::Arm)?;
     Ok(RestoreStats {
         copied: pages::total(wanted),
         dropped,
-        selected: found,
+        selected,
     })
 }
 
-/// Returns an error, before any change, if a page to restore is not stored.
+/// Returns an error if a page to restore is not stored. To be called before any change.
 fn check_stored(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     match absent_pages::among(image.absent(), wanted).first() {
         Some(run) => Err(RestoreError::Absent { page: run.first.0 }),
@@ -206,7 +229,7 @@ fn check_stored(image: &Image, wanted: &[PageRun]) -> Result<(), RestoreError> {
     }
 }
 
-/// Returns an error if a page to restore is not stored or damaged.
+/// Returns an error if a page to restore is missing in the store or damaged.
 fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), RestoreError> {
     check_stored(image, wanted)?;
     match store.first_damaged(&image.slots_of(wanted)) {
@@ -242,12 +265,13 @@ fn drop_pages(layout: &Layout, excess: &[PageRun]) -> Result<u64, RestoreError> 
     for area in layout.tracked() {
         for run in pages::within(excess, area.pages()) {
             match area.backing {
-                // MADV_DONTNEED only unmaps a shared page, and a file has no earlier content.
+                // MADV_DONTNEED would only unmap a shared page and not clear it. The content of a
+                // named file is not reset here; the undo log restores files.
                 Backing::SharedMemory { .. } | Backing::Window { .. } => zero(run),
                 Backing::SharedFile { .. } => continue,
                 _ => {
                     let done = advise(run, libc::MADV_DONTNEED);
-                    // Locked memory needs another advice (Linux 5.18).
+                    // Memory locked by mlock(2) needs another advice (Linux 5.18).
                     done.or_else(|_| advise(run, libc::MADV_DONTNEED_LOCKED))
                         .map_err(|source| RestoreError::Drop { pages: run, source })?;
                 }
@@ -263,10 +287,10 @@ const MIN_PREFAULT_PAGES: u64 = 1 << 10;
 
 /// Starts to make `absent` pages of private anonymous memory present before the copy.
 ///
-/// A fault per page costs three times as much as the copy. The pages are base pages, which
-/// another process has just freed. Huge pages cost less if they are available. But the kernel may
-/// take 0.2 s to create a single one, and a virtual machine must request them from its host (640
-/// MiB, two threads: 51 ms to 1.9 s; base pages 90 ms).
+/// A fault per page costs three times as much as the copy. Huge pages are not requested: they cost
+/// less if the kernel has some, but it may take 0.2 s to create a single one, and a virtual machine
+/// must request them from its host. Measured with 640 MiB and two threads: 51 ms to 1.9 s with huge
+/// pages, 90 ms with base pages.
 fn prefault(layout: &Layout, absent: &[PageRun]) -> Prefault {
     let is_plain = |area: &&Area| matches!(area.backing, Backing::Anonymous | Backing::Heap);
     let areas = layout

@@ -1,4 +1,4 @@
-//! Pages for the self-test of write tracking.
+//! Private anonymous pages for the self-tests of write tracking.
 
 #![allow(unsafe_code)]
 
@@ -51,7 +51,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: unmaps the mapping of `map_arena`.
+        // SAFETY: unmaps the mapping of `map`, which no other code uses.
         unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
     }
 }

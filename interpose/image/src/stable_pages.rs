@@ -1,49 +1,49 @@
 //! A fast scan of pages that an earlier scan has found and write-protected.
 //!
 //! A scan for all properties of all pages takes the kernel three times as long as a scan for pages
-//! that are not write-protected. A page of private anonymous memory that had content when it was
-//! write-protected, and that is still protected, has not changed. Any other change (dropped,
-//! unmapped, mapped again) leaves an entry that is not protected, or no entry, which counts as not
-//! protected in a watched area; a self-test verifies that.
-//!
-//! Such pages are *settled*. The unprotected pages among them are then scanned for all properties,
-//! and protected again.
+//! that are not write-protected. The faster scan suffices for *stable* pages: pages of private
+//! anonymous memory that had content when they were last write-protected. A stable page that is
+//! still protected has not changed. Every kind of change removes the protection: a write, but also
+//! dropping, unmapping or mapping again, since a missing page counts as unprotected in a watched
+//! area (a self-test verifies that). Only the unprotected pages among the stable ones are then
+//! scanned for all properties, and protected again.
 
 use super::kernel::{Pagemap, Region, ScanFilter, category as cat};
 use super::pages::{self, AddrRange, PageRun};
 use std::io;
 
-/// Minimum length of a settled run: a separate walk of fewer pages would cost more.
+/// Minimum length of a run of stable pages for a separate walk.
 ///
 /// Tests use small areas.
 const MIN_STABLE_RUN: u64 = if cfg!(test) { 3 } else { 256 };
-/// Maximum gap between runs of a cluster.
+/// Maximum number of protected pages between two runs that are walked together.
 ///
-/// More protected pages between two runs cost about as much as another walk.
+/// Walking over more pages would cost more than a second walk.
 const MAX_CLUSTER_GAP: u64 = if cfg!(test) { 2 } else { 128 };
 
-/// Part of an area.
+/// Sub-range of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AreaPart {
-    /// All pages are settled.
+    /// All pages are stable.
     Stable(PageRun),
+    /// Pages that need a scan for all properties.
     Unknown(PageRun),
 }
 
-/// Divides an area into parts, in order; `settled` is sorted.
-pub(super) fn parts(area: PageRun, settled: &[PageRun]) -> Vec<AreaPart> {
+/// Divides an area into stable and other parts, in order; `stable` is sorted.
+pub(super) fn parts(area: PageRun, stable: &[PageRun]) -> Vec<AreaPart> {
     let mut list = Vec::new();
-    let mut at = area.start.0;
-    let long = |run: &PageRun| run.pages >= MIN_STABLE_RUN;
-    for run in pages::within(settled, area).into_iter().filter(long) {
-        if run.start.0 > at {
-            list.push(AreaPart::Unknown(PageRun::between(at, run.start.0)));
+    let mut next = area.start.0;
+    let is_long = |run: &PageRun| run.pages >= MIN_STABLE_RUN;
+    for run in pages::within(stable, area).into_iter().filter(is_long) {
+        if run.start.0 > next {
+            list.push(AreaPart::Unknown(PageRun::between(next, run.start.0)));
         }
         list.push(AreaPart::Stable(run));
-        at = run.end();
+        next = run.end();
     }
-    if at < area.end() {
-        list.push(AreaPart::Unknown(PageRun::between(at, area.end())));
+    if next < area.end() {
+        list.push(AreaPart::Unknown(PageRun::between(next, area.end())));
     }
     list
 }
@@ -66,7 +66,7 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     Ok(list)
 }
 
-/// Finds the unprotected pages of a settled range and protects those that exist.
+/// Finds the unprotected pages of a stable range and protects those that exist.
 ///
 /// Returns all unprotected pages. Appends the existing ones to `regions`, with the categories of
 /// `report`.
@@ -109,20 +109,20 @@ mod tests {
     #[test]
     fn an_area_is_divided_at_long_stable_runs() {
         let run = PageRun::between;
-        let settled = [run(0, 1000), run(2000, 2002), run(3000, 4000)];
+        let stable = [run(0, 1000), run(2000, 2002), run(3000, 4000)];
         let want = [
             AreaPart::Stable(run(500, 1000)),
             AreaPart::Unknown(run(1000, 3000)),
             AreaPart::Stable(run(3000, 4000)),
             AreaPart::Unknown(run(4000, 4001)),
         ];
-        assert_eq!(parts(run(500, 4001), &settled), want);
+        assert_eq!(parts(run(500, 4001), &stable), want);
         assert_eq!(
-            parts(run(1000, 2500), &settled),
+            parts(run(1000, 2500), &stable),
             [AreaPart::Unknown(run(1000, 2500))]
         );
         assert_eq!(
-            parts(run(3000, 4000), &settled),
+            parts(run(3000, 4000), &stable),
             [AreaPart::Stable(run(3000, 4000))]
         );
     }

@@ -1,7 +1,8 @@
 //! Checksums of pages, computed once after the capture and stored with every copy.
 //!
-//! The checksum of a copy is never recomputed. It is sent together with the copy, so that a load
-//! detects any bit that has changed since the capture, in any place.
+//! The checksum of a copy is never replaced by a new computation: it is sent and stored together
+//! with the copy. So a load detects any bit that has changed since the capture, whether in memory,
+//! in a transfer or on disk.
 //!
 //! Computing the checksums reads every page once more. A thread ([`super::helper`]) does so, in
 //! parallel with the transfer and the program.
@@ -16,14 +17,14 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// Returns the checksum of a page, which depends on its content and its number.
 ///
-/// A page that is stored in place of another one is thereby detected like a damaged one.
-pub fn of_page(page: PageIndex, content: &[u8]) -> u64 {
+/// This detects a correct copy that is stored under the number of another page, too.
+pub fn page_sum(page: PageIndex, content: &[u8]) -> u64 {
     xxh3_64(content) ^ page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Returns a 128-bit hash of a page's content, independent of the page number.
 ///
-/// Equal hashes are taken for equal pages of two processes. The lower half is the first element.
+/// Pages of two processes with equal hashes count as equal. The first element is the lower half.
 pub fn identity(content: &[u8]) -> [u64; 2] {
     let sum = xxh3_128(content);
     [sum as u64, (sum >> 64) as u64]
@@ -40,7 +41,7 @@ struct CopiedPages {
 unsafe impl Send for CopiedPages {}
 
 impl CopiedPages {
-    fn of(run: &SlotRun, store: &PageStore) -> CopiedPages {
+    fn new(run: &SlotRun, store: &PageStore) -> CopiedPages {
         CopiedPages {
             first: run.pages.start,
             pages: run.pages.pages,
@@ -61,7 +62,7 @@ impl CopiedPages {
 fn sums_of(pieces: &[CopiedPages]) -> Vec<u64> {
     let contents = pieces.iter().flat_map(CopiedPages::contents);
     contents
-        .map(|(page, content)| of_page(page, content))
+        .map(|(page, content)| page_sum(page, content))
         .collect()
 }
 
@@ -87,7 +88,7 @@ impl PageStore {
 
     /// Computes the identities of these pages from their copies, two words for each.
     pub fn identities(&self, runs: &[SlotRun]) -> Vec<u64> {
-        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, self)).collect();
+        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::new(run, self)).collect();
         identities_of(&pieces)
     }
 
@@ -98,9 +99,9 @@ impl PageStore {
         }
     }
 
-    /// Computes and stores the checksums of copies that are known to be correct.
+    /// Computes and stores the checksums of new copies.
     pub fn seal(&mut self, runs: &[SlotRun]) {
-        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, self)).collect();
+        let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::new(run, self)).collect();
         self.set_sums(runs, &sums_of(&pieces));
     }
 
@@ -111,18 +112,19 @@ impl PageStore {
 
     /// Returns the first damaged page of a run.
     ///
-    /// `look` is called for each page before it, while the page is in the processor's cache.
+    /// `visit` is called for each correct page, while the page is in the processor's cache. Ends at
+    /// the damaged page.
     pub fn verify_each(
         &self,
         run: &SlotRun,
-        mut look: impl FnMut(PageIndex, &[u8]),
+        mut visit: impl FnMut(PageIndex, &[u8]),
     ) -> Option<PageIndex> {
-        let piece = CopiedPages::of(run, self);
+        let piece = CopiedPages::new(run, self);
         for ((page, content), slot) in piece.contents().zip(slots(run)) {
-            if of_page(page, content) != self.sum(slot) {
+            if page_sum(page, content) != self.sum(slot) {
                 return Some(page);
             }
-            look(page, content);
+            visit(page, content);
         }
         None
     }
@@ -132,7 +134,10 @@ impl PageStore {
 ///
 /// The copies must not change until the computation is done.
 pub fn sums_work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
-    let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, store)).collect();
+    let pieces: Vec<CopiedPages> = runs
+        .iter()
+        .map(|run| CopiedPages::new(run, store))
+        .collect();
     move || sums_of(&pieces)
 }
 
@@ -141,6 +146,9 @@ pub fn identities_work(
     runs: &[SlotRun],
     store: &PageStore,
 ) -> impl FnOnce() -> Vec<u64> + Send + use<> {
-    let pieces: Vec<CopiedPages> = runs.iter().map(|run| CopiedPages::of(run, store)).collect();
+    let pieces: Vec<CopiedPages> = runs
+        .iter()
+        .map(|run| CopiedPages::new(run, store))
+        .collect();
     move || identities_of(&pieces)
 }

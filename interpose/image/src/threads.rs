@@ -4,20 +4,20 @@
 
 use std::time::Duration;
 
-/// Runs `make`, which creates a thread, with all signals blocked.
+/// Runs `create`, which creates a thread, with all signals blocked.
 ///
-/// The new thread inherits the mask, so a signal for the process is delivered to a thread of the
-/// program.
-pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
+/// The new thread inherits the mask, so that the kernel delivers signals for the process to threads
+/// of the program only.
+pub fn with_signals_blocked<T>(create: impl FnOnce() -> T) -> T {
     // SAFETY: pthread_sigmask(3) with valid sets.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let made = make();
+        let created = create();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        made
+        created
     }
 }
 

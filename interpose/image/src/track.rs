@@ -1,4 +1,10 @@
 //! Detection of the pages that have changed since the last capture.
+//!
+//! [`ScanTracker`] divides time into periods. At the begin of a period it *arms* tracking: the
+//! kernel write-protects all pages. When the program writes to a page, the kernel resolves the
+//! fault by removing the protection, without a signal. At the end of the period a scan returns the
+//! pages that are not protected. Where the kernel cannot report writes, pages are compared with
+//! their copies.
 
 use super::image_delta::{Delta, Image};
 use super::kernel::Uffd;
@@ -40,7 +46,7 @@ pub struct SelectedTracker {
     pub fallback: Option<TrackError>,
 }
 
-/// Detects changed pages.
+/// Method of detecting changed pages.
 #[derive(Debug)]
 pub enum Tracker {
     /// Uses the kernel's write tracking, and comparison for shared mappings.
@@ -49,20 +55,24 @@ pub enum Tracker {
     Compare(CompareTracker),
 }
 
+/// Tracker by the kernel's write protection.
 #[derive(Debug)]
 pub struct ScanTracker {
     uffd: Uffd,
     presence: PageScanner,
     /// Areas that the kernel refuses to watch; all their pages count as written.
     unwatched: Vec<PageRun>,
-    /// Protected pages that count as written, because their delta was abandoned.
-    carried: Vec<PageRun>,
-    /// Pages that are compared, because the kernel may not see all writes.
+    /// Pages that were written in an earlier period whose delta was abandoned.
     ///
-    /// Other processes or devices may write them.
+    /// Such pages count as written in this period, although they are protected.
+    carried: Vec<PageRun>,
+    /// Pages that are compared, because other processes or devices may write them.
+    ///
+    /// The kernel does not report such writes.
     exposed: Vec<PageRun>,
 }
 
+/// Tracker by comparison alone.
 #[derive(Debug)]
 pub struct CompareTracker {
     presence: PageScanner,
@@ -80,29 +90,29 @@ impl Tracker {
         Self::select_with_failure(choice, None)
     }
 
-    /// Sets tracking up like [`Tracker::select`], but simulates the kernel's failure `lack`.
+    /// Sets tracking up like [`Tracker::select`]; `failure` simulates a failure of the kernel.
     ///
     /// # Errors
     /// As [`Tracker::select`].
     pub fn select_with_failure(
         choice: Tracking,
-        lack: Option<TrackError>,
+        failure: Option<TrackError>,
     ) -> Result<SelectedTracker, TrackError> {
         let open = || ScanTracker::open().map(Self::PagemapScan);
-        let scan = match choice {
-            Tracking::Auto | Tracking::PagemapScan => lack.map_or_else(open, Err),
+        let selected = match choice {
+            Tracking::Auto | Tracking::PagemapScan => failure.map_or_else(open, Err),
             Tracking::Compare => CompareTracker::open().map(Self::Compare),
         };
-        match scan {
+        match selected {
             Ok(tracker) => Ok(SelectedTracker {
                 tracker,
                 fallback: None,
             }),
-            Err(why) if choice == Tracking::Auto => Ok(SelectedTracker {
+            Err(error) if choice == Tracking::Auto => Ok(SelectedTracker {
                 tracker: Self::Compare(CompareTracker::open()?),
-                fallback: Some(why),
+                fallback: Some(error),
             }),
-            Err(why) => Err(why),
+            Err(error) => Err(error),
         }
     }
 
@@ -133,7 +143,7 @@ impl Tracker {
 
     /// Compares these pages (sorted) with their copies up to the next capture.
     ///
-    /// Other mappings or devices may write them, which the kernel does not report.
+    /// For pages that other mappings or devices may write: the kernel does not report such writes.
     pub fn expose(&mut self, pages: &[PageRun]) {
         if let Self::PagemapScan(scan) = self {
             scan.exposed = pages::union(&scan.exposed, pages);
@@ -147,7 +157,7 @@ impl Tracker {
         }
     }
 
-    /// Makes the kernel watch every existing area.
+    /// Registers every existing area with the kernel, so that it can be write-protected.
     pub(super) fn watch(&mut self, layout: &Layout) {
         if let Self::PagemapScan(scan) = self {
             scan.watch(layout);
@@ -178,14 +188,17 @@ impl Tracker {
         store: &PageStore,
     ) -> Result<u64, ObserveError> {
         let seen = self.observe(layout, image, store)?;
-        let fresh = pages::subtract(&seen.content, &image.pages());
-        Ok(pages::total(&pages::union(&seen.written, &fresh)))
+        let new = pages::subtract(&seen.content, &image.pages());
+        Ok(pages::total(&pages::union(&seen.written, &new)))
     }
 
-    /// Observes like [`Tracker::observe`] and starts the next period where one walk can do both.
+    /// Observes like [`Tracker::observe`], and arms tracking in areas that one walk can scan and
+    /// arm.
     ///
-    /// [`Tracker::arm`] starts it elsewhere. If that is not called, the caller must pass the
-    /// observed pages to [`Tracker::mark_changed`]. After an error all pages count as changed.
+    /// [`Observation::armed`] lists these areas. The caller must arm the other areas by
+    /// [`Tracker::arm`], or pass all observed changes to [`Tracker::mark_changed`]: a later scan
+    /// does not report the changes in the armed areas again. After an error all pages count as
+    /// changed.
     pub(super) fn observe_and_arm(
         &mut self,
         layout: &Layout,
@@ -219,12 +232,12 @@ impl Tracker {
         presence.observe(layout, known, ArmTime::Later)
     }
 
-    /// Starts a new period: pages written from now on count as changed.
+    /// Arms tracking: pages that are written from now on count as changed.
     ///
-    /// `done` are areas (in order) whose period has already started.
-    pub(super) fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
+    /// `armed` are areas (in order) that are armed already.
+    pub(super) fn arm(&mut self, layout: &Layout, armed: &[AddrRange]) -> Result<(), ObserveError> {
         match self {
-            Self::PagemapScan(scan) => scan.arm(layout, done),
+            Self::PagemapScan(scan) => scan.arm(layout, armed),
             Self::Compare(compare) => {
                 compare.forced.clear();
                 Ok(())
@@ -274,7 +287,8 @@ impl ScanTracker {
             backing: Backing::Anonymous,
             may_write: true,
         });
-        // The second page was written; once that was reported, the first one.
+        // First only page 1 was written since it was protected. The scan protects it again, so that
+        // after a write to page 0 only that page must be reported.
         for page in [1, 0] {
             let first = range.pages().start.0 + page;
             let arming = ArmTime::Now { unwatched: &[] };
@@ -287,15 +301,16 @@ impl ScanTracker {
         Ok(())
     }
 
-    /// Returns true if protected pages that were dropped count as unprotected.
+    /// Returns true if the kernel reports protected pages that were dropped as unprotected.
     ///
-    /// Tests pages that were dropped alone and together with their page table.
+    /// The tested range has three page tables: the first and the last contain one protected page,
+    /// whose entry must not stay protected; the middle one never existed.
     fn detects_dropped_pages(&mut self) -> io::Result<bool> {
-        const TABLE: u64 = 512;
-        let scratch = Scratch::map(3 * TABLE)?;
+        const PAGES_PER_TABLE: u64 = 512;
+        let scratch = Scratch::map(3 * PAGES_PER_TABLE)?;
         let range = scratch.range();
         scratch.write(0);
-        scratch.write(3 * TABLE as usize - 1);
+        scratch.write(3 * PAGES_PER_TABLE as usize - 1);
         self.uffd.register(range)?;
         self.presence.pagemap().protect(range)?;
         scratch.drop_all()?;
@@ -305,7 +320,7 @@ impl ScanTracker {
     fn watch(&mut self, layout: &Layout) {
         self.unwatched.clear();
         for area in layout.watched() {
-            // Refused for example if the program has its own userfaultfd there.
+            // Fails for example if the program has registered the area with its own userfaultfd.
             if self.uffd.register(area.range).is_err() {
                 pages::push(&mut self.unwatched, area.pages());
             }
@@ -327,12 +342,14 @@ impl ScanTracker {
         };
         let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
         if !(self.carried.is_empty() && self.unwatched.is_empty()) {
-            let also = pages::union(&self.carried, &self.unwatched);
-            seen.written = pages::union(&seen.written, &pages::intersect(&seen.content, &also));
+            let assumed = pages::union(&self.carried, &self.unwatched);
+            let assumed = pages::intersect(&seen.content, &assumed);
+            seen.written = pages::union(&seen.written, &assumed);
         }
         if !self.exposed.is_empty() {
-            let also = pages::intersect(&seen.content, &self.exposed);
-            seen.uncertain = pages::union(&seen.uncertain, &pages::subtract(&also, &seen.written));
+            let exposed = pages::intersect(&seen.content, &self.exposed);
+            let exposed = pages::subtract(&exposed, &seen.written);
+            seen.uncertain = pages::union(&seen.uncertain, &exposed);
         }
         if !seen.uncertain.is_empty() {
             compare(&mut seen, layout, image, store)?;
@@ -340,14 +357,14 @@ impl ScanTracker {
         Ok(seen)
     }
 
-    fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
+    fn arm(&mut self, layout: &Layout, armed: &[AddrRange]) -> Result<(), ObserveError> {
         for area in layout.watched() {
             let range = area.range;
-            if done.binary_search(&range).is_ok() {
+            if armed.binary_search(&range).is_ok() {
                 continue;
             }
-            let done = self.presence.pagemap().protect(range);
-            done.map_err(|source| ObserveError::Scan { range, source })?;
+            let result = self.presence.pagemap().protect(range);
+            result.map_err(|source| ObserveError::Scan { range, source })?;
         }
         self.carried.clear();
         Ok(())
@@ -357,10 +374,9 @@ impl ScanTracker {
 impl CompareTracker {
     fn open() -> Result<Self, TrackError> {
         let presence = PageScanner::open().map_err(TrackError::OpenPagemap)?;
-        let wanted = Vec::new();
         Ok(Self {
             presence,
-            forced: wanted,
+            forced: Vec::new(),
         })
     }
 

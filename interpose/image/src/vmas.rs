@@ -21,10 +21,10 @@ pub struct Prot {
 impl Prot {
     /// Returns the bits for `mmap(2)` and `mprotect(2)`.
     pub fn bits(self) -> i32 {
-        let bit = |on: bool, bit: i32| if on { bit } else { 0 };
-        bit(self.read, libc::PROT_READ)
-            | bit(self.write, libc::PROT_WRITE)
-            | bit(self.exec, libc::PROT_EXEC)
+        let bit_if = |is_allowed: bool, bit: i32| if is_allowed { bit } else { 0 };
+        bit_if(self.read, libc::PROT_READ)
+            | bit_if(self.write, libc::PROT_WRITE)
+            | bit_if(self.exec, libc::PROT_EXEC)
     }
 }
 
@@ -96,21 +96,21 @@ impl ExcludedRanges {
     /// Returns the parts of `range` outside of all excluded ranges, in order.
     pub fn user_parts(&self, range: AddrRange) -> Vec<AddrRange> {
         let mut parts = Vec::new();
-        let mut at = range.start;
-        for &(cut, _) in &self.excluded {
-            if cut.end <= at {
+        let mut next = range.start;
+        for &(excluded, _) in &self.excluded {
+            if excluded.end <= next {
                 continue;
             }
-            if cut.start >= range.end {
+            if excluded.start >= range.end {
                 break;
             }
-            if cut.start > at {
-                parts.push(AddrRange::new(at, cut.start));
+            if excluded.start > next {
+                parts.push(AddrRange::new(next, excluded.start));
             }
-            at = cut.end;
+            next = excluded.end;
         }
-        if at < range.end {
-            parts.push(AddrRange::new(at, range.end));
+        if next < range.end {
+            parts.push(AddrRange::new(next, range.end));
         }
         parts
     }
@@ -138,9 +138,9 @@ pub fn owner_by_name(vma: &Vma) -> Owner {
         _ => {}
     }
     let memory: [&[u8]; 3] = [b"/dev/shm/", b"/dev/zero", b"/dev/hugepages/"];
-    let device = path.starts_with(b"/dev/") && !memory.iter().any(|p| path.starts_with(p));
+    let is_device = path.starts_with(b"/dev/") && !memory.iter().any(|p| path.starts_with(p));
     let rings: [&[u8]; 3] = [b"anon_inode:", b"socket:", b"/[aio]"];
-    if device || rings.iter().any(|kind| path.starts_with(kind)) {
+    if is_device || rings.iter().any(|kind| path.starts_with(kind)) {
         return Owner::Device;
     }
     Owner::User

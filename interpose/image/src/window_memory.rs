@@ -1,11 +1,11 @@
 //! Memory of MPI windows that workers of a node share: one file per worker.
 //!
-//! The name of the mapped file identifies the window and the worker whose part it contains. A
-//! worker's image contains its own part. The parts of other workers are only mapped again; their
+//! The name of the file identifies the window and the worker that owns the part in it. A worker's
+//! image contains only its own part. A recovery maps the parts of other workers again, and their
 //! owners restore the content.
 //!
-//! A process that maps a missing file creates it: a recovery may take place on another node, or
-//! return to a moment before the window was freed.
+//! A process that maps a missing file creates it. Files can be missing because the recovery takes
+//! place on another node, or because the window was freed after the checkpoint.
 #![allow(unsafe_code)]
 
 use bincode::{Decode, Encode};
@@ -24,7 +24,7 @@ static PREFIX: OnceLock<PathBuf> = OnceLock::new();
 /// Worker number of this process.
 static OWN_WORKER: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Separator between the worker and the window's number in a name.
+/// Separator between the worker's and the window's number in a file name.
 const WINDOW_SEPARATOR: &str = ".window";
 /// Prefix of the window's number in the name of the file with its locks.
 const LOCKS_PREFIX: &str = "locks";
@@ -46,7 +46,7 @@ pub fn set_worker(prefix: impl FnOnce() -> PathBuf, own: Worker) {
 
 impl WindowPart {
     /// Parses the name of a mapping.
-    pub fn of(path: &[u8]) -> Option<WindowPart> {
+    pub fn from_path(path: &[u8]) -> Option<WindowPart> {
         let name = path.strip_prefix(PREFIX.get()?.as_os_str().as_bytes())?;
         let (owner, window) = std::str::from_utf8(name)
             .ok()?
@@ -71,8 +71,10 @@ impl WindowPart {
 
     /// Opens or creates the file and extends it with zeros to at least `bytes`.
     ///
+    /// The blocks are allocated at once: otherwise a lack of memory would cause a SIGBUS later.
+    ///
     /// # Errors
-    /// Errors of open(2), or `ENOSPC` if memory is missing, which would cause a SIGBUS later.
+    /// Errors of open(2) and posix_fallocate(3), for example `ENOSPC`.
     pub fn open(self, bytes: u64) -> io::Result<File> {
         open_with_length(&self.path(), libc::O_CREAT, bytes)
     }
@@ -85,7 +87,9 @@ impl WindowPart {
         open_with_length(&self.path(), libc::O_CREAT | libc::O_TRUNC, bytes)
     }
 
-    /// Removes the file's name; only a rollback maps the part again, in a new file.
+    /// Removes the name of the file, after the window was freed.
+    ///
+    /// A rollback to an earlier checkpoint creates a new file.
     pub fn remove(self) {
         let _ = std::fs::remove_file(self.path());
     }
@@ -103,7 +107,7 @@ fn with_prefix(name: &str) -> PathBuf {
 
 /// Opens the file of a window's locks, or creates it with zeros.
 ///
-/// The file is in no image.
+/// No image contains the locks.
 ///
 /// # Errors
 /// As [`WindowPart::open`].
@@ -147,7 +151,7 @@ mod tests {
         assert!(own.is_own() && !other.is_own());
         for part in [own, other] {
             assert_eq!(
-                WindowPart::of(part.path().as_os_str().as_bytes()),
+                WindowPart::from_path(part.path().as_os_str().as_bytes()),
                 Some(part)
             );
         }
@@ -155,9 +159,9 @@ mod tests {
             let path = [prefix.as_os_str(), OsStr::new(name)]
                 .map(OsStr::as_bytes)
                 .concat();
-            assert_eq!(WindowPart::of(&path), None);
+            assert_eq!(WindowPart::from_path(&path), None);
         }
-        assert_eq!(WindowPart::of(b"/somewhere/else"), None);
+        assert_eq!(WindowPart::from_path(b"/somewhere/else"), None);
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! Images and deltas as messages: a [`Header`], then the pages in contiguous chunks.
 //!
-//! The sender determines the chunks and lists them in the header: a chunk ends at the size limit or
-//! where the sender's slots are not consecutive. The receiver allocates its slots so that every
-//! chunk is contiguous there, too. Therefore neither side needs a bounce buffer.
+//! The sender determines the chunks and lists their lengths in the header. A chunk ends at the size
+//! limit, or if the sender's next slot is not adjacent. The receiver allocates adjacent slots for
+//! each chunk. So both sides transfer directly from and to slots, without a bounce buffer.
 
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::image_delta::{Delta, Image, SlotRun, lay_out, pages_of, parts_of};
+use super::image_delta::{Delta, Image, SlotRun, lay_out, pages_of, select_pages};
 use super::pages::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
 use understudy_numbers::Epoch;
 
-/// Default limit of a chunk in bytes.
+/// Default size limit of a chunk in bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Description of the pages, which the receiver needs before they arrive.
@@ -127,46 +127,50 @@ impl Header {
     fn check(&self) -> Result<(), WireError> {
         let mut sorted = [&self.runs[..], &self.kept_by_receiver].concat();
         sorted.sort_unstable();
-        let bad = |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
-        let overlap = |list: &[PageRun]| list.windows(2).any(|w| w[0].end() > w[1].start.0);
-        let of_chunks: u64 = self.chunks.iter().map(|&pages| u64::from(pages)).sum();
-        let why = if self
+        let is_impossible =
+            |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
+        let overlap =
+            |list: &[PageRun]| list.windows(2).any(|pair| pair[0].end() > pair[1].start.0);
+        let chunk_pages: u64 = self.chunks.iter().map(|&pages| u64::from(pages)).sum();
+        let contradiction = if self
             .runs
             .iter()
             .chain(&self.kept_by_receiver)
             .chain(&self.dropped)
-            .any(bad)
+            .any(is_impossible)
         {
             "an impossible run"
         } else if overlap(&sorted) {
             "a page is sent twice"
         } else if overlap(&self.dropped) {
             "dropped pages are not sorted"
-        } else if of_chunks != self.page_count() || self.chunks.contains(&0) {
+        } else if chunk_pages != self.page_count() || self.chunks.contains(&0) {
             "chunks do not add up to the pages"
         } else {
             return Ok(());
         };
-        Err(WireError::Inconsistent(why))
+        Err(WireError::Inconsistent(contradiction))
     }
 }
 
 impl Delta {
-    /// Encodes the delta without the pages `yours` (sorted), which the receiver has
-    /// itself.
+    /// Prepares the delta for sending, without the pages (sorted) that the receiver has itself.
     pub fn outgoing(
         &self,
-        yours: Vec<PageRun>,
+        kept_by_receiver: Vec<PageRun>,
         store: &PageStore,
         options: SendOptions,
     ) -> Outgoing {
-        let sent = parts_of(&self.runs, &pages::subtract(&self.pages(), &yours));
+        let sent = select_pages(
+            &self.runs,
+            &pages::subtract(&self.pages(), &kept_by_receiver),
+        );
         let header = Header {
             epoch: self.epoch,
             base: Some(self.base),
             runs: Vec::new(),
             dropped: self.dropped.clone(),
-            kept_by_receiver: yours,
+            kept_by_receiver,
             chunks: Vec::new(),
         };
         fill(header, &sent, store, options)
@@ -174,7 +178,7 @@ impl Delta {
 }
 
 impl Image {
-    /// Encodes the whole image, in slot order, which gives the longest chunks.
+    /// Prepares the whole image for sending, in slot order, which gives the longest chunks.
     pub fn outgoing(&self, store: &PageStore, options: SendOptions) -> Outgoing {
         let header = Header {
             epoch: self.epoch(),
@@ -191,7 +195,7 @@ impl Image {
 }
 
 impl Outgoing {
-    /// Encodes pages whose numbers are not those of the slots' owners: see [`super::parity`].
+    /// Prepares runs for sending whose page numbers [`super::parity`] has assigned to the slots.
     pub fn of_parity(
         epoch: Epoch,
         base: Option<Epoch>,
@@ -211,8 +215,9 @@ impl Outgoing {
     }
 }
 
-fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, how: SendOptions) -> Outgoing {
-    let limit = (how.chunk_bytes / PAGE_SIZE).clamp(1, u32::MAX as usize) as u64;
+/// Divides runs into chunks, and completes the header.
+fn fill(mut header: Header, runs: &[SlotRun], store: &PageStore, options: SendOptions) -> Outgoing {
+    let limit = (options.chunk_bytes / PAGE_SIZE).clamp(1, u32::MAX as usize) as u64;
     let mut extents: Vec<Extent> = Vec::new();
     for run in runs {
         header.runs.push(run.pages);
@@ -249,43 +254,43 @@ pub struct Incoming {
     /// Received pages and their slots, in the order of the header.
     runs: Vec<SlotRun>,
     /// Pages that are not sent, in slots of the receiver's own image.
-    alike: Vec<SlotRun>,
+    kept: Vec<SlotRun>,
     sums: Vec<u64>,
 }
 
 impl Incoming {
     /// Allocates room for an image or a delta.
     ///
-    /// `alike` contains the slots of the pages that are not sent. The caller has added a reference
-    /// to each ([`PageStore::share`]).
+    /// `kept` contains the slots of the pages that are not sent. The caller has added a reference
+    /// to each slot ([`PageStore::share`]).
     ///
     /// # Errors
-    /// If the header is inconsistent, if it omits other pages than `alike`, or if there is no room.
+    /// If the header is inconsistent, if it omits other pages than `kept`, or if there is no room.
     pub fn allocate(
         header: Header,
-        alike: Vec<SlotRun>,
+        kept: Vec<SlotRun>,
         store: &mut PageStore,
     ) -> Result<Self, WireError> {
         header.check()?;
-        if header.kept_by_receiver != pages_of(&alike) {
+        if header.kept_by_receiver != pages_of(&kept) {
             return Err(WireError::Inconsistent(
                 "it leaves out other pages than the receiver has",
             ));
         }
-        let parts: Vec<u64> = header.chunks.iter().map(|&n| u64::from(n)).collect();
-        let extents = store.alloc_parts(&parts).map_err(WireError::Allocate)?;
+        let lengths: Vec<u64> = header.chunks.iter().map(|&pages| pages.into()).collect();
+        let extents = store.alloc_extents(&lengths).map_err(WireError::Allocate)?;
         let runs = lay_out(&header.runs, &extents);
         let sums = vec![0; header.page_count() as usize];
-        let into = |extent: &Extent| ChunkMut {
+        let buffer = |extent: &Extent| ChunkMut {
             ptr: store.ptr(extent.first),
             len: extent.len as usize * PAGE_SIZE,
         };
-        let chunks = extents.iter().map(into).collect();
+        let chunks = extents.iter().map(buffer).collect();
         Ok(Self {
             header,
             chunks,
             runs,
-            alike,
+            kept,
             sums,
         })
     }
@@ -304,7 +309,7 @@ impl Incoming {
         &self.header
     }
 
-    /// Returns the pages, sorted by number; the caller then owns their slots.
+    /// Returns the received pages, sorted by number; the caller then owns their slots.
     pub fn into_runs(self) -> Vec<SlotRun> {
         let mut runs = self.runs;
         runs.sort_unstable_by_key(|run| run.pages);
@@ -313,7 +318,7 @@ impl Incoming {
 
     /// Releases all slots, for example after a failure of the sender.
     pub fn cancel(self, store: &mut PageStore) {
-        store.release(self.runs.into_iter().chain(self.alike).map(SlotRun::extent));
+        store.release(self.runs.into_iter().chain(self.kept).map(SlotRun::extent));
     }
 
     /// Returns the received delta, once every chunk and the checksums have arrived.
@@ -364,7 +369,7 @@ impl Incoming {
     /// Stores the received checksums and returns the pages, sorted by number.
     fn store_sums(&self, store: &mut PageStore) -> Vec<SlotRun> {
         store.set_sums(&self.runs, &self.sums);
-        let mut runs = [&self.runs[..], &self.alike].concat();
+        let mut runs = [&self.runs[..], &self.kept].concat();
         runs.sort_unstable_by_key(|run| run.pages);
         runs
     }

@@ -11,7 +11,7 @@
 //! computes with floating-point numbers, so the caller masks the program's exceptions.
 
 use std::time::{Duration, Instant};
-use understudy_formats::advice;
+use understudy_formats::checkpoint_interval;
 use understudy_formats::failure_rate::FailureRate;
 use understudy_formats::warning::WarningNews;
 use understudy_settings::Interval;
@@ -113,7 +113,7 @@ impl CheckpointPace {
     /// Returns the belief about failures up to this moment; replacements receive it.
     pub fn failures(&mut self, now: Instant) -> &mut Failures {
         let before = self.counted.replace(now).unwrap_or(now);
-        self.failures.rate.pass(now - before);
+        self.failures.rate.record_time(now - before);
         &mut self.failures
     }
 
@@ -128,7 +128,7 @@ impl CheckpointPace {
     pub fn fail(&mut self, now: Instant, mtbf: Duration) {
         let failures = self.failures(now);
         let expected = failures.expected(mtbf);
-        failures.rate.fail(expected);
+        failures.rate.record_failure(expected);
     }
 
     /// Records a warning that was found now.
@@ -182,7 +182,7 @@ impl CheckpointPace {
         }
         let cost = Duration::from_nanos(cost_ns as u64);
         let mtbf = Duration::from_secs_f64(VOTE_SECONDS / rate as f64);
-        let interval = advice::job_interval(cost, mtbf);
+        let interval = checkpoint_interval::job_interval(cost, mtbf);
         self.agreed = Some(interval);
         if interval.abs_diff(self.reported) <= self.reported / 10 {
             return None;

@@ -1,11 +1,12 @@
-//! Records a fatal signal of this process and its place in the program.
+//! Records a fatal signal of this process and its position in the program.
 //!
-//! The record goes to the ledger, from which the surviving processes read it.
+//! The record is written to the ledger, from which the surviving processes read it.
 //!
-//! All functions run in a signal handler, on the stack that the program used, and may have
-//! interrupted any code. The functions therefore neither allocate memory nor take a lock. The
-//! signal is recorded first, then its place, then the backtrace: in the order of increasing risk.
-//! If the stack is damaged, walking it may fault, which only ends the walk.
+//! All functions run in a signal handler, on the program's stack, and may have interrupted any
+//! code. Therefore they neither allocate memory nor take a lock. The order of the steps is that of
+//! their risk: first the signal is recorded, then the position, then the backtrace. A walk over a
+//! damaged stack may fault; then the handler is entered again and ends the walk
+//! ([`arch::guarded`]).
 #![allow(unsafe_code)]
 
 mod file_position;
@@ -28,7 +29,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 struct StackWalk {
     /// Address of the instruction that the signal interrupted.
     ///
-    /// Frames further in belong to the handler.
+    /// The frames inside of this one belong to the handler.
     interrupted_at: u64,
     /// True once the walk has reached the interrupted frame.
     is_past_handler: bool,
@@ -38,7 +39,7 @@ struct StackWalk {
 
 /// Handles a fatal signal for the preload library.
 ///
-/// Returns true if the signal's default action has to follow.
+/// Returns true if the caller must execute the signal's default action.
 ///
 /// # Safety
 /// Must be called in a signal handler, with the kernel's arguments.
@@ -60,6 +61,7 @@ pub unsafe extern "C" fn on_signal(
     if is_caused_by_program(info) && arch::is_stoppable() && !is_on_runtime_stack(context) {
         return !arch::stop(context, arch::StopReason::Fault);
     }
+    // A fault of the handler itself, in the stack walk.
     if IS_RECORDING.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
@@ -68,7 +70,7 @@ pub unsafe extern "C" fn on_signal(
         // process id and is not used.
         note.begin(signal, info.si_code, unsafe { info.si_addr() } as u64);
         if is_caused_by_program(info) {
-            record_places(note, arch::interrupted_address(context));
+            record_backtrace(note, arch::interrupted_address(context));
         }
     }
     IS_RECORDING.store(false, Ordering::Relaxed);
@@ -78,7 +80,7 @@ pub unsafe extern "C" fn on_signal(
 /// True if this process itself is the cause.
 ///
 /// False if another process sent the signal, or the hardware reported a memory error
-/// (sigaction(2)). In these cases no place is recorded.
+/// (sigaction(2)). In these cases no position is recorded.
 fn is_caused_by_program(info: &libc::siginfo_t) -> bool {
     const BUS_MCEERR_AR: c_int = 4;
     const BUS_MCEERR_AO: c_int = 5;
@@ -94,7 +96,8 @@ fn is_on_runtime_stack(context: &libc::ucontext_t) -> bool {
     (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
 
-fn record_places(note: &NoteCell, from: u64) {
+/// Records the interrupted instruction and its callers.
+fn record_backtrace(note: &NoteCell, from: u64) {
     let mut walk = StackWalk {
         interrupted_at: from,
         is_past_handler: false,
@@ -102,22 +105,24 @@ fn record_places(note: &NoteCell, from: u64) {
         frames: [0; FRAMES],
     };
     walk.frames[0] = from;
-    let mut places = [const { FilePosition::UNKNOWN }; FRAMES];
-    // Recorded separately, in case the rest fails.
-    file_position::find(&walk.frames[..1], &mut places);
-    note.add_frame(from, places[0].offset, places[0].module());
+    let mut positions = [const { FilePosition::UNKNOWN }; FRAMES];
+    // Recorded before the walk, which may fail.
+    file_position::find(&walk.frames[..1], &mut positions);
+    note.add_frame(from, positions[0].offset, positions[0].module());
     with_faults_allowed(|| {
         // SAFETY: `add_caller` only writes to `walk`, so a walk may be ended at any point.
         unsafe { arch::guarded((&raw mut walk).cast(), walk_stack) };
     });
     let callers = &walk.frames[1..walk.count.min(FRAMES)];
-    file_position::find(callers, &mut places);
-    for (&address, place) in callers.iter().zip(&places) {
-        note.add_frame(address, place.offset, place.module());
+    file_position::find(callers, &mut positions);
+    for (&address, position) in callers.iter().zip(&positions) {
+        note.add_frame(address, position.offset, position.module());
     }
 }
 
-/// Unblocks faults during `walk`, although this is the handler of a fault.
+/// Unblocks the signals of faults during `walk`.
+///
+/// The kernel blocks them in a handler of faults.
 fn with_faults_allowed(walk: impl FnOnce()) {
     // SAFETY: sigprocmask(2) with sets of this frame.
     unsafe {
@@ -138,8 +143,9 @@ unsafe extern "C" fn walk_stack(walk: *mut c_void) {
     unsafe { unwinder::_Unwind_Backtrace(add_caller, walk) };
 }
 
+/// Adds a frame to the [`StackWalk`]; the unwinder calls this function for each frame.
 unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_int {
-    // SAFETY: `record_places` passes its `StackWalk`, the unwinder a valid context.
+    // SAFETY: `record_backtrace` passes its `StackWalk`, the unwinder a valid context.
     let (walk, address) = unsafe {
         (
             &mut *walk.cast::<StackWalk>(),

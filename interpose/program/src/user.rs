@@ -1,7 +1,6 @@
 //! State of the program side other than its pages.
 //!
-//! The state comprises thread-local data, signal handlers, files, the floating-point environment,
-//! and output.
+//! [`ProgramState`] is the state at a cut. The modules below save and restore one kind each.
 
 mod accelerator;
 mod advice;
@@ -80,8 +79,8 @@ pub use threads::{
     resume_from_image as resume_threads_from_image,
 };
 pub use undo::{
-    ByteRange, FileCall, full_name, note as note_effect, note_overwriting,
-    record_created as record_created_file,
+    ByteRange, FileCall, full_name, record_call as note_effect,
+    record_created as record_created_file, record_range_overwriting as note_overwriting,
 };
 pub use undo::{
     end_on_disk as end_files_on_disk, keep_on_disk as keep_files_on_disk, record_from_start,

@@ -22,7 +22,7 @@ use crate::{
 use std::time::Instant;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
-use understudy_image::capture::{Captured, capture};
+use understudy_image::capture::{CaptureOptions, Captured, capture};
 use understudy_numbers::Epoch;
 
 /// Message for a transfer that ends with an error other than a failure.
@@ -105,7 +105,10 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
             tracker,
             &state.layout,
             &[live],
-            [&left_out, &elided],
+            CaptureOptions {
+                omitted: &left_out,
+                short_lived: &elided,
+            },
             epoch,
             store,
             own,

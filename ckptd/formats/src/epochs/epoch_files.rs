@@ -1,4 +1,4 @@
-//! Selection of epochs in a directory by file names, without file access.
+//! Names of checkpoint files, and selection of checkpoints by these names, without file access.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,8 @@ pub struct EpochKey {
     pub lineage: u64,
     /// Number of recoveries and restarts so far.
     ///
-    /// The number distinguishes the epochs computed after a recovery or restart from earlier ones.
+    /// A job that is rolled back takes checkpoints with the same epoch numbers again; the
+    /// generation distinguishes them.
     pub generation: u64,
     /// Number of the epoch.
     pub epoch: Epoch,
@@ -55,14 +56,14 @@ impl fmt::Display for EpochFileName {
 impl EpochFileName {
     /// Parses a file's name; `None` for other files.
     pub fn parse(text: &str) -> Option<EpochFileName> {
-        let mut parts = text.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split('-');
+        let mut fields = text.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split('-');
         let name = EpochFileName {
             key: EpochKey {
-                lineage: u64::from_str_radix(parts.next()?, 16).ok()?,
-                generation: parts.next()?.parse().ok()?,
-                epoch: Epoch(parts.next()?.parse().ok()?),
+                lineage: u64::from_str_radix(fields.next()?, 16).ok()?,
+                generation: fields.next()?.parse().ok()?,
+                epoch: Epoch(fields.next()?.parse().ok()?),
             },
-            worker: Worker(parts.next()?.strip_prefix('w')?.parse().ok()?),
+            worker: Worker(fields.next()?.strip_prefix('w')?.parse().ok()?),
         };
         (name.to_string() == text).then_some(name)
     }
@@ -81,18 +82,18 @@ pub fn epochs_of_worker<'a>(
     keys.into_iter().collect()
 }
 
-/// Returns the incomplete files of `worker`.
+/// Returns the incomplete checkpoint files of `worker`.
 pub fn incomplete_files<'a>(
     listing: impl IntoIterator<Item = &'a str>,
     worker: Worker,
 ) -> Vec<&'a str> {
-    let is_torn = |file: &&str| {
+    let is_incomplete = |file: &&str| {
         let name = file
             .strip_suffix(PARTIAL_SUFFIX)
             .and_then(EpochFileName::parse);
         name.is_some_and(|name| name.worker == worker)
     };
-    listing.into_iter().filter(is_torn).collect()
+    listing.into_iter().filter(is_incomplete).collect()
 }
 
 /// Returns the files of all epochs and static data of a job, including incomplete ones.
@@ -109,18 +110,20 @@ pub fn files_of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64
     listing.into_iter().filter(is_of_job).collect()
 }
 
-/// Returns the epochs that can be tried, the newest first, from each worker's epochs.
+/// Returns the epochs to try in a restart, the newest first.
+///
+/// `by_worker` contains the epochs of which each worker has a file.
 ///
 /// Epochs that only some workers have are included, so that the missing file can be reported.
-pub fn restorable_epochs(of_workers: &[Vec<EpochKey>]) -> Vec<EpochKey> {
-    let all: BTreeSet<EpochKey> = of_workers.iter().flatten().copied().collect();
+pub fn restorable_epochs(by_worker: &[Vec<EpochKey>]) -> Vec<EpochKey> {
+    let all: BTreeSet<EpochKey> = by_worker.iter().flatten().copied().collect();
     all.into_iter().rev().collect()
 }
 
 /// Returns a worker's epochs that are not needed any more.
 ///
-/// `complete` are the epochs of which all workers have complete files. Epochs of that job older
-/// than the last two of these are not needed.
+/// `complete` are the epochs of which all workers have complete files. The last two of these and
+/// all newer epochs are needed. Epochs of other jobs are never returned.
 pub fn obsolete_epochs(files: &[EpochKey], complete: &BTreeSet<EpochKey>) -> Vec<EpochKey> {
     let Some(second) = complete.iter().rev().nth(1) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! File with one worker's part of one epoch.
+//! Format of a checkpoint file: the state of one worker at one checkpoint.
 //!
 //! ```text
 //!   magic, version u32, length u32 of the head │ head │ checksum
@@ -7,9 +7,9 @@
 //!   end mark
 //! ```
 //!
-//! Checksums are XXH3. That of a section also covers its number, so that exchanged sections are
-//! detected. The head contains the length of all parts, so truncated files are detected, too.
-//! Numbers are little-endian.
+//! Each line above is a section. The checksum of a section is XXH3-64 with the section's number as
+//! the seed, so that exchanged sections are detected. The head contains the lengths of all
+//! sections, so that truncated files are detected. Integers are little-endian.
 
 use super::epoch_files::EpochKey;
 use crate::pages::{self, PAGE_SIZE, PageRun};
@@ -26,17 +26,17 @@ const MAGIC: &[u8; 8] = b"USTDYEPO";
 pub const VERSION: u32 = 1;
 const END: &[u8; 8] = b"USTDYEND";
 
-/// Number of pages in a section.
+/// Maximum number of pages in a section.
 pub const SECTION_PAGES: usize = 256;
+/// Length of the bitmap at the begin of a section of pages.
 const MAP_BYTES: usize = SECTION_PAGES / 8;
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 /// Maximum length of a head; a longer one counts as damaged.
 const MAX_HEAD_BYTES: u32 = 256 << 20;
 
-/// Properties of the job and its processes.
+/// Properties of a job that must be equal for a restart.
 ///
-/// [`JobIdentity::difference`] compares all fields except `program`, which only appears in its
-/// message.
+/// `program` is an exception: [`JobIdentity::difference`] only shows it in a message.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct JobIdentity {
     /// Checksum of understudy's own libraries.
@@ -61,7 +61,7 @@ pub struct EpochHead {
     pub environment: u64,
     /// Length of the encoded state.
     pub state: u64,
-    /// Pages that follow.
+    /// Pages that follow the state, in order.
     pub runs: Vec<PageRun>,
 }
 
@@ -116,7 +116,8 @@ impl From<io::Error> for EpochError {
 
 /// Decodes a consistent head.
 ///
-/// Limits the allocations that length fields can cause. The limit is 32 times the upper bound of
+/// `None` if the bytes are not a valid head. Damaged length fields could cause huge allocations, so
+/// the size of the decoded head is limited. The limit is 32 times the upper bound of
 /// the input's size class: 2 MiB below 64 KiB, 512 MiB below 16 MiB, and 8 GiB otherwise.
 fn decode_head(bytes: &[u8]) -> Option<EpochHead> {
     let (head, used) = match bytes.len() {
@@ -135,17 +136,23 @@ fn checksum(bytes: &[u8], section: u64) -> [u8; 8] {
     xxh3_64_with_seed(bytes, section).to_le_bytes()
 }
 
-/// Writer of a file, piece by piece.
+/// Writer of a checkpoint file, page by page.
 pub struct Encoder<W: Write> {
     out: W,
+    /// Number of the current section.
     section: u64,
+    /// Bitmap and pages of the current section.
     buffer: Vec<u8>,
+    /// Bitmap of the pages of the section that are not zero.
     map: [u8; MAP_BYTES],
+    /// Number of pages in the current section so far.
     filled: usize,
 }
 
 impl<W: Write> Encoder<W> {
-    /// Writes head and state. The pages follow, in the order of `head.runs`.
+    /// Writes head and state.
+    ///
+    /// The caller then writes the pages in the order of `head.runs`, and calls `finish`.
     pub fn new(mut out: W, head: &EpochHead, state: &[u8]) -> io::Result<Encoder<W>> {
         let content = bincode::encode_to_vec(head, standard()).map_err(io::Error::other)?;
         let mut bytes = MAGIC.to_vec();
@@ -165,8 +172,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Writes a page; returns true if a section is complete.
-    pub fn page(&mut self, page: &[u8]) -> io::Result<bool> {
+    /// Writes a page; returns true if the page completes a section.
+    pub fn write_page(&mut self, page: &[u8]) -> io::Result<bool> {
         if self.filled == 0 {
             self.buffer.clear();
             self.buffer.extend([0; MAP_BYTES]);
@@ -182,6 +189,7 @@ impl<W: Write> Encoder<W> {
         Ok(self.filled == 0)
     }
 
+    /// Writes the current section.
     fn flush(&mut self) -> io::Result<()> {
         self.buffer[..MAP_BYTES].copy_from_slice(&self.map);
         let sum = checksum(&self.buffer, self.section);
@@ -192,6 +200,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
+    /// Writes the last section and the end mark.
     pub fn finish(mut self) -> io::Result<W> {
         if self.filled > 0 {
             self.flush()?;
@@ -201,25 +210,27 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-/// Reader of a file, piece by piece.
+/// Reader of a checkpoint file, section by section.
 pub struct Decoder<R: Read> {
     from: R,
     pub head: EpochHead,
+    /// Number of the next section of pages.
     section: u64,
     buffer: Vec<u8>,
 }
 
 impl<R: Read> Decoder<R> {
+    /// Reads and checks the head.
     pub fn new(mut from: R) -> Result<Decoder<R>, EpochError> {
         let mut bytes = vec![0; 16];
         from.read_exact(&mut bytes)?;
         if &bytes[..8] != MAGIC {
             return Err(EpochError::Magic);
         }
-        let number = |at: usize| {
+        let u32_at = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        let (version, length) = (number(8), number(12));
+        let (version, length) = (u32_at(8), u32_at(12));
         if version != VERSION {
             return Err(EpochError::Version(version));
         }
@@ -242,8 +253,8 @@ impl<R: Read> Decoder<R> {
         })
     }
 
-    /// Reads the state, which follows the head.
-    pub fn state(&mut self) -> Result<Vec<u8>, EpochError> {
+    /// Reads the encoded state, which follows the head.
+    pub fn read_state(&mut self) -> Result<Vec<u8>, EpochError> {
         let mut bytes = Vec::new();
         let length = self.head.state.saturating_add(8);
         if self.from.by_ref().take(length).read_to_end(&mut bytes)? as u64 != length {
@@ -261,8 +272,8 @@ impl<R: Read> Decoder<R> {
         pages::total(&self.head.runs)
     }
 
-    /// Reads a section of at most 256 pages into `pages`.
-    pub fn section(&mut self, pages: &mut [u8]) -> Result<(), EpochError> {
+    /// Reads the next section of pages into `pages`, which is as long as the section.
+    pub fn read_section(&mut self, pages: &mut [u8]) -> Result<(), EpochError> {
         self.buffer.resize(MAP_BYTES, 0);
         self.from.read_exact(&mut self.buffer)?;
         let present: usize = self
@@ -275,30 +286,29 @@ impl<R: Read> Decoder<R> {
         self.from.read_exact(&mut self.buffer[MAP_BYTES..])?;
         let (content, sum) = self.buffer.split_at(length);
         let (map, mut data) = content.split_at(MAP_BYTES);
-        let (last, is_whole) = (
-            pages.len() / PAGE_SIZE,
-            checksum(content, self.section) == *sum,
-        );
-        let beyond = (last..SECTION_PAGES).any(|page| map[page / 8] & (1 << (page % 8)) != 0);
-        if !is_whole || beyond {
+        let is_present = |page: usize| map[page / 8] & (1 << (page % 8)) != 0;
+        let is_intact = checksum(content, self.section) == *sum;
+        let page_count = pages.len() / PAGE_SIZE;
+        if !is_intact || (page_count..SECTION_PAGES).any(is_present) {
             return Err(EpochError::Damaged(format!(
                 "part {} of the pages",
                 self.section - 1
             )));
         }
         for (index, page) in pages.chunks_exact_mut(PAGE_SIZE).enumerate() {
-            if map[index / 8] & (1 << (index % 8)) == 0 {
-                page.fill(0);
-            } else {
+            if is_present(index) {
                 let (first, rest) = data.split_at(PAGE_SIZE);
                 page.copy_from_slice(first);
                 data = rest;
+            } else {
+                page.fill(0);
             }
         }
         self.section += 1;
         Ok(())
     }
 
+    /// Reads the end mark, behind which the file must end.
     pub fn finish(mut self) -> Result<(), EpochError> {
         let mut end = [0; 8];
         self.from.read_exact(&mut end)?;
@@ -313,9 +323,9 @@ impl<R: Read> Decoder<R> {
 }
 
 impl JobIdentity {
-    /// Describes for the user how a file of `theirs` differs.
+    /// Returns a message for the user about the first property that differs in `theirs`.
     ///
-    /// `None` if the file belongs to this job.
+    /// `None` if a file with the identity `theirs` belongs to this job.
     pub fn difference(&self, theirs: &JobIdentity) -> Option<String> {
         if self.build != theirs.build {
             return Some(message::CHECKPOINT_OF_OTHER_BUILD.into());

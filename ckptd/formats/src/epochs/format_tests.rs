@@ -47,7 +47,7 @@ fn file() -> Vec<u8> {
     let ends: Vec<usize> = content()
         .chunks(PAGE_SIZE)
         .enumerate()
-        .filter_map(|(index, page)| encoder.page(page).unwrap().then_some(index))
+        .filter_map(|(index, page)| encoder.write_page(page).unwrap().then_some(index))
         .collect();
     assert_eq!(ends, [255]);
     encoder.finish().unwrap()
@@ -55,10 +55,10 @@ fn file() -> Vec<u8> {
 
 fn read(bytes: &[u8]) -> Result<(EpochHead, Vec<u8>, Vec<u8>), EpochError> {
     let mut decoder = Decoder::new(bytes)?;
-    let (head, state) = (decoder.head.clone(), decoder.state()?);
+    let (head, state) = (decoder.head.clone(), decoder.read_state()?);
     let mut pages = vec![1; decoder.page_count() as usize * PAGE_SIZE];
     for section in pages.chunks_mut(SECTION_PAGES * PAGE_SIZE) {
-        decoder.section(section)?;
+        decoder.read_section(section)?;
     }
     decoder.finish()?;
     Ok((head, state, pages))
@@ -111,7 +111,9 @@ fn every_cut_is_noticed_and_so_is_a_tail() {
 fn sections_cannot_change_places() {
     let mut encoder = Encoder::new(Vec::new(), &head(512), b"state").unwrap();
     for index in 0..512u32 {
-        encoder.page(&[1 + (index / 256) as u8; PAGE_SIZE]).unwrap();
+        encoder
+            .write_page(&[1 + (index / 256) as u8; PAGE_SIZE])
+            .unwrap();
     }
     let bytes = encoder.finish().unwrap();
     let section = MAP_BYTES + SECTION_PAGES * PAGE_SIZE + 8;

@@ -1,6 +1,6 @@
-//! Epochs on disk: names and content of their files.
+//! Checkpoints on disk: names, content and owner of their files.
 //!
-//! The runtime writes and loads them.
+//! The code calls a checkpoint an epoch. The runtime writes and loads the files.
 
 pub mod epoch_files;
 pub mod epoch_format;

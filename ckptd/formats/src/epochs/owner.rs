@@ -1,9 +1,11 @@
-//! Owner of a directory of epochs.
+//! Owner of a directory of checkpoints.
 //!
 //! Two running jobs in one directory would overwrite each other's files. So each process of a job
-//! has a shared lock (fcntl(2), POSIX record locks) on a file there, which contains the job's name.
-//! Another job needs the exclusive lock, and proof that the owner has ended: the kernel drops the
-//! locks of a process that exits, but locks of another host may be invisible here.
+//! has a shared lock (fcntl(2), POSIX record locks) on the file [`OWNER`] there, which describes
+//! the job. Another job that claims the directory needs the exclusive lock. The kernel releases the
+//! locks of a process that exits, so that the exclusive lock usually proves the end of the owner.
+//! It does not if the owner runs on another host, whose locks some file systems hide: then the file
+//! must show that the owner has ended (`DirectoryOwner::has_ended`).
 
 use crate::proc_stat;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
@@ -17,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 
-/// Name of the file.
+/// Name of the owner file.
 pub const OWNER: &str = "understudy-owner";
 
-/// Time limit within which another process of the job writes the file.
+/// Time limit for a claim: another process of this job may be writing the file.
 const WRITE_TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Interval between two attempts to get a lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Description of a job, as in the file.
+/// Description of a job, the content of the owner file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryOwner {
     /// Name of the job, unique among jobs.
@@ -39,8 +41,9 @@ pub struct DirectoryOwner {
     pub start: u64,
     /// Number of jobs that have owned the directory, this one included.
     pub term: u64,
-    /// Job of the batch system, and the number of its restarts; empty without one.
+    /// Job id of the batch system; empty without a batch system.
     pub batch: String,
+    /// Number of times that the batch system has restarted the job.
     pub restarts: u64,
 }
 
@@ -58,7 +61,7 @@ impl DirectoryOwner {
     /// Returns the description of this process's job with that name.
     pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> DirectoryOwner {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let number = |name| variable(name).and_then(|value| value.parse().ok());
+        let parsed = |name| variable(name).and_then(|value| value.parse().ok());
         let pid = std::process::id();
         DirectoryOwner {
             job: job.into(),
@@ -68,7 +71,7 @@ impl DirectoryOwner {
             start: proc_stat::number(pid, proc_stat::START).unwrap_or(0),
             term: 1,
             batch: variable("SLURM_JOB_ID").unwrap_or_default(),
-            restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),
+            restarts: parsed("SLURM_RESTART_COUNT").unwrap_or(0),
         }
     }
 
@@ -112,9 +115,12 @@ impl DirectoryOwner {
         )
     }
 
-    /// True if this owner, whose locks are not visible here, has certainly ended.
+    /// True if this owner has certainly ended.
     ///
-    /// `sees_locks` is false if the file system has no locks.
+    /// The caller has the exclusive lock, unless the file system has no locks (`sees_locks` is
+    /// false). Any of three facts proves the end: the owner ran under this kernel, so its locks
+    /// would be visible; its host has been rebooted since; or the batch system has restarted the
+    /// job.
     fn has_ended(&self, own: &DirectoryOwner, sees_locks: bool) -> bool {
         let is_same_kernel = self.boot == own.boot;
         let has_rebooted = self.host == own.host && !is_same_kernel;
@@ -124,7 +130,7 @@ impl DirectoryOwner {
     }
 }
 
-/// Shared lock of a process of the owner.
+/// Shared lock on the owner file, by a process of the owner.
 #[derive(Debug)]
 pub struct Ownership {
     file: File,
@@ -161,9 +167,10 @@ impl From<io::Error> for ClaimError {
 
 /// Makes the job of this process the owner of a directory.
 ///
-/// Each process of the job calls this. The directory is owned until all of them have exited. `lift`
-/// may change the file's descriptor before it has a lock: closing any descriptor would end the
-/// lock.
+/// Each process of the job calls this function. The job owns the directory until all of its
+/// processes have exited. `lift` can move the file to another descriptor. This happens before the
+/// lock is taken: a process loses its record locks on a file when it closes any descriptor of the
+/// file (fcntl_locking(2)).
 ///
 /// # Errors
 /// [`ClaimError::Owned`] if another job owns the directory, or an error of open(2) or write(2).
@@ -182,6 +189,7 @@ pub fn claim(
         let (is_alone, sees_locks) = match fcntl_lock(&ownership.file, NON_BLOCKING_EXCLUSIVE) {
             Ok(()) => (true, true),
             Err(Errno::AGAIN | Errno::ACCESS) => (false, true),
+            // A file system without locks.
             Err(_) => (true, false),
         };
         let found = ownership.read()?;
@@ -189,7 +197,7 @@ pub fn claim(
             ownership.write_and_share(found, own, sees_locks)?;
             return Ok(ownership);
         }
-        let is_own = found.as_ref().is_some_and(|it| it.job == own.job);
+        let is_own = found.as_ref().is_some_and(|owner| owner.job == own.job);
         if is_own && ownership.share().is_ok() && ownership.is_in_place() {
             return Ok(ownership);
         }
@@ -211,12 +219,14 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Ownership {
-    /// True if the file has not been removed since it was opened.
+    /// True if the path still names the opened file.
+    ///
+    /// The owner may have removed it meanwhile.
     fn is_in_place(&self) -> bool {
-        let id = |about: std::fs::Metadata| (about.dev(), about.ino());
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let own = self.file.metadata().map(id);
-        let there = std::fs::symlink_metadata(&self.path).map(id);
-        matches!((own, there), (Ok(own), Ok(there)) if own == there)
+        let current = std::fs::symlink_metadata(&self.path).map(id);
+        matches!((own, current), (Ok(own), Ok(current)) if own == current)
     }
 
     /// Reads the owner; `None` if the content is incomplete.
@@ -227,19 +237,21 @@ impl Ownership {
         Ok(DirectoryOwner::parse(&text))
     }
 
-    /// Writes the owner under the exclusive lock, and keeps the shared lock.
+    /// Writes the owner under the exclusive lock, and replaces it by a shared lock.
+    ///
+    /// Writes nothing if the file names this job already.
     fn write_and_share(
         &mut self,
         found: Option<DirectoryOwner>,
         own: &DirectoryOwner,
         sees_locks: bool,
     ) -> Result<(), ClaimError> {
-        let is_own = |it: &DirectoryOwner| it.job == own.job;
-        let term = found.as_ref().map_or(0, |it| it.term) + 1;
+        let is_own = |owner: &DirectoryOwner| owner.job == own.job;
+        let term = found.as_ref().map_or(0, |owner| owner.term) + 1;
         match found {
-            Some(it) if is_own(&it) => {}
-            Some(it) if !it.has_ended(own, sees_locks) => {
-                let (owner, path) = (Box::new(it), self.path.clone());
+            Some(owner) if is_own(&owner) => {}
+            Some(owner) if !owner.has_ended(own, sees_locks) => {
+                let (owner, path) = (Box::new(owner), self.path.clone());
                 return Err(ClaimError::Owned { owner, path });
             }
             _ => self.write(&DirectoryOwner {
@@ -260,6 +272,7 @@ impl Ownership {
         self.file.sync_all()
     }
 
+    /// Takes the shared lock; an exclusive lock of this process becomes shared.
     fn share(&self) -> io::Result<()> {
         Ok(fcntl_lock(
             &self.file,

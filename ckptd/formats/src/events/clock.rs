@@ -1,7 +1,11 @@
-//! The two clocks of an event file, read together so that files can be aligned.
+//! The two clocks of an event file.
+//!
+//! Records have times of the monotonic clock. The header has one reading of both clocks, by which
+//! readers order the records of several ranks.
 #![allow(unsafe_code)]
 
-/// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` of one moment, in nanoseconds (clock_gettime(2)).
+/// Readings of `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at one moment, in nanoseconds
+/// (clock_gettime(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {
     pub realtime_ns: u64,
@@ -28,13 +32,13 @@ pub fn monotonic_ns() -> u64 {
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut at = libc::timespec {
+    let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `at` is a valid, writable timespec; both clocks exist on every Linux.
-    unsafe { libc::clock_gettime(clock, &mut at) };
-    (at.tv_sec as u64)
+    // SAFETY: `time` is a valid, writable timespec; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    (time.tv_sec as u64)
         .wrapping_mul(1_000_000_000)
-        .wrapping_add(at.tv_nsec as u64)
+        .wrapping_add(time.tv_nsec as u64)
 }

@@ -18,7 +18,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub rank: ProcessNumber,
-    /// Time of the file's begin, from which the `t` of every record counts.
+    /// Time at which the file was begun; the `t` of each record counts from it.
     pub clocks: ClockPair,
 }
 
@@ -49,7 +49,7 @@ impl Header {
 
 /// Encodes a record as one frame; `None` if it is longer than [`MAX_PAYLOAD`].
 ///
-/// Only extremely long settings of a rank cause such a length.
+/// Only extremely long settings of a job cause such a length.
 pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
     let payload =

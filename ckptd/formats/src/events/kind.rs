@@ -31,11 +31,12 @@ impl fmt::Display for Role {
     }
 }
 
-/// Event by which a failure was detected: the result of an MPI call.
+/// Result of the MPI call by which a rank has detected a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum ErrorClass {
+    /// The call was abandoned, because a failure was announced while it waited.
     Abandoned,
-    /// Error class, by its number.
+    /// Error class of the MPI library, by its number.
     Other(i32),
 }
 
@@ -60,16 +61,27 @@ impl fmt::Display for ErrorClass {
 /// Stages of a recovery, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum RecoveryStage {
+    /// From the failure to the begin of the recovery on this rank.
     Detect,
+    /// Threads of the program are stopped, and the MPI side is reset.
     Reset,
+    /// Operations that were in flight are released.
     Drain,
+    /// MPI is initialised again, together with all other processes.
     Initialise,
+    /// All processes compute the same recovery plan.
     Agree,
+    /// Replacements join the workers, and the checkpoint to resume from is selected.
     Replace,
+    /// File changes are undone, and missing replicas are fetched.
     Fetch,
+    /// Memory, libraries and threads are restored.
     Load,
+    /// MPI objects are rebuilt.
     Rebuild,
+    /// Lost replicas are made again.
     Reprotect,
+    /// Requests are posted again, and the program resumes.
     Resume,
 }
 
@@ -153,7 +165,7 @@ impl fmt::Display for EndReason {
 }
 
 described! {
-    /// Choice of the process that replaces a worker.
+    /// Process `rank` that was chosen to replace a worker.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct SpareChoice {
         pub worker: Worker,
@@ -165,7 +177,7 @@ described! {
 
 /// Defines the kinds with their names, and implements [`Describe`] for them.
 ///
-/// A `flat` kind shows the fields of its value as its own.
+/// The fields of a `flat` kind's value are described as fields of the kind itself.
 macro_rules! kinds {
     ($(#[$meta:meta])* pub enum $kind:ident {
         $($(#[$variant_meta:meta])* $variant:ident = $name:literal
@@ -224,7 +236,9 @@ kinds! {
         },
         /// Settings in force.
         Config = "config" { settings: Vec<(String, String)> },
-        /// A consistent cut was taken at cut point `at_call`, the last of `candidates`.
+        /// A consistent cut was taken, after `candidates` cut points of the rank.
+        ///
+        /// `at_call` has the same value.
         Cut = "cut" {
             epoch: Epoch,
             at_call: u64,
@@ -238,8 +252,8 @@ kinds! {
             scan_ns: u64,
             copy_ns: u64,
         },
-        /// Pages that annotations of the program (`understudy.h`) have elided from a capture.
-        LeftOut = "left_out" {
+        /// Annotations of the program (`understudy.h`) have elided pages from a capture.
+        Elided = "left_out" {
             epoch: Epoch,
             /// Pages that would have been in the capture.
             pages: u64,
@@ -272,7 +286,7 @@ kinds! {
             points: Vec<(String, u64)>,
         },
         /// An idle spare has replayed a worker's set-up phase in a child process.
-        Rehearsal = "rehearsal" {
+        TrialReplay = "rehearsal" {
             worker: Worker,
             /// Bytes of the journal.
             journal: u64,
@@ -290,7 +304,7 @@ kinds! {
             phase_ns: u64,
         },
         /// Pages that can be rebuilt were elided from the replica of a worker.
-        Thinned = "thinned" {
+        ReplicaReduced = "thinned" {
             worker: Worker,
             /// Elided pages.
             pages: u64,
@@ -299,8 +313,8 @@ kinds! {
             /// Bytes of the journal that is stored instead.
             journal: u64,
         },
-        /// The rank has elided pages that can be rebuilt from its own replica.
-        OwnThinned = "own_thinned" {
+        /// The rank has elided rebuildable pages from the replica of its own memory.
+        OwnReplicaReduced = "own_thinned" {
             /// Elided pages.
             pages: u64,
             /// Remaining pages.
@@ -324,8 +338,9 @@ kinds! {
         Recomputed = "recomputed" { regions: u64, bytes: u64, ns: u64 },
         /// Functions of the program have undone steps in a survivor.
         Reversed = "reversed" {
-            /// Pages that equal those of the checkpoint, and pages that were fetched instead.
+            /// Pages that equal those of the checkpoint.
             pages: u64,
+            /// Pages that differed and were fetched instead.
             wrong: u64,
             /// Complete steps.
             steps: u64,

@@ -33,7 +33,7 @@ impl ReadError {
     }
 }
 
-/// Default number of bytes per read.
+/// Default minimum number of bytes per read.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
 /// Record and the length of its frame.
@@ -47,13 +47,14 @@ pub struct FramedRecord {
 /// An incomplete record is [`ReadError::Truncated`] and can be retried once `source` has grown.
 pub(super) struct RecordStream<R> {
     source: R,
+    /// Minimum number of bytes per read.
     chunk: usize,
     header: Option<Header>,
     buffer: Vec<u8>,
     /// Offset in `buffer` of the first byte that is not decoded yet.
-    begin: usize,
-    /// Offset of that byte in the file.
-    at: u64,
+    decoded: usize,
+    /// Offset of the same byte in the file.
+    file_offset: u64,
 }
 
 impl<R: Read> RecordStream<R> {
@@ -63,8 +64,8 @@ impl<R: Read> RecordStream<R> {
             chunk,
             header: None,
             buffer: Vec::new(),
-            begin: 0,
-            at: 0,
+            decoded: 0,
+            file_offset: 0,
         }
     }
 
@@ -90,11 +91,11 @@ impl<R: Read> RecordStream<R> {
     /// Returns the next record; `None` if the source ends between two records.
     pub fn next(&mut self) -> Result<Option<FramedRecord>, ReadError> {
         self.header()?;
-        let at = self.at;
+        let at = self.file_offset;
         let head = self.peek(FRAME_HEAD)?;
         if head.is_empty() {
             self.buffer = Vec::new();
-            self.begin = 0;
+            self.decoded = 0;
             return Ok(None);
         }
         if head.len() < FRAME_HEAD {
@@ -119,30 +120,30 @@ impl<R: Read> RecordStream<R> {
     /// Returns the error of a source that ends inside a record.
     fn torn(&self) -> ReadError {
         ReadError::Truncated {
-            at: self.at + (self.buffer.len() - self.begin) as u64,
+            at: self.file_offset + (self.buffer.len() - self.decoded) as u64,
         }
     }
 
     /// Returns the next `wanted` bytes, or fewer if the source ends.
     fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
-        let there = self.buffer.len() - self.begin;
-        if there < wanted {
-            self.buffer.drain(..self.begin);
-            self.begin = 0;
+        let buffered = self.buffer.len() - self.decoded;
+        if buffered < wanted {
+            self.buffer.drain(..self.decoded);
+            self.decoded = 0;
             // A single long record must not occupy memory for the rest of the file.
             self.buffer.shrink_to(self.chunk.max(wanted));
-            let more = (wanted - there).max(self.chunk) as u64;
+            let more = (wanted - buffered).max(self.chunk) as u64;
             (&mut self.source)
                 .take(more)
                 .read_to_end(&mut self.buffer)?;
         }
-        let end = self.buffer.len().min(self.begin + wanted);
-        Ok(&self.buffer[self.begin..end])
+        let end = self.buffer.len().min(self.decoded + wanted);
+        Ok(&self.buffer[self.decoded..end])
     }
 
     fn skip(&mut self, bytes: usize) {
-        self.begin += bytes;
-        self.at += bytes as u64;
+        self.decoded += bytes;
+        self.file_offset += bytes as u64;
     }
 }
 
@@ -199,6 +200,6 @@ mod tests {
             stream.buffer.capacity()
         );
         assert!(stream.next().expect("no damage").is_none());
-        assert_eq!(stream.at, file.len() as u64);
+        assert_eq!(stream.file_offset, file.len() as u64);
     }
 }

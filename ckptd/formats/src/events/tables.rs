@@ -41,11 +41,11 @@ described! {
 }
 
 described! {
-    /// Calls of one procedure from one place.
+    /// Calls of one procedure from one call site.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct JournalRow {
         pub procedure: String,
-        /// Function and offset, or only the offset, and the file.
+        /// Call site: function and offset (or only the offset), and the file.
         pub place: String,
         /// Calls, and bytes of the uncompressed journal.
         pub calls: Amount,
@@ -69,7 +69,7 @@ described! {
     }
 }
 
-/// Annotation of memory that need not be saved.
+/// Kinds of annotations, by the function that makes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum AnnotationKind {
     /// `understudy_discard`
@@ -104,7 +104,7 @@ described! {
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct AnnotationSaving {
         pub way: AnnotationKind,
-        /// Function and offset of the call, or only the offset, and the file.
+        /// Call site: function and offset (or only the offset), and the file.
         pub place: String,
         pub start: u64,
         pub bytes: u64,

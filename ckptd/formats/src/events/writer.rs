@@ -19,7 +19,9 @@ use understudy_numbers::{Epoch, ProcessNumber};
 pub struct EventWriter {
     file: Option<File>,
     path: PathBuf,
-    off: AtomicBool,
+    /// True after an error; nothing is written any more.
+    is_disabled: AtomicBool,
+    /// `CLOCK_MONOTONIC` in the file's header.
     origin: u64,
     report: fn(&str),
 }
@@ -42,16 +44,16 @@ impl EventWriter {
         let mut writer = Self {
             file: None,
             path,
-            off: AtomicBool::new(false),
+            is_disabled: AtomicBool::new(false),
             origin: header.clocks.monotonic_ns,
             report,
         };
         match open(dir, &writer.path) {
             Ok(file) => {
                 writer.file = Some(file);
-                writer.put(&header.to_bytes());
+                writer.write_whole(&header.to_bytes());
             }
-            Err(error) => writer.turn_off(&error),
+            Err(error) => writer.disable(&error),
         }
         writer
     }
@@ -61,7 +63,7 @@ impl EventWriter {
         Self {
             file: None,
             path: PathBuf::new(),
-            off: AtomicBool::new(true),
+            is_disabled: AtomicBool::new(true),
             origin: 0,
             report: |_| (),
         }
@@ -83,8 +85,8 @@ impl EventWriter {
             kind,
         };
         match encode_record(&record) {
-            Some(frame) => self.put(&frame),
-            None => self.turn_off(&io::Error::new(
+            Some(frame) => self.write_whole(&frame),
+            None => self.disable(&io::Error::new(
                 io::ErrorKind::InvalidData,
                 "a record exceeds the length limit",
             )),
@@ -93,7 +95,7 @@ impl EventWriter {
 
     /// False once an error has disabled the writer.
     pub fn is_on(&self) -> bool {
-        !self.off.load(Relaxed)
+        !self.is_disabled.load(Relaxed)
     }
 
     /// Returns the path of the file.
@@ -101,23 +103,23 @@ impl EventWriter {
         &self.path
     }
 
-    fn put(&self, bytes: &[u8]) {
+    fn write_whole(&self, bytes: &[u8]) {
         let Some(mut file) = self.file.as_ref() else {
             return;
         };
         loop {
             match file.write(bytes) {
                 Ok(n) if n == bytes.len() => return,
-                // The frame is incomplete and must be the last one: readers stop there.
-                Ok(_) => return self.turn_off(&io::Error::from_raw_os_error(libc::ENOSPC)),
+                // The frame is incomplete, and readers stop at it, so it must be the last one.
+                Ok(_) => return self.disable(&io::Error::from_raw_os_error(libc::ENOSPC)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.turn_off(&error),
+                Err(error) => return self.disable(&error),
             }
         }
     }
 
-    fn turn_off(&self, error: &io::Error) {
-        if !self.off.swap(true, Relaxed) {
+    fn disable(&self, error: &io::Error) {
+        if !self.is_disabled.swap(true, Relaxed) {
             let (path, remedy) = (self.path.display(), remedy_for(error));
             let problem = message::event_file_not_written(path, error, remedy);
             (self.report)(&format!("understudy: {problem}"));
@@ -127,8 +129,8 @@ impl EventWriter {
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file instead of a truncated one: a process that still writes to the old file does not
-    // affect this one.
+    // A new file, not a truncated one, so that a process that still writes to the old file does not
+    // affect it.
     create_anew(path)
 }
 
@@ -166,7 +168,7 @@ mod tests {
                     .expect("/dev/full"),
             ),
             path: PathBuf::from("/dev/full"),
-            off: AtomicBool::new(false),
+            is_disabled: AtomicBool::new(false),
             origin: 0,
             report: |message| {
                 assert!(

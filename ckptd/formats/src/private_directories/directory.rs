@@ -13,7 +13,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Calls openat(2) of libc, which is replaced in a rank, for this process alone.
+/// Opens a file with openat(2) of libc, close-on-exec.
+///
+/// A rank calls the `openat` of the shim library here, which moves the descriptor out of the
+/// program's range.
 fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
@@ -31,8 +34,8 @@ fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<Fil
 }
 
 /// True if a file belongs to this user.
-pub fn is_own(about: &Metadata) -> bool {
-    about.uid() == geteuid().as_raw()
+pub fn is_own(metadata: &Metadata) -> bool {
+    metadata.uid() == geteuid().as_raw()
 }
 
 /// Opens a regular file of this user with flags of open(2).
@@ -80,10 +83,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 
 fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<File> {
     let file = open_at(directory, name, flags | libc::O_NOFOLLOW | libc::O_NONBLOCK)?;
-    let about = file.metadata()?;
-    // A file server may map root to another user, but a file created just now is this process's.
+    let metadata = file.metadata()?;
+    // A file server may map root to another user, so a file that this call has created may have
+    // another owner.
     let is_new = flags & libc::O_EXCL != 0;
-    if !about.is_file() || !(is_new || is_own(&about)) {
+    if !metadata.is_file() || !(is_new || is_own(&metadata)) {
         let why = "not a regular file of this user";
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
     }
@@ -92,7 +96,7 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
 
 /// Creates a file (mode 0600) for writing that no other process has open.
 ///
-/// Replaces any file of this name.
+/// A file of this name is removed first, not truncated.
 ///
 /// # Errors
 /// Errors of unlink(2) and open(2).
@@ -144,7 +148,7 @@ impl PrivateDirectory {
         Self::make_at(rustix::fs::CWD, path.as_os_str(), path)
     }
 
-    /// Opens the directory of that name in this one; `None` if it does not exist.
+    /// Opens a directory in this one by its name; `None` if it does not exist.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -186,28 +190,28 @@ impl PrivateDirectory {
             path: path.into(),
             source,
         };
-        // First without any access, so that its owner can be reported.
+        // O_PATH needs no permission on the directory, so that its owner can be reported.
         let found = match open_at(above, name, libc::O_PATH | libc::O_NOFOLLOW) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(system)?,
         };
-        let about = found.metadata().map_err(system)?;
-        if about.is_symlink() {
+        let metadata = found.metadata().map_err(system)?;
+        if metadata.is_symlink() {
             return Err(DirectoryRefusal::Link(path.into()));
         }
-        if !about.is_dir() {
+        if !metadata.is_dir() {
             return Err(DirectoryRefusal::NotADirectory(path.into()));
         }
-        if !is_own(&about) {
+        if !is_own(&metadata) {
             return Err(DirectoryRefusal::WrongOwner {
                 path: path.into(),
-                uid: about.uid(),
+                uid: metadata.uid(),
             });
         }
-        if about.mode() & 0o077 != 0 {
+        if metadata.mode() & 0o077 != 0 {
             return Err(DirectoryRefusal::AccessibleToOthers {
                 path: path.into(),
-                mode: about.mode() & 0o7777,
+                mode: metadata.mode() & 0o7777,
             });
         }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
@@ -223,7 +227,7 @@ impl PrivateDirectory {
         self.file.as_fd()
     }
 
-    /// Returns the name by which it was opened.
+    /// Returns the path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -265,14 +269,14 @@ impl PrivateDirectory {
     }
 
     fn try_remove(&self, name: &OsStr) -> Result<(), Errno> {
-        let about = statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(about.st_mode) != FileType::Directory {
+        let stat = statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return unlinkat(&self.file, name, AtFlags::empty());
         }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let as_errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
         let file = open_at(self.file.as_raw_fd(), name, flags).map_err(as_errno)?;
-        if !file.metadata().is_ok_and(|about| is_own(&about)) {
+        if !file.metadata().is_ok_and(|metadata| is_own(&metadata)) {
             return Err(Errno::PERM);
         }
         let below = PrivateDirectory {
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directories_of_this_user_alone_will_do() {
+    fn only_directories_of_this_user_alone_are_accepted() {
         let top = top();
         let [made, link, file] = ["made", "link", "file"].map(|name| top.path().join(name));
         assert!(

@@ -1,10 +1,10 @@
-//! Refusals of directories.
+//! Reasons why a directory is not used.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use understudy_catalogue::message;
 
-/// Variable with another directory for the files of this user.
+/// Variable that names the place for the directory of this user's files.
 pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
 /// Reason why a directory is not used.

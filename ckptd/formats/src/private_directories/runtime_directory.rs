@@ -1,4 +1,6 @@
-//! Place of the user's directory for data that outlive a process.
+//! Selection of the place of the user's directory for data that outlive a process.
+//!
+//! Places in the order of preference:
 //!
 //! ```text
 //!   UNDERSTUDY_RUNTIME_DIR             if set: only this place
@@ -10,10 +12,11 @@
 //! last choice: logind removes it with the last session, although jobs may still be running, and
 //! limits it to a tenth of the memory.
 //!
-//! All processes of a node must select one place, even if other users create and remove files in
-//! `/dev/shm` meanwhile. So the decision is made under a lock on the session's directory, which
-//! only this user can enter. A directory created there is used from then on, and other users cannot
-//! remove one in `/dev/shm`.
+//! All processes of a node must select the same place, even if other users create and remove files
+//! in `/dev/shm` meanwhile. So a process selects under a lock on the session's directory, which
+//! only this user can enter. If a process has created `understudy-UID` in the session's directory,
+//! all later processes use it, even if the name is free in `/dev/shm` again. Conversely, no other
+//! user can remove a directory that was created in `/dev/shm`.
 
 use super::directory::PrivateDirectory;
 use super::refused::{DirectoryRefusal, RUNTIME_DIR};
@@ -28,15 +31,15 @@ use std::sync::OnceLock;
 /// Memory that outlives a process (shm_overview(7)); all users can write there.
 pub const SHARED_MEMORY_DIRECTORY: &str = "/dev/shm";
 
-/// Directory that this process has created or found.
+/// Directory that this process has created or opened.
 static SELECTED: OnceLock<PathBuf> = OnceLock::new();
 /// Place that the user has named.
 static USER_PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// File systems that hosts share (statfs(2)).
+/// Magic numbers of file systems that several hosts can mount (statfs(2)).
 ///
-/// Two nodes of a job would confuse their files on such a file system.
-const SHARED_SYSTEMS: [u32; 9] = [
+/// On such a file system, the nodes of a job would use each other's files.
+const SHARED_FILE_SYSTEMS: [u32; 9] = [
     0x6969,      // NFS
     0xfe53_4d42, // SMB2
     0xff53_4d42, // CIFS
@@ -50,14 +53,14 @@ const SHARED_SYSTEMS: [u32; 9] = [
 
 /// Returns the directory for data of this user's jobs that outlive a process.
 pub fn in_memory() -> PathBuf {
-    let found = || PlaceCandidates::of_process().find();
-    SELECTED.get().cloned().unwrap_or_else(found)
+    let find = || PlaceCandidates::of_process().find();
+    SELECTED.get().cloned().unwrap_or_else(find)
 }
 
-/// Creates that directory if it is missing.
+/// Creates the directory of [`in_memory`] if it is missing.
 ///
 /// # Errors
-/// If in every place its name is used by another user, or accessible for others.
+/// If each place is unusable, or has an entry of this name that is not a private directory.
 pub fn make_in_memory() -> Result<PrivateDirectory, DirectoryRefusal> {
     let made = match SELECTED.get() {
         Some(path) => PrivateDirectory::make(path),
@@ -67,12 +70,14 @@ pub fn make_in_memory() -> Result<PrivateDirectory, DirectoryRefusal> {
     Ok(made)
 }
 
-/// Names the place as [`RUNTIME_DIR`] does, before the first use of the directory.
+/// Sets the place instead of the variable [`RUNTIME_DIR`].
+///
+/// Has no effect after the first use of the directory.
 pub fn name_runtime_directory(place: OsString) {
     let _ = USER_PLACE.set(Some(place.into()));
 }
 
-/// Returns the variable by which other processes find this directory.
+/// Returns the variable and the value by which other processes select this directory.
 ///
 /// `None` for [`SHARED_MEMORY_DIRECTORY`].
 pub fn runtime_variable() -> Option<(&'static str, PathBuf)> {
@@ -80,12 +85,13 @@ pub fn runtime_variable() -> Option<(&'static str, PathBuf)> {
     (place != Path::new(SHARED_MEMORY_DIRECTORY)).then_some((RUNTIME_DIR, place))
 }
 
-fn named() -> Option<PathBuf> {
-    let of_environment = || {
-        let named = std::env::var_os(RUNTIME_DIR)?;
-        (!named.is_empty()).then(|| named.into())
+/// Returns the place that the user has named, in the environment or to a tool.
+fn user_place() -> Option<PathBuf> {
+    let from_environment = || {
+        let place = std::env::var_os(RUNTIME_DIR)?;
+        (!place.is_empty()).then(|| place.into())
     };
-    USER_PLACE.get_or_init(of_environment).clone()
+    USER_PLACE.get_or_init(from_environment).clone()
 }
 
 /// Places for the directory.
@@ -102,13 +108,13 @@ struct PlaceCandidates {
 impl PlaceCandidates {
     fn of_process() -> PlaceCandidates {
         let user = geteuid().as_raw();
-        let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let of_session = of_session.filter(|path| path.is_absolute());
+        let xdg_directory = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let xdg_directory = xdg_directory.filter(|path| path.is_absolute());
         PlaceCandidates {
-            named: named(),
+            named: user_place(),
             memory: SHARED_MEMORY_DIRECTORY.into(),
             sessions: std::iter::once(format!("/run/user/{user}").into())
-                .chain(of_session)
+                .chain(xdg_directory)
                 .collect(),
             name: format!("understudy-{user}"),
         }
@@ -129,7 +135,8 @@ impl PlaceCandidates {
             return in_memory;
         };
         let in_session = session.path().join(&self.name);
-        let is_refused = || PrivateDirectory::open(&in_memory).is_err_and(|it| is_lasting(&it));
+        let is_refused =
+            || PrivateDirectory::open(&in_memory).is_err_and(|refusal| is_lasting(&refusal));
         match in_session.symlink_metadata().is_ok() || is_refused() {
             true => in_session,
             false => in_memory,
@@ -160,13 +167,16 @@ impl PlaceCandidates {
     }
 }
 
-/// Creates a directory in a place to which other users may write.
+/// Creates a directory in a place.
+///
+/// A place to which other users may write must have the sticky bit: otherwise they could exchange
+/// the directory.
 fn make_in(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRefusal> {
-    let about = std::fs::metadata(place).map_err(|source| DirectoryRefusal::SystemCall {
+    let metadata = std::fs::metadata(place).map_err(|source| DirectoryRefusal::SystemCall {
         path: place.into(),
         source,
     })?;
-    let mode = about.mode() & 0o7777;
+    let mode = metadata.mode() & 0o7777;
     if mode & 0o022 != 0 && mode & 0o1000 == 0 {
         return Err(DirectoryRefusal::ParentWritable {
             path: place.into(),
@@ -184,28 +194,27 @@ fn make_named(place: &Path, name: &str) -> Result<PrivateDirectory, DirectoryRef
     if !place.is_absolute() {
         return Err(refused("it is not an absolute path".into()));
     }
-    let about = std::fs::metadata(place).map_err(|error| refused(error.to_string()))?;
-    if ![0, geteuid().as_raw()].contains(&about.uid()) {
-        return Err(refused(format!("it belongs to user {}", about.uid())));
+    let metadata = std::fs::metadata(place).map_err(|error| refused(error.to_string()))?;
+    if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
+        return Err(refused(format!("it belongs to user {}", metadata.uid())));
     }
-    let system = rustix::fs::statfs(place).map_err(|error| refused(error.to_string()))?;
-    if SHARED_SYSTEMS.contains(&(system.f_type as u32)) {
+    let file_system = rustix::fs::statfs(place).map_err(|error| refused(error.to_string()))?;
+    if SHARED_FILE_SYSTEMS.contains(&(file_system.f_type as u32)) {
         return Err(refused("hosts share its file system".into()));
     }
     make_in(place, name).map_err(|error| refused(error.to_string()))
 }
 
-/// True if every process of the node refuses a place.
+/// True if every process of the node gets this refusal.
 ///
-/// False for example for missing descriptors here, since another process would find the place
-/// usable.
+/// False for example if this process has no free descriptor: another process could use the place.
 fn is_lasting(refused: &DirectoryRefusal) -> bool {
     match refused {
         DirectoryRefusal::Link(_)
         | DirectoryRefusal::NotADirectory(_)
         | DirectoryRefusal::WrongOwner { .. }
         | DirectoryRefusal::ParentWritable { .. } => true,
-        // The user can repair that.
+        // The user can correct these, so no other place is tried.
         DirectoryRefusal::AccessibleToOthers { .. } | DirectoryRefusal::UnusableSetting { .. } => {
             false
         }
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_can_mend_leads_nowhere_else() {
+    fn an_error_that_the_user_can_correct_leads_to_no_other_place() {
         let (_top, candidates) = places();
         let own = candidates.memory.join("understudy-0");
         fs::create_dir(&own).expect("made");

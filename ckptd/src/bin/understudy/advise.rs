@@ -6,7 +6,8 @@ use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use understudy_formats::advice;
+use understudy_formats::checkpoint_interval;
+use understudy_formats::duration::parse_duration;
 use understudy_launch::print_message;
 use understudy_report::{Costs, Job, MarkSavings, Report};
 
@@ -48,7 +49,7 @@ pub struct Arguments {
 
 /// Parses a time on the command line.
 pub fn time(text: &str) -> Result<Duration, String> {
-    advice::parse_duration(text)
+    parse_duration(text)
         .ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
 }
 
@@ -117,9 +118,9 @@ impl Arguments {
             .or(of_nodes)
             .unwrap_or(f64::INFINITY);
         let work = self.time.as_secs_f64();
-        let count = advice::optimal_count(work, cost, mtbf).max(1.0);
-        let expected_with = advice::expected_with(work, cost, recovery, mtbf, count);
-        let expected_local = advice::expected_local(work, recovery, mtbf);
+        let count = checkpoint_interval::optimal_checkpoint_count(work, cost, mtbf).max(1.0);
+        let expected_with = checkpoint_interval::expected_time(work, cost, recovery, mtbf, count);
+        let expected_local = checkpoint_interval::localised_rollback_limit(work, recovery, mtbf);
         let advice = Advice {
             mtbf,
             cost,
@@ -132,17 +133,17 @@ impl Arguments {
                 }
             }),
             work,
-            young: advice::young(cost, mtbf),
-            daly: advice::daly(cost, mtbf),
-            liu: advice::optimal_interval(cost, mtbf),
+            young: checkpoint_interval::young_interval(cost, mtbf),
+            daly: checkpoint_interval::daly_interval(cost, mtbf),
+            liu: checkpoint_interval::optimal_period(cost, mtbf),
             count,
             undisturbed: (-work / mtbf).exp(),
-            expected_without: advice::expected_without(work, mtbf),
+            expected_without: checkpoint_interval::expected_time_without_checkpoints(work, mtbf),
             expected_with,
             expected_local,
-            penalty: advice::relative_slowdown(expected_with, expected_local),
-            penalty_of_cost: advice::penalty_of_cost(cost, mtbf),
-            penalty_of_short_cost: advice::penalty_of_short_cost(cost, mtbf),
+            penalty: checkpoint_interval::rollback_penalty(expected_with, expected_local),
+            penalty_of_cost: checkpoint_interval::rollback_penalty_by_cost(cost, mtbf),
+            penalty_of_short_cost: checkpoint_interval::rollback_penalty_by_short_cost(cost, mtbf),
             marks,
         };
         if self.json {

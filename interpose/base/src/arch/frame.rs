@@ -13,19 +13,20 @@ pub struct Frame {
     pub arguments: [u64; 6],
     /// r15, r14, r13, r12, rbp, rbx.
     pub preserved: [u64; 6],
-    /// Stack pointer of the program.
+    /// Stack pointer of the program at its call.
     ///
-    /// Points to the return address, which the stack arguments follow.
+    /// Points to the return address; the stack arguments follow at higher addresses.
     pub rsp: u64,
 }
 
-/// Result of a handler after a rollback.
+/// Error of a function in a handler whose frame was rewound.
 ///
-/// The handler must return at once, with any value.
+/// The handler must return at once. Its return value is ignored, because the program resumes from
+/// the rewound frame.
 #[derive(Debug)]
 pub struct Rewound;
 
-const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
+const STACK_END: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 /// Size of a [`Frame`] in bytes.
 pub const FRAME_SIZE: usize = size_of::<Frame>();
 /// Offset of rbp in a [`Frame`].
@@ -40,12 +41,15 @@ const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_O
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
-/// End of the frame of the next entry.
-pub static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
-/// End of the frame of an outermost entry.
+/// Address at which the next entry's frame ends; the stack grows downwards from it.
 ///
-/// Lower while the program runs inside of [`super::run_user`].
-pub static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+/// While a handler runs, its own frame ends there.
+pub static TOP: AtomicUsize = AtomicUsize::new(STACK_END);
+/// Value of [`TOP`] for an outermost entry, which is not made from a callback.
+///
+/// The end of the stack, or a lower address while the program runs inside of [`super::run_user`].
+pub static BASE: AtomicUsize = AtomicUsize::new(STACK_END);
+
 /// Returns the frame of the innermost call under way.
 #[inline]
 pub(super) fn innermost_frame() -> &'static Frame {
@@ -66,9 +70,10 @@ pub fn top_frame() -> Option<*mut Frame> {
     (TOP.load(Ordering::Relaxed) == base).then_some((base - FRAME_SIZE) as *mut Frame)
 }
 
-/// Returns the addresses of slot, stack pointer and rbp of the program's last call.
+/// Returns the addresses of three values in the frame of the last outermost call.
 ///
-/// Other threads may read the values, which remain there after the call has returned.
+/// The slot, the stack pointer and rbp, in this order. The values remain in memory after the call
+/// has returned, and other threads may read them.
 pub fn addresses_of_last_call() -> [u64; 3] {
     let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
     [frame, frame + OFFSET_OF_RSP, frame + OFFSET_OF_RBP].map(|address| address as u64)

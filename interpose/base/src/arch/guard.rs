@@ -10,7 +10,10 @@ static ESCAPE: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]).
 ///
-/// For functions that may fault.
+/// Acts like setjmp(3): saves the preserved registers on the stack, and the stack pointer in
+/// `ESCAPE`. `end_guarded_call` acts like longjmp(3): it restores both and returns to the caller of
+/// `guarded`. A function that returns normally takes the same way. r15 is pushed twice to align the
+/// stack.
 ///
 /// # Safety
 /// The function must tolerate being ended at any point.
@@ -41,7 +44,7 @@ pub unsafe extern "C" fn guarded(
     )
 }
 
-/// Ends a guarded call, from any depth.
+/// Ends a guarded call from any depth of calls.
 ///
 /// # Safety
 /// A guarded call must be under way.
@@ -73,7 +76,8 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RSP as usize] = stack as i64;
     registers[libc::REG_RIP as usize] = end_guarded_call as *const () as i64;
-    // The call may have set the direction flag, to copy backwards.
+    // The interrupted code may have set the direction flag to copy backwards; the ABI requires it
+    // to be clear.
     const DIRECTION: i64 = 1 << 10;
     registers[libc::REG_EFL as usize] &= !DIRECTION;
     true

@@ -1,7 +1,9 @@
-//! The MPI lock: the one thread of the program that is in the runtime
-//! ([`understudy_abi::mpi_lock`]).
+//! The MPI lock, which admits threads of the program to the runtime one by one.
 //!
-//! The runtime itself always runs with the main thread's thread-local data.
+//! The lock is shared with the preload library, whose code acquires and releases it around a call
+//! ([`understudy_abi::mpi_lock`]). The thread that has the lock exchanges its control block (fs
+//! register) for that of the main thread, so that the runtime and the MPI library always run with
+//! the main thread's thread-local data.
 #![allow(unsafe_code)]
 
 use super::frame::{Frame, Rewound, top_frame};
@@ -15,12 +17,12 @@ use understudy_abi::control_block;
 use understudy_abi::mpi_lock::{MASK_UNCHANGED, MpiLock, MpiLockCode, YieldingCallback};
 use understudy_mpi::call;
 
-/// Returns `struct pthread` of the main thread, to which the thread-local data belong.
+/// Returns the control block of the main thread, with which the runtime always runs.
 pub(super) fn main_block() -> usize {
     control_block::address()
 }
 
-/// The preload library's part of the lock, and a lookup of the program's symbols.
+/// Code of the preload library for the lock, and a lookup of the program's symbols.
 struct PreloadLibrary {
     code: MpiLockCode,
     symbol: fn(&str) -> u64,
@@ -33,7 +35,7 @@ unsafe impl Sync for PreloadLibrary {}
 
 static PRELOAD_LIBRARY: OnceLock<PreloadLibrary> = OnceLock::new();
 
-/// Connects to the preload library's part.
+/// Sets the preload library's code.
 ///
 /// `symbol` returns the address of a symbol in the program's namespace, or 0.
 pub fn connect(code: MpiLockCode, symbol: fn(&str) -> u64) {
@@ -45,7 +47,7 @@ fn mpi_lock() -> &'static MpiLock {
     // SAFETY: the lock belongs to the preload library, which lives as long as the process.
     PRELOAD_LIBRARY
         .get()
-        .map_or(&UNCONNECTED, |face| unsafe { &*face.code.lock })
+        .map_or(&UNCONNECTED, |library| unsafe { &*library.code.lock })
 }
 
 /// Procedures that may be called at any time (MPI 4.1, 11.6.1).
@@ -58,24 +60,24 @@ const ALWAYS_ALLOWED: [Proc; understudy_abi::mpi_lock::QUERY_COUNT] = [
     Proc::MPI_Get_library_version,
 ];
 
-/// Function that answers such a procedure, with two arguments and the slot.
+/// Function that answers one of [`ALWAYS_ALLOWED`]: two arguments of the call, and the slot.
 type AnswerFunction = unsafe extern "C" fn(*mut c_int, *mut c_int, u32) -> c_int;
 /// Function that records an effect on files: kind, directory, path.
 type FileEffectFunction = unsafe extern "C" fn(u32, c_int, *const c_char);
 
 /// Sets functions that run without the MPI lock, on the caller's stack.
-pub fn set_unlocked_functions(answer: AnswerFunction, note: FileEffectFunction) {
+pub fn set_unlocked_functions(answer: AnswerFunction, record_effect: FileEffectFunction) {
     mpi_lock()
         .answer_query
         .store(answer as usize, Ordering::Relaxed);
     mpi_lock()
         .record_effect
-        .store(note as usize, Ordering::Relaxed);
+        .store(record_effect as usize, Ordering::Relaxed);
 }
 
-/// Allows concurrent MPI calls, after all workers have agreed.
+/// Allows concurrent MPI calls, after all workers have agreed on it.
 ///
-/// To be called before the first of these calls.
+/// To be called before a second thread calls MPI.
 pub fn allow_concurrent_calls() {
     work_flags::set_multiple();
     let bits = std::ptr::from_ref(work_flags::bits()).cast_mut();
@@ -92,14 +94,15 @@ pub fn record_other_threads() {
 
 /// Sets the offset in bytes of the kernel's thread number in control blocks.
 ///
-/// Ignored if the block of this thread, the main one, does not have its number there.
-pub fn set_thread_number_offset(place: usize) {
-    // SAFETY: the word lies in glibc's larger control block; gettid(2).
-    let is_it = unsafe { *((main_block() + place) as *const libc::pid_t) == libc::gettid() };
-    if is_it {
+/// Ignored if the control block of the calling main thread does not have its number there.
+pub fn set_thread_number_offset(offset: usize) {
+    // SAFETY: glibc's control block is larger than the offset; gettid(2) has no preconditions.
+    let is_confirmed =
+        unsafe { *((main_block() + offset) as *const libc::pid_t) == libc::gettid() };
+    if is_confirmed {
         mpi_lock()
             .thread_number_offset
-            .store(place, Ordering::Relaxed);
+            .store(offset, Ordering::Relaxed);
     }
 }
 
@@ -108,11 +111,11 @@ pub fn record_signal_handlers() {
     mpi_lock().has_handlers.store(1, Ordering::SeqCst);
 }
 
-/// Prepares the MPI lock for later use.
+/// Sets the fields of the MPI lock that the preload library reads.
 pub fn prepare() {
     let state = mpi_lock();
-    for (place, question) in state.query_slots.iter().zip(ALWAYS_ALLOWED) {
-        place.store(question.slot(), Ordering::Relaxed);
+    for (slot, procedure) in state.query_slots.iter().zip(ALWAYS_ALLOWED) {
+        slot.store(procedure.slot(), Ordering::Relaxed);
     }
     state
         .abort_slot
@@ -136,31 +139,35 @@ pub fn prepare() {
 }
 
 /// Allows any thread of the program to call MPI from now on.
+///
+/// To be called from a handler that runs for the main thread.
 pub fn share() {
     prepare();
-    if let Some(face) = PRELOAD_LIBRARY.get() {
-        // SAFETY: the main thread is in a call of the program, as `share` requires.
-        unsafe { (face.code.enable)() };
+    if let Some(library) = PRELOAD_LIBRARY.get() {
+        // SAFETY: the main thread is in a call of the program.
+        unsafe { (library.code.enable)() };
     }
 }
 
-/// Requests that calls use the MPI lock as soon as possible ([`open_if_owned`]), for other threads.
+/// Requests that calls use the MPI lock as soon as possible. Any thread may call this function.
 ///
-/// Has no effect before [`prepare`]. Any thread may call this function.
+/// From now on the main thread's calls take the lock. When the first of them has it,
+/// [`open_if_owned`] lets other threads in. Has no effect before [`prepare`].
 pub fn request_sharing() {
     let is_prepared = !mpi_lock()
         .owner_thread_word
         .load(Ordering::Relaxed)
         .is_null();
-    if let Some(face) = PRELOAD_LIBRARY.get().filter(|_| is_prepared) {
+    if let Some(library) = PRELOAD_LIBRARY.get().filter(|_| is_prepared) {
         // SAFETY: `enable_for_main` may be called by any thread at any time.
-        unsafe { (face.code.enable_for_main)() };
+        unsafe { (library.code.enable_for_main)() };
     }
 }
 
-/// Opens the MPI lock for all threads if this call, the outermost one, owns it.
+/// Lets all threads use the MPI lock if the outermost call has acquired it.
 ///
-/// No other call is under way then.
+/// Before that, a call of the main thread could be in the runtime without the lock, and would not
+/// exclude other threads.
 pub fn open_if_owned() {
     if !is_shared() && outermost_owns_lock() {
         mpi_lock().is_shared.store(1, Ordering::SeqCst);
@@ -187,19 +194,21 @@ pub fn is_other_thread() -> bool {
     owner != 0 && owner != main_block()
 }
 
-/// Returns the signals that the program has blocked in the runtime's current thread.
+/// Returns the signal mask that the program has set for the thread in the runtime.
 ///
-/// `None` if these are blocked now.
+/// `None` if the current mask is that mask.
 pub fn blocked_signals() -> Option<u64> {
     let mask = mpi_lock().saved_mask.load(Ordering::Relaxed);
     (is_other_thread() && mask != MASK_UNCHANGED).then_some(mask)
 }
 
-/// True if a call has acquired the MPI lock, which its return releases.
+/// True if the call in `frame` has acquired the MPI lock.
+///
+/// The return of such a call releases the lock.
 pub fn owns_lock(frame: &Frame) -> bool {
     // SAFETY: the program's stack pointer points to the return address of its call.
-    let returns_to = unsafe { (frame.rsp as *const usize).read() };
-    is_lock_release(returns_to as u64)
+    let return_address = unsafe { (frame.rsp as *const usize).read() };
+    is_lock_release(return_address as u64)
 }
 
 /// True if this is the outermost handler and its call has acquired the MPI lock.
@@ -208,37 +217,40 @@ fn outermost_owns_lock() -> bool {
     top_frame().is_some_and(|frame| owns_lock(unsafe { &*frame }))
 }
 
-/// Returns the function that runs a callback while other threads may call MPI.
+/// Returns the function that runs a callback and yields the lock meanwhile.
 ///
-/// `None` unless the innermost call, in `frame`, owns the lock itself and other threads exist.
+/// `None` if no other thread exists, or if the innermost call, in `frame`, has not acquired the
+/// lock itself, because it is made from a callback that has not yielded the lock.
 pub(super) fn yielding_caller(
     frame: &Frame,
 ) -> Option<unsafe extern "C" fn(&YieldingCallback) -> u64> {
-    /// Offset, below the saved frame pointer, of the word that marks nested calls.
-    ///
-    /// The word is not 0 in a call from a callback that has not yielded the lock.
+    /// Distance from the frame pointer down to the word that marks nested calls ([`MpiLock`]).
     const NESTED: usize = 64;
     if !work_flags::is_set(work_flags::MULTIPLE_THREADS) {
         return None;
     }
     // SAFETY: `understudy_abi::mpi_lock::MpiLock` defines this word for calls that have acquired
     // the MPI lock.
-    let is_own = owns_lock(frame)
+    let has_acquired = owns_lock(frame)
         && unsafe { ((frame.preserved[RBP_INDEX] as usize - NESTED) as *const u64).read() == 0 };
-    is_own
-        .then(|| PRELOAD_LIBRARY.get().map(|face| face.code.run_callback))
+    has_acquired
+        .then(|| {
+            PRELOAD_LIBRARY
+                .get()
+                .map(|library| library.code.run_callback)
+        })
         .flatten()
 }
 
 /// True if this call runs during another thread's callback, which has yielded the lock.
 pub fn is_during_callback() -> bool {
-    let lender = mpi_lock().yielding_thread.load(Ordering::Relaxed);
-    lender != 0 && lender != mpi_lock().owner.load(Ordering::Relaxed)
+    let yielding = mpi_lock().yielding_thread.load(Ordering::Relaxed);
+    yielding != 0 && yielding != mpi_lock().owner.load(Ordering::Relaxed)
 }
 
-/// Makes the program repeat the call from its entry; returns true.
+/// Makes the program repeat the current call after other threads have had the lock.
 ///
-/// The handler must return at once.
+/// Returns true. The handler must return at once.
 pub fn repeat_call() -> bool {
     mpi_lock().must_repeat.store(1, Ordering::Relaxed);
     true
@@ -254,36 +266,37 @@ const RBP_INDEX: usize = 4;
 
 /// Returns the return address of the program's call.
 pub fn call_site(frame: &Frame) -> u64 {
-    let place = if owns_lock(frame) {
+    let address = if owns_lock(frame) {
         frame.preserved[RBP_INDEX] + 8
     } else {
         frame.rsp
     };
-    // SAFETY: the stack pointer points to the return address; with the MPI lock, that address is
-    // above the saved frame pointer.
-    unsafe { (place as *const u64).read() }
+    // SAFETY: the stack pointer points to the return address. A call that has acquired the lock
+    // returns to the preload library's code, whose own return address is above the frame pointer.
+    unsafe { (address as *const u64).read() }
 }
 
-/// True for the address to which calls return that release the lock.
+/// True if `address` is the preload library's code that releases the lock after a call.
 pub fn is_lock_release(address: u64) -> bool {
     PRELOAD_LIBRARY
         .get()
-        .is_some_and(|face| address == face.code.return_address as u64)
+        .is_some_and(|library| address == library.code.return_address as u64)
 }
 
-/// Returns the address at which the program must resume to make this call.
+/// Returns the address at which the program repeats the call in `frame`.
 pub fn address_of_call(frame: &Frame) -> Option<u64> {
-    let face = PRELOAD_LIBRARY.get()?;
+    let library = PRELOAD_LIBRARY.get()?;
     if owns_lock(frame) {
-        return Some(face.code.repeat_call as u64);
+        return Some(library.code.repeat_call as u64);
     }
     let procedure = Proc::ALL.get(frame.slot as usize)?;
-    Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
+    Some((library.symbol)(procedure.name())).filter(|&address| address != 0)
 }
 
 /// Prepares the main thread to resume with the call in `frame`.
 ///
-/// The main thread owns the lock exactly if the end of that call releases the lock.
+/// The main thread gets the lock if the return of that call releases it. Otherwise the lock is
+/// free.
 pub fn resume_main(frame: &Frame) {
     let state = mpi_lock();
     state.owner_thread.store(0, Ordering::Relaxed);
@@ -298,13 +311,13 @@ pub fn resume_main(frame: &Frame) {
 fn give_to_main(state: &MpiLock) {
     state.owner.store(main_block(), Ordering::Relaxed);
     state.lock.store(1, Ordering::SeqCst);
-    // For threads that were waiting before they were restored.
+    // Threads may be restored while they wait for the lock; the next release must wake them.
     state.has_waiters.store(1, Ordering::SeqCst);
 }
 
-/// Gives the lock to the main thread if that is in the runtime without it.
+/// Gives the lock to the main thread if it lacks the lock in the runtime.
 ///
-/// The main thread has entered the runtime before the lock was in use.
+/// This happens if the main thread has entered the runtime before the lock was in use.
 pub fn acquire_for_main() {
     let state = mpi_lock();
     if is_shared() && state.owner.load(Ordering::Relaxed) == 0 {
@@ -312,13 +325,15 @@ pub fn acquire_for_main() {
     }
 }
 
-/// Yields the MPI lock in a call that waits for others, if threads need it.
+/// Yields the MPI lock, in a call that waits for other processes.
 ///
-/// The handler must then return at once, and the call is repeated from its entry. The program must
-/// not have received any result of the call before.
+/// Does nothing if no thread waits for the lock.
+///
+/// On an error the handler must return at once; the call is repeated from its entry. The handler
+/// must not have given the program any result of the call yet.
 pub fn yield_lock() -> Result<(), Rewound> {
     let state = mpi_lock();
-    // In a callback, the call that has led to it cannot be left.
+    // A call that is made from a callback cannot be repeated: the callback is not left.
     if state.has_waiters.load(Ordering::Relaxed) == 0 || !outermost_owns_lock() {
         return Ok(());
     }
@@ -334,12 +349,12 @@ fn release(state: &MpiLock) {
     raw_syscall::futex_wake(&state.has_waiters);
 }
 
-/// Releases the lock of the calling thread, which has left the runtime.
+/// Releases the lock on behalf of the calling thread, which has left the runtime.
 pub fn release_lock() {
     release(mpi_lock());
 }
 
-/// Calls a function with the thread-local data of the program's thread.
+/// Calls `run` with the thread-local data of the program's thread that is in the runtime.
 pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
     if !is_other_thread() {
         return run();

@@ -1,4 +1,7 @@
-//! System calls without libc, because the caller has the program's thread-local data.
+//! System calls without libc.
+//!
+//! The caller may have the control block of a thread of the program, in which libc of the runtime
+//! side must not store `errno`.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -9,7 +12,7 @@ pub fn word(at: usize) -> *mut usize {
     at as *mut usize
 }
 
-/// Makes a system call with up to six arguments.
+/// Makes a system call; returns its result, or the negative error number.
 ///
 /// # Safety
 /// As for the system call.
@@ -19,29 +22,35 @@ pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the x86-64 convention; the instruction clobbers rcx and r11.
     unsafe {
-        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
-             in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
     }
     result
 }
 
-/// Sleeps while the word has this value, until it is woken.
+/// Sleeps if the word has this value, until a wake-up, a signal or the timeout.
 ///
-/// A `limit` other than 0 is a timeout in nanoseconds.
+/// `limit` is the timeout in nanoseconds, less than one second; 0 means no timeout.
 #[inline(always)]
 pub fn futex_wait(word: &AtomicU32, value: u32, limit: i64) {
-    let time = [0i64, limit];
-    let limit = if limit == 0 {
+    // struct timespec
+    let timeout = [0i64, limit];
+    let timeout = if limit == 0 {
         0
     } else {
-        time.as_ptr() as usize
+        timeout.as_ptr() as usize
     };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let arguments = [
         word.as_ptr() as usize,
         operation as usize,
         value as usize,
-        limit,
+        timeout,
         0,
         0,
     ];
@@ -56,7 +65,7 @@ pub fn futex_wake(word: &AtomicU32) {
     let arguments = [
         word.as_ptr() as usize,
         operation as usize,
-        usize::MAX >> 33,
+        i32::MAX as usize,
         0,
         0,
         0,

@@ -1,6 +1,7 @@
-//! Calls of program functions that may fault or not return.
+//! Calls of program functions that may fault, or may not return.
 //!
-//! Such a function is stopped at any point, and the caller continues.
+//! A signal handler can stop such a function at any point; then [`call_stoppable`] returns. The
+//! signal is that of a fault, or [`call::INTERRUPT`], which a recovery or a timer sends.
 #![allow(unsafe_code)]
 
 use super::frame::TOP;
@@ -18,21 +19,23 @@ use understudy_mpi::call;
 pub enum StopReason {
     Fault = 1,
     /// The function exceeded its time limit.
-    Late,
+    TimeLimit,
     /// All processes restart from the checkpoint, usually because another one has died.
     Restart,
     /// The function has called MPI, or attempted to end the program.
     Call,
 }
 
-/// Number of the thread that runs such a function, or 0.
+/// Number of the thread that runs a stoppable function, or 0.
 static RUNNER: AtomicI32 = AtomicI32::new(0);
 /// Time limit of the function, in nanoseconds on CLOCK_MONOTONIC.
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 /// Value of [`StopReason`], or 0.
 static STOP_REASON: AtomicU8 = AtomicU8::new(0);
 
-/// Interval of further signals after the limit, since a function cannot be stopped everywhere.
+/// Interval between signals after the time limit.
+///
+/// The first signal may arrive where the function cannot be stopped, outside of `guarded`.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Calls `function(argument)` on the runtime's stack, which may call the program.
@@ -60,51 +63,52 @@ pub unsafe fn call_stoppable<T>(
         guarded(std::ptr::from_mut(argument).cast(), function);
     }
     RUNNER.store(0, Ordering::SeqCst);
-    let why = STOP_REASON.load(Ordering::Relaxed);
-    if why != 0 {
-        // The thread-local data can still be the program's.
+    let reason = STOP_REASON.load(Ordering::Relaxed);
+    if reason != 0 {
+        // The function may have been stopped while it had the control block of a thread of the
+        // program, and while a callback had lowered TOP.
         mpi_lock::set_thread(thread);
         TOP.store(top, Ordering::Relaxed);
     }
     drop(timer);
     [
         StopReason::Fault,
-        StopReason::Late,
+        StopReason::TimeLimit,
         StopReason::Restart,
         StopReason::Call,
     ]
     .into_iter()
-    .find(|stopped| *stopped as u8 == why)
+    .find(|known| *known as u8 == reason)
 }
 
-/// True if this thread runs such a function. To be called in a signal handler.
+/// True if this thread runs a stoppable function. To be called in a signal handler.
 pub fn is_stoppable() -> bool {
     let runner = RUNNER.load(Ordering::Relaxed);
     // SAFETY: gettid(2) has no preconditions.
     runner != 0 && runner == unsafe { libc::gettid() }
 }
 
-/// Stops such a function, interrupted by this signal, if there is a reason.
+/// Stops the interrupted function if it is late or a recovery has begun.
 ///
 /// To be called in the signal handler.
 pub fn stop_if_due(context: &mut libc::ucontext_t) {
     if call::is_over() {
         stop(context, StopReason::Restart);
     } else if now() >= DEADLINE.load(Ordering::Relaxed) {
-        stop(context, StopReason::Late);
+        stop(context, StopReason::TimeLimit);
     }
 }
 
-/// Stops the function when the handler returns; returns false if no function can be stopped.
-pub fn stop(context: &mut libc::ucontext_t, why: StopReason) -> bool {
-    let can_be = escape_from(context);
-    if can_be {
-        STOP_REASON.store(why as u8, Ordering::Relaxed);
+/// Stops the function when the signal handler returns; returns false if none is running.
+pub fn stop(context: &mut libc::ucontext_t, reason: StopReason) -> bool {
+    let is_guarded = escape_from(context);
+    if is_guarded {
+        STOP_REASON.store(reason as u8, Ordering::Relaxed);
     }
-    can_be
+    is_guarded
 }
 
-/// Ends such a function that has called MPI; serves as the handler of all slots.
+/// Stops a function that has called MPI. Serves as the handler of all slots meanwhile.
 pub extern "C" fn stop_at_mpi_call() -> ! {
     STOP_REASON.store(StopReason::Call as u8, Ordering::Relaxed);
     // SAFETY: the caller runs inside of `guarded`.

@@ -13,10 +13,12 @@
 //!                                   │ handler's frames  │
 //! ```
 //!
-//! After the handler the frame is discarded, unless recovery has *rewound* it: then it contains the
-//! program's state at the last cut, and the call that it describes is made again. While the runtime
-//! calls back into the program, TOP is lowered, so that a nested entry does not overwrite the
-//! frames below.
+//! After a handler, the program usually resumes behind its call with the registers in the frame. A
+//! recovery *rewinds* the frame instead: it overwrites the frame with the one of the last cut. Then
+//! the program resumes by making the call that the new frame describes.
+//!
+//! While the runtime calls a callback of the program, TOP is lowered below the handler's frames, so
+//! that an MPI call of the callback does not overwrite them.
 #![allow(unsafe_code)]
 
 use super::frame::{BASE, Frame, OFFSET_OF_RBP, OFFSET_OF_RSP, TOP, innermost_frame, top_frame};
@@ -31,19 +33,18 @@ use understudy_abi::{libc_procedures, on_other_stack, wait_state};
 static RUN_USER_STACK: AtomicUsize = AtomicUsize::new(0);
 /// Actions after a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
 pub static AFTER_HANDLER: AtomicU8 = AtomicU8::new(0);
-/// Recovery has overwritten the frame, which is to be executed.
+/// Flag: the frame was rewound, and its call must be made.
 pub const EXECUTE: u8 = 1;
-/// Function by which the calling thread leaves the runtime instead of executing the rewound frame.
+/// Address of the function to which the thread goes instead of executing the rewound frame.
 ///
-/// The function does not return; 0 if unset.
+/// The function does not return. Zero if unset.
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
-/// The call is to be recorded.
+/// Flag: the call must be recorded in the set-up log.
 pub const RECORD: u8 = 2;
 /// Kind of the current wait ([`wait_state`]), which the shim reads.
 pub static WAIT_KIND: AtomicU8 = AtomicU8::new(wait_state::UNKNOWN_WAIT);
 
 unsafe extern "C" {
-    /// Unused: shows the type of the table's entries to the assembly below.
     #[link_name = "abort"]
     safe fn libc_abort() -> !;
 }
@@ -51,9 +52,9 @@ unsafe extern "C" {
 /// Handler of each slot, for the entry code.
 pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
-/// Number of slots: the call table, then entries that exist while a phase is recorded.
+/// Number of slots: those of the call table, then additional ones ([`libc_procedures`]).
 const SLOTS: usize = SLOT_COUNT + libc_procedures::EXTRA_SLOT_COUNT;
-/// Slots of calls that the program does not make itself (`entry` of the runtime).
+/// First of the slots without an MPI procedure, whose handlers `entry` of the runtime sets.
 pub const RECOVER: usize = SLOT_COUNT + libc_procedures::RECOVER_SLOT;
 pub const LEAVE: usize = SLOT_COUNT + libc_procedures::EXIT_SLOT;
 pub const KEYVAL_PROXY: usize = SLOT_COUNT + libc_procedures::KEYVAL_PROXY_SLOT;
@@ -64,7 +65,7 @@ pub fn set_handler(slot: usize, handler: *mut c_void) {
     DISPATCH[slot].store(handler, Ordering::Relaxed);
 }
 
-/// Calls a function of the program on the program's stack, which may make MPI calls.
+/// Calls a function of the program, which may call MPI, and keeps the MPI lock.
 ///
 /// # Safety
 /// To be called from a handler; `function` must take (up to) these five arguments.
@@ -73,9 +74,10 @@ pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64,
     super::mpi_lock::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
-/// Calls a callback on behalf of the runtime itself, not of the MPI library.
+/// Calls a callback of the program, and yields the MPI lock meanwhile.
 ///
-/// During the callback other threads may make calls that wait for no other process.
+/// Other threads may make calls that wait for no other process. Only for callbacks that the runtime
+/// itself calls: inside the MPI library, no other thread may enter it.
 ///
 /// # Safety
 /// As [`call_user`]; no state of the runtime may be borrowed.
@@ -103,7 +105,11 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
     }
 }
 
-/// Acts like [`call_user`] with the current thread-local data.
+/// Acts like [`call_user`], but does not change the thread-local data.
+///
+/// Saves TOP, lowers it below its own frame, and switches to the stack of the innermost call's
+/// frame, 256 bytes below the stack pointer there. The call's frame ends at TOP, and its last word
+/// is that stack pointer.
 ///
 /// # Safety
 /// As [`call_user`].
@@ -127,7 +133,6 @@ unsafe extern "C" fn call_on_stack(
             "mov rdx, rcx",
             "mov rcx, r8",
             "mov r8, r9",
-            // The innermost frame's rsp is its last word.
             "mov r11, qword ptr [r11 - 8]",
             "lea r10, [rsp - 64]",
             "and r10, -16",
@@ -144,9 +149,9 @@ unsafe extern "C" fn call_on_stack(
     )
 }
 
-/// Runs `run`, during which callbacks use the program's stack that `frame` describes.
+/// Runs `run`; meanwhile callbacks use the stack of `frame` instead of the outermost entry's.
 ///
-/// The stack that `frame` describes is not yet the stack of the outermost entry.
+/// For recoveries that call the program before they rewind the frame of the outermost entry.
 pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
@@ -157,7 +162,7 @@ pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `run`, during which MPI calls and the program's end lead to `refuse`.
+/// Runs `run`; meanwhile MPI calls and exits of the program call `refuse`.
 pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> T {
     let slots = || DISPATCH[..SLOT_COUNT].iter().chain([&DISPATCH[LEAVE]]);
     let handlers: Vec<_> = slots()
@@ -180,8 +185,8 @@ pub fn abandon_callbacks() {
 
 /// Replaces the frame of the outermost entry.
 ///
-/// The call in `frame` is made when the handler of that entry returns, or a handler that has
-/// abandoned the callbacks.
+/// The call in `frame` is made when the handler of that entry returns. After [`abandon_callbacks`]
+/// the current handler is the handler of that entry.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
@@ -189,7 +194,7 @@ pub fn rewind(frame: &Frame) {
     AFTER_HANDLER.fetch_or(EXECUTE, Ordering::Relaxed);
 }
 
-/// Makes the calling thread run `depart` instead of the rewound frame.
+/// Makes the calling thread call `depart` instead of executing the rewound frame.
 pub fn depart_by(depart: extern "C" fn() -> !) {
     DEPART.store(depart as usize, Ordering::Relaxed);
 }
@@ -199,17 +204,17 @@ pub fn cancel_departure() {
     DEPART.store(0, Ordering::Relaxed);
 }
 
-/// True if the calling thread will leave the runtime by [`depart_by`]'s function.
+/// True if the calling thread will call the function of [`depart_by`].
 pub fn is_departing() -> bool {
     DEPART.load(Ordering::Relaxed) != 0
 }
 
-/// True if the current handler should return as soon as possible, with any value.
+/// True if the frame was rewound: the current handler must return, with any value.
 pub fn is_rewound() -> bool {
     AFTER_HANDLER.load(Ordering::Relaxed) & EXECUTE != 0
 }
 
-/// Returns the byte in which the shim finds the kind of wait.
+/// Returns the byte in which the shim reads the kind of the current wait.
 pub fn wait_kind() -> &'static AtomicU8 {
     &WAIT_KIND
 }
@@ -222,7 +227,7 @@ pub fn mark_blocking_wait() {
 
 /// Marks a wait that usually ends soon.
 ///
-/// The call may be one of many by which the program waits for something else.
+/// For example MPI_Test, which the program may call repeatedly while it waits.
 #[inline(always)]
 pub fn mark_short_wait() {
     WAIT_KIND.store(wait_state::POLLING, Ordering::Relaxed);
@@ -250,8 +255,8 @@ pub fn is_recording() -> bool {
 
 /// Resumes the program on its stack, as if the call in `frame` had returned `result`.
 ///
-/// Returns the argument of [`leave_user`]. Calls of the program meanwhile run below this frame on
-/// the runtime's stack.
+/// Returns when a handler calls [`leave_user`], with its argument. Until then, MPI calls of the
+/// program use the runtime's stack below this function's frame.
 ///
 /// # Safety
 /// The program's memory must be in the state of that call.
@@ -290,7 +295,7 @@ pub unsafe extern "C" fn run_user(frame: *const Frame, result: u64) -> u64 {
     )
 }
 
-/// Ends [`run_user`], which returns `value`; the program is abandoned at its position.
+/// Makes [`run_user`] return `value`. The program is not resumed at its current position.
 ///
 /// # Safety
 /// To be called from a handler inside of [`run_user`]; values between the two are not dropped.
@@ -316,17 +321,17 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
     )
 }
 
-/// Handlers of the slots that currently lead to [`divert`]'s function.
+/// Original handlers of the slots that are diverted at present; null for other slots.
 pub static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
 static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets the function of diverted slots, which continues with their handlers in [`DIVERTED`].
+/// Sets the function of diverted slots, which finally calls the handler in [`DIVERTED`].
 pub fn divert_to(function: unsafe extern "C" fn()) {
     DIVERSION.store(function as *mut c_void, Ordering::Relaxed);
 }
 
-/// Diverts the calls of these slots.
+/// Diverts the calls of these slots to the function of [`divert_to`].
 pub fn divert(slots: &[u32]) {
     let function = DIVERSION.load(Ordering::Relaxed);
     for &slot in slots {
@@ -349,9 +354,10 @@ pub fn undivert(slots: &[u32]) {
     }
 }
 
-/// Return value of an answered call, for both registers.
+/// Return value of a call that is answered from the set-up log.
 ///
-/// The register for integers and that for doubles contain equal bits.
+/// Both rax and xmm0 get its bits, so that the value is right for calls that return an integer and
+/// for calls that return a double.
 #[repr(C)]
 pub struct AnsweredResult {
     integer: u64,
@@ -359,7 +365,7 @@ pub struct AnsweredResult {
 }
 
 impl AnsweredResult {
-    pub fn of(bits: u64) -> AnsweredResult {
+    pub fn from_bits(bits: u64) -> AnsweredResult {
         AnsweredResult {
             integer: bits,
             double: f64::from_bits(bits),
@@ -367,12 +373,10 @@ impl AnsweredResult {
     }
 }
 
-/// Sets this function as the handler of all slots except those that `executed` selects.
-///
-/// The function `answer` serves slots of any return type.
-pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> AnsweredResult) {
+/// Makes `answer` the handler of all slots except those for which `is_executed` is true.
+pub fn answer_all(is_executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> AnsweredResult) {
     for (slot, entry) in DISPATCH.iter().enumerate() {
-        if !executed(slot) {
+        if !is_executed(slot) {
             entry.store(answer as *mut c_void, Ordering::Relaxed);
         }
     }

@@ -3,9 +3,9 @@
 //! Private memory is reserved without access: `PROT_NONE` memory is not charged against the commit
 //! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>.
 //!
-//! Memory that has to outlive the process lies in [`ArenaFiles`]. These are sparse and have their
-//! full length from the start, because a file size limit (setrlimit(2)) that the program sets later
-//! does not affect writes through an existing mapping.
+//! Memory that must outlive the process is in [`ArenaFiles`]. The files are sparse and have their
+//! maximum length from the start: if the program later sets a limit for the size of files
+//! (setrlimit(2)), they need not grow.
 //!
 //! Both kinds request transparent huge pages: the first touch of memory costs more than the copy
 //! into it, and a huge page is touched once per 512 slots
@@ -84,7 +84,7 @@ impl ArenaFiles {
         }
     }
 
-    /// Maps the owner's part of the index file.
+    /// Maps the part of the index file before the checksums.
     ///
     /// # Errors
     /// [`StoreError::Reserve`] if the mapping fails.
@@ -105,16 +105,18 @@ pub struct IndexHeader {
 unsafe impl Send for IndexHeader {}
 
 impl IndexHeader {
-    /// Writes bytes at an offset, ordered after all earlier writes.
+    /// Writes bytes at an offset, after all earlier writes.
     ///
-    /// The successor of this process finds the writes in this order if this process dies.
+    /// A process that adopts the files after the death of this one finds no write without the
+    /// earlier ones. Compiler fences suffice: x86-64 keeps the order of stores, and the kernel
+    /// keeps the memory of the files when a process dies.
     ///
     /// # Panics
     /// If the bytes do not fit.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
         assert!(
             at + bytes.len() as u64 <= SUMS_OFFSET,
-            "outside of the owner's part"
+            "outside of the header"
         );
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the assertion keeps the range inside of this mapping, which only this value
@@ -138,13 +140,17 @@ impl Drop for IndexHeader {
 /// Checksums by slot.
 #[derive(Debug)]
 enum SlotSums {
+    /// Checksums of an arena in private memory.
     Own(Vec<u64>),
+    /// Mapping of the index file.
     Mapped(*mut u64),
 }
 
+/// Reserved memory of all slots.
 #[derive(Debug)]
 pub(super) struct Arena {
     base: *mut u8,
+    /// Number of reserved slots.
     pub capacity: u64,
     /// Number of accessible slots.
     pub open: u64,
@@ -154,7 +160,7 @@ pub(super) struct Arena {
 // SAFETY: only the store that owns the arena uses it, and mappings are not bound to a thread.
 unsafe impl Send for Arena {}
 
-/// Creates a mapping of a file from an offset on, or one without access.
+/// Maps a file from an offset on, or reserves addresses without access.
 fn map_arena(
     base: Option<u64>,
     bytes: usize,
@@ -195,9 +201,9 @@ fn map_arena(
 
 /// Excludes a mapping from core dumps and, with `dont_fork`, from forked children.
 ///
-/// A core dump would fill the holes of the mapping.
+/// A core dump would touch, and thereby allocate, the unused pages.
 fn exclude_from_dumps(base: *mut c_void, bytes: usize, dont_fork: bool) {
-    // Kernels without this advice work as well.
+    // An error has no consequence but larger dumps.
     // SAFETY: advice on a new mapping that no other code uses.
     unsafe {
         libc::madvise(base, bytes, libc::MADV_DONTDUMP);
@@ -230,7 +236,7 @@ impl Arena {
             Some(files) => {
                 let length = capacity as usize * SUM_BYTES;
                 let mapped = map_arena(None, length, Some((&*files.index, SUMS_OFFSET)));
-                // Dropping the final value later would not unmap `base` after this error.
+                // After an error, this temporary arena unmaps `base` when it is dropped.
                 let mapped = mapped.inspect_err(|_| drop(arena(SlotSums::Own(Vec::new()))))?;
                 exclude_from_dumps(mapped, length, config.dont_fork);
                 arena(SlotSums::Mapped(mapped.cast()))

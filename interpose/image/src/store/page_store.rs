@@ -1,8 +1,8 @@
 //! Allocation of the slots of a store: used, free, or retained.
 //!
-//! Three kinds of slots are not allocated again even if they are released: those that another
-//! replica refers to ([`ShareCounts`]), those that are still being read ([`Pins`]), and those that
-//! the record of a dead process's replicas refers to ([`PageStore::protect`]). The memory is in
+//! A released slot is not free yet in three cases: another replica refers to it ([`ShareCounts`]);
+//! it is still being read ([`PageStore::pin`]); or the persistent record of the replicas refers to
+//! it, by which another process would find them ([`PageStore::protect`]). The memory is in
 //! [`Arena`].
 #![allow(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub struct PageStore {
     arena: Arena,
     /// End of the slots that have ever been allocated; the free list lies below.
     top: u64,
+    /// Number of used slots.
     live: u64,
     /// Maximum number of used slots since memory was last returned to the kernel.
     peak: u64,
@@ -68,7 +69,7 @@ impl PageStore {
         }
         store.arena.open_up_to(store.top)?;
         store.peak = store.top;
-        // No record refers to the memory above.
+        // Memory above was allocated by the earlier process and is not in use.
         let unused = store.arena.capacity - store.top;
         store.arena.dont_need(Slot(store.top), unused)?;
         Ok(store)
@@ -111,11 +112,12 @@ impl PageStore {
         self.arena.set_sum(slot, sum);
     }
 
+    /// Returns the number of used slots.
     pub fn live(&self) -> u64 {
         self.live
     }
 
-    /// Returns about how many unused slots have memory.
+    /// Returns an estimate of the number of unused slots that have memory.
     pub fn idle(&self) -> u64 {
         self.peak - self.live
     }
@@ -168,24 +170,24 @@ impl PageStore {
         Ok(extent)
     }
 
-    /// Allocates one extent for each length in `parts`, consecutive if possible.
+    /// Allocates one extent for each length, adjacent to each other if possible.
     ///
     /// # Errors
-    /// As [`PageStore::alloc_contiguous`]; no slot stays allocated then.
-    pub fn alloc_parts(&mut self, parts: &[u64]) -> Result<Vec<Extent>, StoreError> {
-        let whole = self.plan(parts.iter().sum())?;
-        let mut out = Vec::with_capacity(parts.len());
+    /// As [`PageStore::alloc_contiguous`]. After an error no slot is allocated.
+    pub fn alloc_extents(&mut self, lengths: &[u64]) -> Result<Vec<Extent>, StoreError> {
+        let whole = self.plan(lengths.iter().sum())?;
+        let mut out = Vec::with_capacity(lengths.len());
         if let [whole] = whole[..] {
             self.allocate_planned(&[whole])?;
-            let mut at = whole.first.0;
-            for &len in parts {
-                let first = Slot(at);
+            let mut next = whole.first.0;
+            for &len in lengths {
+                let first = Slot(next);
                 out.push(Extent { first, len });
-                at += len;
+                next += len;
             }
             return Ok(out);
         }
-        for &len in parts {
+        for &len in lengths {
             match self.alloc_contiguous(len) {
                 Ok(extent) => out.push(extent),
                 Err(error) => {
@@ -197,7 +199,7 @@ impl PageStore {
         Ok(out)
     }
 
-    /// Drops one reference to these slots and frees those without further references.
+    /// Drops one reference to these slots, and frees slots without further references.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
             for unshared in self.shares.drop_reference(extent) {
@@ -214,16 +216,14 @@ impl PageStore {
         }
     }
 
-    /// Adds one reference to these allocated slots; each reference has its own release.
+    /// Adds one reference to these allocated slots, for which [`PageStore::release`] is called.
     pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
         extents
             .into_iter()
             .for_each(|extent| self.shares.add(extent));
     }
 
-    /// Recounts all references from this complete list.
-    ///
-    /// A slot without an entry is freed by one release.
+    /// Replaces all reference counts by those of a complete list of references.
     pub fn count_shares(&mut self, references: impl IntoIterator<Item = Extent>) {
         self.shares = ShareCounts::count(references);
     }
@@ -236,8 +236,9 @@ impl PageStore {
 
     /// Ends [`PageStore::pin`] and frees the slots that were released meanwhile.
     pub fn unpin(&mut self) {
-        let held = std::mem::take(&mut self.pins).released();
-        held.into_iter()
+        let released = std::mem::take(&mut self.pins).released();
+        released
+            .into_iter()
             .for_each(|extent| self.release_unshared(extent));
     }
 
@@ -245,8 +246,10 @@ impl PageStore {
     ///
     /// The slots of the previous call are not protected any more.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
-        let held = std::mem::replace(&mut self.protected, Pins::new(extents)).released();
-        held.into_iter()
+        let protected = Pins::new(extents);
+        let released = std::mem::replace(&mut self.protected, protected).released();
+        released
+            .into_iter()
             .for_each(|extent| self.release_unshared(extent));
     }
 
@@ -265,14 +268,14 @@ impl PageStore {
     /// Returns the memory that the next `alloc(n)` will probably use, for prefaulting.
     pub fn next_allocation(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
-        let opened = plan
+        let is_open = plan
             .iter()
             .all(|extent| self.arena.open_up_to(extent.end()).is_ok());
         let range = |extent: &Extent| {
             let start = self.ptr(extent.first) as u64;
             AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)
         };
-        if opened {
+        if is_open {
             plan.iter().map(range).collect()
         } else {
             Vec::new()
@@ -308,9 +311,11 @@ impl PageStore {
 
     /// Selects the slots for an allocation of `n`.
     ///
-    /// A single extent is best for copying and sending, so the arena is rather extended than
-    /// fragmented. Beyond twice the used slots the fragments are used, so that the arena does not
-    /// grow forever.
+    /// Takes, in this order of preference: one free extent that is long enough; one new extent
+    /// above `top`; several free extents, and the rest above `top`. A single extent is best for
+    /// copying and sending. But if the arena would then be more than twice as long as its used
+    /// slots, free extents are preferred to a new one, so that the arena does not grow without
+    /// limit.
     fn plan(&self, n: u64) -> Result<Vec<Extent>, StoreError> {
         if n == 0 {
             return Ok(Vec::new());
@@ -319,9 +324,9 @@ impl PageStore {
             return Ok(vec![extent]);
         }
         let free = self.free_slots();
-        let sprawl = self.top + n > 2 * (self.live + n) + GROW_STEP;
+        let is_too_sparse = self.top + n > 2 * (self.live + n) + GROW_STEP;
         let room = self.arena.capacity - self.top;
-        if n <= room && !(sprawl && free >= n) {
+        if n <= room && !(is_too_sparse && free >= n) {
             return Ok(vec![Extent {
                 first: Slot(self.top),
                 len: n,
@@ -330,11 +335,11 @@ impl PageStore {
         if n > free + room {
             return Err(self.full(n));
         }
-        Ok(self.gather(n))
+        Ok(self.plan_fragments(n))
     }
 
     /// Selects the largest fragments that add up to `n` slots, then the space above `top`.
-    fn gather(&self, n: u64) -> Vec<Extent> {
+    fn plan_fragments(&self, n: u64) -> Vec<Extent> {
         let mut fragments: Vec<(u64, u64)> = self.free.iter().map(|(&f, &l)| (l, f)).collect();
         fragments.sort_unstable_by(|a, b| b.cmp(a));
         fragments.push((self.arena.capacity - self.top, self.top));
@@ -353,7 +358,9 @@ impl PageStore {
         out
     }
 
-    /// Returns the smallest free extent with `n` slots, of equal ones the lowest.
+    /// Returns the first `n` slots of the smallest sufficient free extent.
+    ///
+    /// The lowest is used if several are equally long.
     fn best_fit(&self, n: u64) -> Option<Extent> {
         let fits = self.free.iter().filter(|&(_, &len)| len >= n);
         let (&first, _) = fits.min_by_key(|&(&first, &len)| (len, first))?;
@@ -377,14 +384,15 @@ impl PageStore {
                 self.top = first.0 + len;
                 continue;
             }
-            let had = self.free.remove(&first.0).expect("planned extent is free");
-            if had > len {
-                self.free.insert(first.0 + len, had - len);
+            let free_len = self.free.remove(&first.0).expect("planned extent is free");
+            if free_len > len {
+                self.free.insert(first.0 + len, free_len - len);
             }
         }
         Ok(())
     }
 
+    /// Adds an extent to the free list, joined with its neighbours.
     fn free_extent(&mut self, first: u64, len: u64) {
         let (mut first, mut end) = (first, first + len);
         assert!(end <= self.top, "released slots were never allocated");

@@ -1,26 +1,28 @@
-//! Slots that are still being read and must not be freed yet.
+//! Slots that must not be freed yet, although they may be released.
 
 use super::slot::Extent;
+use std::ops::Range;
 
 /// Pinned slots, and those of them that were released meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    /// Half-open ranges of slots, sorted and disjoint.
-    ranges: Vec<(u64, u64)>,
+    /// Pinned slots, sorted and disjoint.
+    ranges: Vec<Range<u64>>,
+    /// Pinned slots that were released.
     released: Vec<Extent>,
 }
 
 impl Pins {
     pub(super) fn new(extents: impl IntoIterator<Item = Extent>) -> Self {
-        let range = |extent: Extent| (extent.first.0, extent.end());
-        let mut ranges: Vec<(u64, u64)> = extents.into_iter().map(range).collect();
-        ranges.sort_unstable();
+        let range = |extent: Extent| extent.first.0..extent.end();
+        let mut ranges: Vec<Range<u64>> = extents.into_iter().map(range).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
         ranges.dedup_by(|next, before| {
-            let joins = next.0 <= before.1;
-            if joins {
-                before.1 = before.1.max(next.1);
+            let is_adjacent = next.start <= before.end;
+            if is_adjacent {
+                before.end = before.end.max(next.end);
             }
-            joins
+            is_adjacent
         });
         Self {
             ranges,
@@ -30,22 +32,23 @@ impl Pins {
 
     /// Retains the pinned parts of a released extent and returns the other parts.
     pub(super) fn retain(&mut self, extent: Extent) -> Vec<Extent> {
-        let (mut at, end) = (extent.first.0, extent.end());
+        let (mut next, end) = (extent.first.0, extent.end());
         let mut others = Vec::new();
-        let first = self.ranges.partition_point(|range| range.1 <= at);
-        for &(start, stop) in self.ranges[first..]
+        let first = self.ranges.partition_point(|range| range.end <= next);
+        for pinned in self.ranges[first..]
             .iter()
-            .take_while(|range| range.0 < end)
+            .take_while(|range| range.start < end)
         {
-            if at < start {
-                others.push(Extent::between(at, start));
+            if next < pinned.start {
+                others.push(Extent::between(next, pinned.start));
             }
-            let (from, to) = (at.max(start), end.min(stop));
-            self.released.push(Extent::between(from, to));
-            at = to;
+            let stop = end.min(pinned.end);
+            self.released
+                .push(Extent::between(next.max(pinned.start), stop));
+            next = stop;
         }
-        if at < end {
-            others.push(Extent::between(at, end));
+        if next < end {
+            others.push(Extent::between(next, end));
         }
         others
     }
@@ -64,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_one() {
+    fn overlapping_pins_are_joined() {
         let mut pins = Pins::new([extent(10, 10), extent(0, 5), extent(15, 3), extent(18, 7)]);
         assert_eq!(pins.retain(extent(0, 30)), [extent(5, 5), extent(25, 5)]);
         assert_eq!(pins.released(), [extent(0, 5), extent(10, 15)]);

@@ -1,4 +1,4 @@
-//! Reference counts of slots that several copies refer to.
+//! Reference counts of slots to which several copies refer.
 //!
 //! Only the last release of a slot frees it.
 
@@ -38,14 +38,14 @@ impl ShareCounts {
         }
     }
 
-    /// Drops one reference, and returns the parts without further references.
+    /// Drops one reference to each of these slots, and returns those without further references.
     pub(super) fn drop_reference(&mut self, extent: Extent) -> Vec<Extent> {
         let end = extent.end();
         let counted = end.min(self.further_references.len() as u64);
-        let mut last: Vec<Extent> = Vec::new();
-        let mut push = |first: u64, to: u64| match last.last_mut() {
-            Some(before) if before.end() == first => before.len += to - first,
-            _ => last.push(Extent::between(first, to)),
+        let mut unreferenced: Vec<Extent> = Vec::new();
+        let mut push = |first: u64, end: u64| match unreferenced.last_mut() {
+            Some(before) if before.end() == first => before.len += end - first,
+            _ => unreferenced.push(Extent::between(first, end)),
         };
         for slot in extent.first.0..counted {
             match &mut self.further_references[slot as usize] {
@@ -57,7 +57,7 @@ impl ShareCounts {
         if rest < end {
             push(rest, end);
         }
-        last
+        unreferenced
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_release_is_one() {
+    fn only_the_last_release_frees_a_slot() {
         let mut shares = ShareCounts::default();
         assert_eq!(shares.drop_reference(extent(3, 4)), [extent(3, 4)]);
         shares.add(extent(10, 5));

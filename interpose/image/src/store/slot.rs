@@ -12,7 +12,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns the slots from `first` to `end`, without the latter.
+    /// Returns the slots from `first` on, up to but not including `end`.
     pub(super) fn between(first: u64, end: u64) -> Extent {
         Extent {
             first: Slot(first),
@@ -20,7 +20,7 @@ impl Extent {
         }
     }
 
-    /// Returns the number behind the last slot.
+    /// Returns the number of the first slot behind the extent.
     pub(super) fn end(self) -> u64 {
         self.first.0 + self.len
     }

@@ -10,8 +10,8 @@ pub struct StoreConfig {
     pub base: Option<u64>,
     /// Maximum number of stored pages. Unused ones consume only addresses.
     pub capacity_pages: u64,
-    /// True if children of the program do not get the arena.
+    /// True if children of fork(2) do not inherit the arena.
     ///
-    /// Children do not need the arena, and pages shared with them would fault at the next capture.
+    /// Children do not need it, and the next capture would fault on each page shared with them.
     pub dont_fork: bool,
 }

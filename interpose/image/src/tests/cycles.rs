@@ -57,14 +57,14 @@ fn pages_that_are_left_out() {
         user.fill(0, 64, 1);
         let mut rank = TestRank::new(choice);
         rank.commit(&user);
-        rank.left_out = vec![PageRun::between(user.page(8), user.page(16))];
+        rank.omitted = vec![PageRun::between(user.page(8), user.page(16))];
         rank.commit(&user);
         user.fill(7, 3, 2);
         rank.rollback(&user);
         let seen = [7, 8, 15, 16].map(|page| user.read(page));
         assert_eq!(seen, [1 ^ 7, 0, 0, 1 ^ 16], "{choice:?}");
         user.fill(8, 4, 3);
-        rank.left_out.clear();
+        rank.omitted.clear();
         rank.commit(&user);
         user.fill(7, 9, 4);
         rank.rollback(&user);
@@ -85,7 +85,7 @@ fn pages_that_are_given_up() {
         user.fill(0, 64, 100);
         let mut rank = TestRank::new(choice);
         rank.commit(&user);
-        rank.apart = vec![PageRun::between(user.page(8), user.page(16))];
+        rank.elided = vec![PageRun::between(user.page(8), user.page(16))];
         for value in 102..105 {
             user.fill(4, 8, value);
             rank.commit(&user);
@@ -103,7 +103,7 @@ fn pages_that_are_given_up() {
             assert_eq!(seen, [v ^ 4, v ^ 7, v ^ 8, v ^ 11, 100 ^ 15], "{choice:?}");
         }
         user.fill(11, 1, 9);
-        rank.apart.clear();
+        rank.elided.clear();
         let restored = restore_pages(
             &mut rank.tracker,
             &rank.saved,
@@ -366,10 +366,10 @@ fn what_an_abandoned_delta_left_out_is_put_back() {
         rank.commit(&user);
         let want = user.snapshot();
         user.fill(4, 8, 2);
-        rank.left_out = vec![PageRun::between(user.page(4), user.page(8))];
+        rank.omitted = vec![PageRun::between(user.page(4), user.page(8))];
         let lost = rank.capture(&user);
         rank.tracker.abandon(lost, &mut rank.store);
-        rank.left_out.clear();
+        rank.omitted.clear();
         rank.rollback(&user);
         user.snapshot().assert_same(&want, &format!("{choice:?}"));
     });

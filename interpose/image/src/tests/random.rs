@@ -110,13 +110,13 @@ fn run(choice: Tracking, rounds: u64) {
                 let saved = rank.saved.clone();
                 let first = world.random.below(PAGES);
                 let end = first + world.random.below(PAGES - first + 1);
-                rank.left_out = vec![PageRun::between(
+                rank.omitted = vec![PageRun::between(
                     world.user.page(first),
                     world.user.page(end),
                 )];
                 let lost = rank.capture(&world.user);
                 rank.tracker.abandon(lost, &mut rank.store);
-                rank.left_out.clear();
+                rank.omitted.clear();
                 rank.saved = saved;
             }
             _ => {

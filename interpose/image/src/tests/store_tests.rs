@@ -97,13 +97,13 @@ fn one_extent_is_preferred_and_fragments_serve_when_there_is_no_room() {
         Err(StoreError::Full { .. })
     ));
     let before = store.live();
-    assert!(store.alloc_parts(&[1024, 1024, 1025]).is_err());
+    assert!(store.alloc_extents(&[1024, 1024, 1025]).is_err());
     assert_eq!(
         store.live(),
         before,
         "a failed allocation leaves nothing behind"
     );
-    assert_eq!(store.alloc_parts(&[1024, 512, 512]).unwrap().len(), 3);
+    assert_eq!(store.alloc_extents(&[1024, 512, 512]).unwrap().len(), 3);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::PAGE_SIZE;
-use crate::capture::capture;
+use crate::capture::{CaptureOptions, capture};
 use crate::image_delta::{Delta, Image};
 use crate::layout::{Backing, Layout};
 use crate::pages::{AddrRange, PageIndex, PageRun};
@@ -196,9 +196,9 @@ pub struct TestRank {
     pub image: Image,
     pub saved: Layout,
     /// Pages whose content is not needed.
-    pub left_out: Vec<PageRun>,
+    pub omitted: Vec<PageRun>,
     /// Pages that a commit elides and that a rollback finds unchanged.
-    pub apart: Vec<PageRun>,
+    pub elided: Vec<PageRun>,
 }
 
 fn config(pages: u64) -> StoreConfig {
@@ -225,8 +225,8 @@ impl TestRank {
             store: new_store(1 << 20),
             image: Image::new(),
             saved: Layout::default(),
-            left_out: Vec::new(),
-            apart: Vec::new(),
+            omitted: Vec::new(),
+            elided: Vec::new(),
         }
     }
 
@@ -242,7 +242,10 @@ impl TestRank {
             tracker,
             &self.saved,
             extra,
-            [&self.left_out, &self.apart],
+            CaptureOptions {
+                omitted: &self.omitted,
+                short_lived: &self.elided,
+            },
             next,
             store,
             &self.image,
@@ -262,7 +265,7 @@ impl TestRank {
             dropped: delta.dropped.clone(),
         };
         self.image.apply(delta, &mut self.store).unwrap();
-        self.image.elide(&self.apart, &mut self.store);
+        self.image.elide(&self.elided, &mut self.store);
         assert_eq!(self.image.page_count(), self.store.live());
         summary
     }
@@ -274,7 +277,7 @@ impl TestRank {
             &self.saved,
             &self.image,
             &self.store,
-            &self.apart,
+            &self.elided,
         )
         .unwrap()
     }

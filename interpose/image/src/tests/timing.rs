@@ -4,7 +4,7 @@
 
 use super::support::*;
 use crate::PAGE_SIZE;
-use crate::capture::capture;
+use crate::capture::{CaptureOptions, capture};
 use crate::pages::AddrRange;
 use crate::restore::load_all;
 use crate::store::ArenaFiles;
@@ -63,9 +63,17 @@ fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
                 ..
             } = &mut rank;
             delta = Some(
-                capture(tracker, &layout, &[], [&[]; 2], epoch, store, image)
-                    .unwrap()
-                    .delta,
+                capture(
+                    tracker,
+                    &layout,
+                    &[],
+                    CaptureOptions::default(),
+                    epoch,
+                    store,
+                    image,
+                )
+                .unwrap()
+                .delta,
             );
         }));
         let delta = delta.unwrap();

@@ -37,7 +37,7 @@ pub fn load(
             "it was renamed; give it back its name".into(),
         ));
     }
-    let state = decoder.state()?;
+    let state = decoder.read_state()?;
     let incoming = allocate(&decoder, name.key, store)?;
     let head = decoder.head.clone();
     match fill(decoder, &incoming) {
@@ -81,7 +81,7 @@ fn allocate(
 fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), EpochError> {
     for chunk in incoming.chunks() {
         // SAFETY: slots that were allocated for this chunk and that no other code uses.
-        decoder.section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;
+        decoder.read_section(unsafe { std::slice::from_raw_parts_mut(chunk.ptr, chunk.len) })?;
     }
     decoder.finish()
 }

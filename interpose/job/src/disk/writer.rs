@@ -102,7 +102,7 @@ impl CheckpointPages {
 }
 
 fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::Result<&'a [u8]> {
-    match sums::of_page(page, content) == sum {
+    match sums::page_sum(page, content) == sum {
         true => Ok(content),
         false => Err(io::Error::other(format!("{what} has a wrong checksum"))),
     }
@@ -236,7 +236,7 @@ fn write_file(job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
 fn write_part(part: &Path, job: &WriteJob, stop: &AtomicBool) -> WriteOutcome {
     let mut encoder = Encoder::new(create_anew(part)?, &job.head, &job.state)?;
     job.pages.each(
-        |page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
+        |page| match encoder.write_page(page)? && stop.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::Interrupted.into()),
             false => Ok(()),
         },

@@ -127,7 +127,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     call::use_page(unsafe { &*mapped.cast::<call::SharedPage>() });
     call::leave_instance();
     // The snapshot is taken later, so the shim keeps the function.
-    shim::delay_exits(is_over);
+    shim::delay_exit(is_over);
     Ok(())
 }
 

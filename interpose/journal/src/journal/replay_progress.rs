@@ -73,7 +73,7 @@ impl ReplayProgress {
                 if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash =>
             {
                 apply(&record.written);
-                Ok(AnsweredResult::of(record.result))
+                Ok(AnsweredResult::from_bits(record.result))
             }
             Ok(Some(record))
                 if record.slot == END_SLOT

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use understudy_relay::NAME_LEN;
 
-/// A place in a file.
+/// An offset in a file, and the file's name.
 #[derive(Clone)]
 pub struct FilePosition {
     /// Offset in the file.
@@ -25,20 +25,18 @@ impl FilePosition {
     }
 }
 
-/// Finds the files of addresses.
-///
-/// An address in no file becomes [`FilePosition::UNKNOWN`].
-pub fn find(addresses: &[u64], places: &mut [FilePosition]) {
-    places.fill(FilePosition::UNKNOWN);
+/// Stores the file position of each address; [`FilePosition::UNKNOWN`] if no file is mapped there.
+pub fn find(addresses: &[u64], positions: &mut [FilePosition]) {
+    positions.fill(FilePosition::UNKNOWN);
     for_each_line(|line| {
         let Some(map) = MapsLine::parse(line) else {
             return;
         };
-        for (&address, place) in addresses.iter().zip(places.iter_mut()) {
+        for (&address, position) in addresses.iter().zip(positions.iter_mut()) {
             if (map.start..map.end).contains(&address) {
-                place.offset = address - map.start + map.offset;
-                place.length = map.name.len().min(NAME_LEN);
-                place.name[..place.length].copy_from_slice(&map.name[..place.length]);
+                position.offset = address - map.start + map.offset;
+                position.length = map.name.len().min(NAME_LEN);
+                position.name[..position.length].copy_from_slice(&map.name[..position.length]);
             }
         }
     });
@@ -68,6 +66,7 @@ impl MapsLine<'_> {
     }
 }
 
+/// Parses a hexadecimal number.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |sum, &digit| {
         let digit = char::from(digit).to_digit(16)?;
@@ -75,8 +74,10 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
+/// Calls `act` for each line of /proc/self/maps.
 fn for_each_line(mut act: impl FnMut(&[u8])) {
     let mut buffer = [0u8; 2048];
+    // Number of bytes in the buffer that are not processed yet.
     let mut filled = 0;
     let Some(file) = MapsFile::open() else { return };
     loop {
@@ -90,14 +91,14 @@ fn for_each_line(mut act: impl FnMut(&[u8])) {
             act(&buffer[done..done + length]);
             done += length + 1;
         }
-        // A line longer than the buffer is skipped.
-        let keep = if done == 0 && filled == buffer.len() {
+        // A line longer than the buffer is dropped.
+        let dropped = if done == 0 && filled == buffer.len() {
             filled
         } else {
             done
         };
-        buffer.copy_within(keep..filled, 0);
-        filled -= keep;
+        buffer.copy_within(dropped..filled, 0);
+        filled -= dropped;
     }
 }
 
@@ -137,13 +138,13 @@ mod tests {
     #[test]
     fn a_function_of_this_program_is_found_in_its_file() {
         let address = find as *const () as u64;
-        let mut places = [const { FilePosition::UNKNOWN }; 2];
-        find(&[address, 1], &mut places);
+        let mut positions = [const { FilePosition::UNKNOWN }; 2];
+        find(&[address, 1], &mut positions);
         let own = std::env::current_exe().unwrap();
         let name = own.file_name().unwrap().as_encoded_bytes();
-        assert_eq!(places[0].module(), &name[..name.len().min(NAME_LEN)]);
-        assert!(places[0].offset > 0 && places[0].offset < address);
-        assert_eq!(places[1].module(), b"");
+        assert_eq!(positions[0].module(), &name[..name.len().min(NAME_LEN)]);
+        assert!(positions[0].offset > 0 && positions[0].offset < address);
+        assert_eq!(positions[1].module(), b"");
     }
 
     #[test]

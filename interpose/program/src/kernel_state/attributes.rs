@@ -1,4 +1,4 @@
-//! Attributes of processes and threads, as man pages list them.
+//! Attributes of processes and threads, as man pages list them, and reasons for refusals.
 //!
 //! Sources: pthreads(7), clone(2), execve(2), prctl(2), sched(7), sysvipc(7), mq_overview(7),
 //! inode(7), and namespaces(7).

@@ -5,7 +5,7 @@
 pub enum Handling {
     /// The state is the one at the checkpoint.
     Restored,
-    /// The value is equal in all processes of a job.
+    /// The value needs no treatment: it is equal in all processes of a job.
     Equal,
     /// No checkpoint is taken; the text is the reason and the remedy.
     Refused(&'static str),

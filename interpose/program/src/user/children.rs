@@ -1,11 +1,11 @@
 //! Child processes of the program.
 //!
-//! A process that rolls back starts its children a second time. Therefore the children that it has
-//! started since the checkpoint are killed, with all their descendants, and waited for. When a
-//! process is killed, its children are killed as well (`guarded_process` of `ckptd/launch`).
-//! Changes of files by children are undone ([`super::undo`]). A checkpoint contains neither a child
-//! that runs at the checkpoint nor changes of files by a program without the preload library. The
-//! user is warned of both, with one line each.
+//! A program that is rolled back starts its children a second time. Therefore the children that it
+//! has started since the checkpoint are killed, with all their descendants, and waited for. The
+//! children of a failed process are killed by its guardian (`guarded_process` of `ckptd/launch`).
+//! Changes of files by children are undone ([`super::undo`]). Two cases are not covered, and the
+//! user is warned of them: a child that runs at a checkpoint is not saved, and changes of files by
+//! a program without the preload library are not undone.
 #![allow(unsafe_code)]
 
 use super::signals;

@@ -1,7 +1,8 @@
 //! Effects on files that cannot be undone.
 //!
-//! Such effects are those of threads other than the main thread while they do not hold the MPI
-//! lock.
+//! Such effects are those of threads other than the main thread that do not have the MPI lock: the
+//! undo log is part of the runtime's state, which such a thread must not use. Only the fact is
+//! recorded, so that a recovery which would have to undo the effect ends the job.
 #![allow(unsafe_code)]
 
 use super::output::stream_relay;
@@ -17,8 +18,8 @@ use understudy_numbers::Epoch;
 
 /// Words in which such effects are recorded.
 ///
-/// The first is in the ledger, the second beside the checkpoints on disk. Null if the word is not
-/// used.
+/// The first word is in the ledger, the second one in a file beside the checkpoints on disk. Null
+/// if a word is not used.
 static EFFECT_WORDS: [AtomicPtr<AtomicU64>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 /// Checkpoint at whose cut the current section of the program began.
@@ -29,10 +30,10 @@ static CURRENT_SECTION: AtomicU64 = AtomicU64::new(0);
 /// All threads of the program must be stopped.
 pub fn begin_section(epoch: Epoch) {
     CURRENT_SECTION.store(epoch.0, Ordering::Relaxed);
-    let note = stream_relay::effect_word().map_or(std::ptr::null_mut(), |note| {
-        std::ptr::from_ref(note).cast_mut()
+    let word = stream_relay::effect_word().map_or(std::ptr::null_mut(), |word| {
+        std::ptr::from_ref(word).cast_mut()
     });
-    EFFECT_WORDS[0].store(note, Ordering::Relaxed);
+    EFFECT_WORDS[0].store(word, Ordering::Relaxed);
 }
 
 /// Additionally records effects in a file.
@@ -45,7 +46,7 @@ pub fn record_in_file(path: &Path) -> io::Result<()> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, which is never unmapped. The caller's stack is in the reserved range,
     // so the mapping is placed there as well.
-    let note = unsafe {
+    let word = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
             LENGTH,
@@ -55,10 +56,10 @@ pub fn record_in_file(path: &Path) -> io::Result<()> {
             0,
         )
     };
-    if note == libc::MAP_FAILED {
+    if word == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    EFFECT_WORDS[1].store(note.cast(), Ordering::Relaxed);
+    EFFECT_WORDS[1].store(word.cast(), Ordering::Relaxed);
     Ok(())
 }
 
@@ -87,11 +88,11 @@ pub unsafe extern "C" fn record_unlocked_effect(kind: u32, _: c_int, path: *cons
         {
             return;
         }
-        // From the next cut on the change would be recorded and undone.
+        // From the next cut on, threads get the MPI lock, and their changes are recorded.
         mpi_lock::request_sharing();
-        for note in &EFFECT_WORDS {
-            if let Some(note) = note.load(Ordering::Relaxed).as_ref() {
-                note.fetch_max(
+        for word in &EFFECT_WORDS {
+            if let Some(word) = word.load(Ordering::Relaxed).as_ref() {
+                word.fetch_max(
                     CURRENT_SECTION.load(Ordering::Relaxed) + 1,
                     Ordering::SeqCst,
                 );

@@ -15,10 +15,11 @@ pub fn zones() -> &'static ExcludedRanges {
 pub(super) fn set(zones: ExcludedRanges) {
     assert!(
         ZONES.set(zones).is_ok(),
-        "the zones were looked at too early"
+        "the excluded ranges were used before they were set"
     );
 }
 
+/// Returns the parts of `range` outside of `hole`.
 pub(super) fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
     let below = AddrRange::new(range.start, hole.start.clamp(range.start, range.end));
     let above = AddrRange::new(hole.end.clamp(range.start, range.end), range.end);

@@ -1,10 +1,10 @@
 //! Open files of the program.
 //!
-//! A rollback gives every regular file the size and offset that it had at the cut. Data that was
-//! written after the cut is written a second time, at the same offsets. A replacement reopens the
-//! files without truncating them, and reopens directories and devices. A replacement creates files
-//! without a name anew ([`nameless`]). Pipes and sockets that a replacement cannot have are named
-//! in a warning.
+//! A rollback gives every regular file the size and offset that it had at the cut, so that the
+//! program writes the data after the cut a second time, at the same offsets. A replacement opens
+//! files (without truncation), directories and devices by their names. It creates files without a
+//! name ([`nameless`]), and pipes, sockets and similar objects that only the failed process used
+//! ([`special`]). Other pipes and sockets are lost, of which a message warns.
 #![allow(unsafe_code)]
 
 mod diagnosis;
@@ -45,11 +45,11 @@ use understudy_catalogue::message;
 
 /// Records the descriptors that are open before the program runs.
 pub fn record_inherited(rt: &Runtime) {
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     let open = descriptors();
     rt.files
         .inherited
-        .set(open.into_iter().filter_map(Inherited::of).collect());
+        .set(open.into_iter().filter_map(Inherited::from_fd).collect());
 }
 
 /// Refuses descriptors from [`RUNTIME_FD_BASE`] on.
@@ -61,7 +61,7 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
     if highest.is_none() && !may_be_full {
         return Ok(());
     }
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     objections::check_numbers(&descriptors(), highest)
 }
 
@@ -69,7 +69,7 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
 ///
 /// All threads of the program must be stopped.
 pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     objections::check_kinds(&rt.files, &rt.input.borrow())
 }
 
@@ -97,7 +97,7 @@ fn read_open_files(rt: &Runtime) -> OpenFilesAtCut {
         .iter()
         .filter(|(_, file)| file.same_as.is_none());
     saved.locks = descriptions
-        .map(|(&fd, _)| (fd, file_locks::of(fd)))
+        .map(|(&fd, _)| (fd, file_locks::locks_of(fd)))
         .collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
     open_file::keep_nameless(&mut saved.files, &rt.files.has_warned);
@@ -106,21 +106,21 @@ fn read_open_files(rt: &Runtime) -> OpenFilesAtCut {
 
 /// Returns all descriptors of the program.
 fn open_now(rt: &Runtime) -> OpenFilesAtCut {
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     let mut saved = OpenFilesAtCut::default();
     let mut regular: Vec<i32> = Vec::new();
     let open = descriptors();
     let is_closed = |fd: &i32| !open.contains(fd);
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
     for fd in open {
-        let Some(about) = stat(fd) else { continue };
-        if rt.input.borrow().is_relayed(&about) {
+        let Some(file_stat) = stat(fd) else { continue };
+        if rt.input.borrow().is_relayed(&file_stat) {
             continue;
         }
-        let is_programs = rt.files.is_programs(fd, &about);
-        if let Some(stream) = Stream::of(fd, &about) {
+        let is_programs = rt.files.is_programs(fd, &file_stat);
+        if let Some(stream) = Stream::from_fd(fd, &file_stat) {
             saved.streams.insert(fd, stream);
-        } else if let Some(file) = OpenFile::of(fd, &about, is_programs, &regular) {
+        } else if let Some(file) = OpenFile::from_fd(fd, &file_stat, is_programs, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
         } else if is_programs && !rt.files.was_inherited(fd) {
@@ -146,7 +146,7 @@ pub(super) fn is_device(path: &[u8]) -> bool {
 ///
 /// Drivers keep their devices open as long as they are used.
 pub(super) fn accelerators() -> Vec<String> {
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     let is_special =
         |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
     let paths = descriptors().into_iter().filter(is_special).map(path_of);
@@ -176,22 +176,25 @@ pub fn add_runtime_file(rt: &Runtime, file: &Arc<File>) {
 /// The new descriptors only name the files (O_PATH). Closing a descriptor that can be read or
 /// written would release the program's record locks (fcntl(2)).
 pub fn written(rt: &Runtime) -> Vec<File> {
-    let of_layer = rt.files.of_runtime.borrow();
-    let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
+    let opened_by_runtime = rt.files.of_runtime.borrow();
+    let opened_by_runtime: Vec<Arc<File>> =
+        opened_by_runtime.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
     let is_written = |(fd, file): &(&i32, &OpenFile)| {
         file.same_as.is_none() && file.is_writable() && former_name::is_regular(**fd)
     };
     let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
     programs
-        .chain(of_layer.iter().map(|file| file.as_raw_fd()))
+        .chain(opened_by_runtime.iter().map(|file| file.as_raw_fd()))
         .filter_map(|fd| former_name::path_only(fd).ok())
         .collect()
 }
 
 /// Gives the program the open files of the cut.
+///
+/// `own` is true in the process that was saved.
 pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), UserError> {
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     let now = open_now(rt);
     restore_streams(saved, &now);
     let is_new = |fd: &&i32| {
@@ -203,15 +206,16 @@ pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), Us
         sockets::abandon(fd);
     }
     for (&fd, file) in &saved.files {
-        let is_it = |open: &OpenFile| {
-            file.nameless
-                .as_ref()
-                .map_or_else(|| file.is_open_as(open, own), |it| it.is_open_at(fd))
+        let is_same_file = |open: &OpenFile| {
+            file.nameless.as_ref().map_or_else(
+                || file.is_open_as(open, own),
+                |nameless| nameless.is_open_at(fd),
+            )
         };
-        let same = now.files.get(&fd).is_some_and(|open| {
-            is_it(open) && open.same_as == file.same_as && open.flags == file.flags
+        let is_unchanged = now.files.get(&fd).is_some_and(|open| {
+            is_same_file(open) && open.same_as == file.same_as && open.flags == file.flags
         });
-        if !same {
+        if !is_unchanged {
             reopen::reopen(fd, file, &saved.files)?;
         }
         if file.same_as.is_none() {
@@ -227,9 +231,9 @@ pub fn restore(rt: &Runtime, saved: &OpenFilesAtCut, own: bool) -> Result<(), Us
 
 /// Restores pipes, eventfds, sockets and similar objects.
 fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), UserError> {
-    let here = Special::among(now.others.keys());
-    let to_make = missing_specials::missing(&saved.specials, &here);
-    let made = missing_specials::create_missing(&saved.specials, &to_make).map_err(|lost| {
+    let current = Special::among(now.others.keys());
+    let missing = missing_specials::missing(&saved.specials, &current);
+    let created = missing_specials::create_missing(&saved.specials, &missing).map_err(|lost| {
         UserError::File {
             path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
             why: lost.why.to_string(),
@@ -240,11 +244,11 @@ fn restore_specials(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) -> Result<(), 
         why: format!("cannot be given its content: {error}"),
     })?;
     let is_lost = |fd: &i32| match saved.specials.contains_key(fd) {
-        true => to_make.contains(fd) && !made.contains(fd),
+        true => missing.contains(fd) && !created.contains(fd),
         false => !now.others.contains_key(fd),
     };
     let mut all = saved.specials.iter();
-    if let Some((fd, _)) = all.find(|(fd, it)| it.is_queue() && is_lost(fd)) {
+    if let Some((fd, _)) = all.find(|(fd, special)| special.is_queue() && is_lost(fd)) {
         return Err(UserError::File {
             path: format!("its POSIX message queue (descriptor {fd})"),
             why: "the kernel makes no other one (/proc/sys/fs/mqueue, RLIMIT_MSGQUEUE)".into(),
@@ -292,6 +296,7 @@ fn restore_streams(saved: &OpenFilesAtCut, now: &OpenFilesAtCut) {
     }
 }
 
+/// Restores content, size and offset of a file.
 fn rewind(fd: i32, file: &OpenFile) -> Result<(), UserError> {
     if let Some(nameless) = &file.nameless
         && nameless.fill(fd, file.flags).is_err()

@@ -37,8 +37,8 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::OVERWRITE_BY_MAPPING,
                 );
             }
-            effect::POSIX_QUEUE => undo::note_queue(rt, CStr::from_ptr(path), directory),
-            effect::SYSTEM_V_OBJECT => undo::note_object(rt, value, directory),
+            effect::POSIX_QUEUE => undo::record_queue(rt, CStr::from_ptr(path), directory),
+            effect::SYSTEM_V_OBJECT => undo::record_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }
     }

@@ -1,13 +1,14 @@
 //! Standard input from a pipe, a socket or a terminal.
 //!
-//! Each byte of such input can be read only once. The guardian therefore relays the input and keeps
-//! the bytes that may have to be read a second time ([`understudy_wire::line::InputRequest`]). A
-//! checkpoint contains the position up to which the program has read. A process that rolls back or
-//! replaces another one gets a pipe that is fed from that position on. Regular files are restored
-//! by their offsets (`super::files`).
+//! Such input can be read only once. Therefore the guardian relays it, and stores the bytes that
+//! may be needed a second time ([`understudy_wire::line::InputRequest`]). A checkpoint contains the
+//! position up to which the program has read. A process that rolls back or replaces another one
+//! gets a pipe that the guardian feeds from that position on. Regular files are restored by their
+//! offsets (`super::files`).
 //!
-//! A wrapper of the program may have created a pipe itself. Data of such a pipe is not kept: reads
-//! are detected (inotify(7)), and a recovery that needs the data ends the job.
+//! A pipe that a wrapper script has created as standard input is different: no process stores its
+//! data. Then reads are only detected (inotify(7)), and a recovery that would need the data ends
+//! the job.
 #![allow(unsafe_code)]
 
 mod feed;
@@ -28,11 +29,9 @@ use understudy_numbers::{Epoch, Guardian};
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct InputAtCut {
     relayed: Option<RelayedInput>,
-    /// Number of detected reads of another pipe, at the granularity of cuts.
-    ///
-    /// Increases between two cuts if the program has read the pipe in between.
+    /// Number of cuts before which the program has read a pipe that is not relayed.
     reads: u64,
-    /// True if the other pipe is empty and has no writer.
+    /// True if that pipe is empty and has no writer.
     has_ended: bool,
 }
 
@@ -56,12 +55,13 @@ impl RelayedInput {
     fn without_relay(&self) -> Option<io::Result<File>> {
         match self.position {
             _ if self.is_at_end => Some(ended_pipe()),
-            0 => Some(remote_input::withhold()),
+            0 => Some(remote_input::blocking_pipe()),
             _ => None,
         }
     }
 }
 
+/// Standard input of this process.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     feed: Option<Feed>,
@@ -69,7 +69,7 @@ pub(super) struct Input {
     unreachable: Option<RelayedInput>,
     /// Positions at the cuts to which the job may roll back.
     positions: VecDeque<(Epoch, u64)>,
-    /// Watch that reports reads of another pipe.
+    /// Watch that reports reads of a pipe that is not relayed.
     watch: Option<File>,
     reads: u64,
     has_warned: bool,
@@ -88,7 +88,7 @@ impl Input {
 }
 
 fn is_pipe(fd: i32) -> bool {
-    open_descriptors::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+    open_descriptors::stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// Watches standard input; `None` if the user has too many watches.
@@ -105,8 +105,8 @@ fn watch() -> Option<File> {
 
 /// Replaces standard input by an empty one.
 ///
-/// For a process that only replays a worker's calls. Such a process may be the worker's child, and
-/// the worker would miss the data that it reads. Like every spare it finds the end of the input.
+/// For a process that only replays a worker's calls. Such a process may be a child of the worker,
+/// which would miss the data that the child reads.
 pub fn replace_by_empty_input() {
     if !is_pipe(libc::STDIN_FILENO) {
         return;
@@ -122,7 +122,7 @@ pub fn replace_by_empty_input() {
 impl Input {
     /// Starts to watch the input, before the program runs.
     pub(super) fn start_watch(&mut self) {
-        self.begin(Feed::present());
+        self.begin(Feed::current());
     }
 
     /// Refuses a cut while the position of relayed input is unknown.
@@ -144,26 +144,26 @@ impl Input {
 
     fn begin(&mut self, feed: Option<Feed>) {
         self.feed = feed;
-        let is_others =
-            open_descriptors::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
-        self.watch = (is_others && is_pipe(libc::STDIN_FILENO))
+        let is_not_relayed =
+            open_descriptors::stat(libc::STDIN_FILENO).is_some_and(|stat| !self.is_relayed(&stat));
+        self.watch = (is_not_relayed && is_pipe(libc::STDIN_FILENO))
             .then(watch)
             .flatten();
     }
 
     /// True for the program's descriptors of relayed input, which no other module restores.
-    pub(super) fn is_relayed(&self, about: &libc::stat) -> bool {
-        let id = (about.st_dev, about.st_ino);
+    pub(super) fn is_relayed(&self, stat: &libc::stat) -> bool {
+        let id = (stat.st_dev, stat.st_ino);
         self.feed.as_ref().is_some_and(|feed| feed.is_pipe(id))
     }
 
     /// Returns the program's descriptors of the relayed pipe.
     fn descriptors(&self) -> Vec<i32> {
-        let is_its =
-            |fd: &i32| open_descriptors::stat(*fd).is_some_and(|about| self.is_relayed(&about));
+        let is_relayed =
+            |fd: &i32| open_descriptors::stat(*fd).is_some_and(|stat| self.is_relayed(&stat));
         open_descriptors::descriptors()
             .into_iter()
-            .filter(is_its)
+            .filter(is_relayed)
             .collect()
     }
 
@@ -199,25 +199,28 @@ impl Input {
     fn capture_relayed(&self, feed: &Feed) -> io::Result<RelayedInput> {
         let position = feed.position()?;
         // SAFETY: fcntl(2) that only queries.
-        let closes = |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
+        let is_close_on_exec =
+            |fd: &i32| unsafe { libc::fcntl(*fd, libc::F_GETFD) } & libc::FD_CLOEXEC != 0;
         let descriptors = self.descriptors().into_iter();
         Ok(RelayedInput {
             guardian: feed.guardian.0,
             position,
             is_at_end: feed.ends_at(position),
-            descriptors: descriptors.map(|fd| (fd, closes(&fd))).collect(),
+            descriptors: descriptors.map(|fd| (fd, is_close_on_exec(&fd))).collect(),
             // SAFETY: as above.
             flags: unsafe { libc::fcntl(feed.pipe().as_raw_fd(), libc::F_GETFL) },
         })
     }
 
-    /// Releases input before the cut of `epoch`, to which the job may still roll back.
+    /// Releases input before the cut of `epoch`.
+    ///
+    /// The job cannot roll back to an earlier cut.
     pub(super) fn forget_before(&mut self, epoch: Epoch) {
-        while self.positions.front().is_some_and(|(of, _)| *of < epoch) {
+        while self.positions.front().is_some_and(|(cut, _)| *cut < epoch) {
             self.positions.pop_front();
         }
         // After a recovery the position of the restored checkpoint is missing.
-        let first = self.positions.front().filter(|(of, _)| *of == epoch);
+        let first = self.positions.front().filter(|(cut, _)| *cut == epoch);
         if let (Some(feed), Some((_, position))) = (&self.feed, first) {
             feed.release(*position);
         }
@@ -234,7 +237,7 @@ impl Input {
         self.restore_other(saved, own)
     }
 
-    /// Ends input of this process that the failed worker did not have.
+    /// Ends relayed input of this process, because the saved process had none.
     fn detach(&mut self) {
         self.unreachable = None;
         let descriptors = self.descriptors();
@@ -245,7 +248,7 @@ impl Input {
         }
     }
 
-    /// Checks input that is not relayed.
+    /// Restores input that is not relayed, or refuses if its data would be needed again.
     fn restore_other(&mut self, saved: &InputAtCut, own: bool) -> Result<(), UserError> {
         const OF_WRAPPER: &str = "it is a pipe that the program's wrapper has made";
         if own {
@@ -270,27 +273,30 @@ impl Input {
         let guardian = Guardian(saved.guardian);
         let before = self.descriptors();
         let is_as_saved = self.feed.as_ref().is_some_and(|feed| {
-            feed.guardian == guardian && feed.position().is_ok_and(|it| it == saved.position)
+            feed.guardian == guardian
+                && feed
+                    .position()
+                    .is_ok_and(|position| position == saved.position)
         });
-        let mut other = None;
+        let mut substitute = None;
         if !is_as_saved {
             self.unreachable = None;
-            self.feed = match Feed::from(guardian, saved.position) {
+            self.feed = match Feed::from_position(guardian, saved.position) {
                 Ok(feed) => Some(feed),
-                Err(why) => {
-                    let made = saved.without_relay().ok_or_else(|| lost(&why))?;
+                Err(error) => {
+                    let pipe = saved.without_relay().ok_or_else(|| input_lost(&error))?;
                     let failed = |error: io::Error| UserError::Input(error.to_string());
-                    other = Some(made.map_err(failed)?);
+                    substitute = Some(pipe.map_err(failed)?);
                     self.unreachable = Some(saved.clone());
                     None
                 }
             };
             self.positions.clear();
         }
-        let pipe = self.feed.as_ref().map(Feed::pipe).or(other.as_ref());
+        let pipe = self.feed.as_ref().map(Feed::pipe).or(substitute.as_ref());
         if let Some(pipe) = pipe {
-            for (&fd, &closes) in &saved.descriptors {
-                duplicate_to(pipe, fd, closes);
+            for (&fd, &is_close_on_exec) in &saved.descriptors {
+                duplicate_to(pipe, fd, is_close_on_exec);
             }
             // SAFETY: fcntl(2) of a descriptor of this process.
             unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, saved.flags) };
@@ -305,8 +311,8 @@ impl Input {
 }
 
 /// Returns the reason why input cannot be read a second time.
-fn lost(why: &FeedError) -> UserError {
-    UserError::Input(match why {
+fn input_lost(error: &FeedError) -> UserError {
+    UserError::Input(match error {
         FeedError::Released => "not all of it could be kept".into(),
         FeedError::Absent(error) => {
             format!("it arrives at another node, or the process that relays it is gone ({error})")
@@ -326,8 +332,8 @@ fn ended_pipe() -> io::Result<File> {
 }
 
 /// Makes `fd` of the program a descriptor of this pipe.
-fn duplicate_to(pipe: &File, fd: i32, closes: bool) {
-    let mode = if closes { libc::O_CLOEXEC } else { 0 };
+fn duplicate_to(pipe: &File, fd: i32, is_close_on_exec: bool) {
+    let mode = if is_close_on_exec { libc::O_CLOEXEC } else { 0 };
     // SAFETY: dup3(2); the program does not use the object that `fd` refers to.
     unsafe { libc::dup3(pipe.as_raw_fd(), fd, mode) };
 }

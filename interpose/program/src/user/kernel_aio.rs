@@ -1,14 +1,16 @@
 //! Contexts of kernel AIO (io_setup(2)) without pending requests.
 //!
-//! The identifier of a context is the address of its ring (`struct aio_ring` of `fs/aio.c`), which
-//! mremap(2) moves. The number of requests that are pending or wait in the ring is at most the
-//! number of the ring's events minus one. Each request puts one event at the ring's tail. So the
-//! number of pending requests is the number of submitted requests ([`understudy_abi::kernel_aio`])
-//! minus the tail, modulo the number of events.
+//! The identifier of a context is the address of its ring (`struct aio_ring` of `fs/aio.c`). The
+//! kernel does not report how many requests of a context are pending, but the ring shows it: each
+//! completed request adds one event at the ring's tail, and fewer requests can be outstanding than
+//! the ring has events. So the number of pending requests is the number of submitted requests
+//! ([`understudy_abi::kernel_aio`]) minus the tail, modulo the number of events. Example: a ring of
+//! 128 events, 300 submitted requests, tail 40: (300 − 40) mod 128 = 4 requests are pending.
 //!
 //! Before a recovery restores files and memory, it destroys all contexts, which waits for their
-//! requests. Then it creates the contexts of the checkpoint. The kernel keeps a separate tail:
-//! requests that read nothing move it to its former value.
+//! requests. Then it creates the contexts of the checkpoint, and mremap(2) moves their rings to the
+//! former addresses. The kernel has a copy of the tail that the ring's memory does not set;
+//! requests that read nothing advance it to its former value.
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
@@ -128,16 +130,16 @@ fn counted(ring: &Vma) -> Option<(AioContext, Header)> {
 }
 
 /// Returns the number of pending requests.
-fn under_way(known: &AioContext, header: &Header) -> u64 {
+fn pending_requests(known: &AioContext, header: &Header) -> u64 {
     let count = u64::from(header.events);
     (known.submitted % count + count - u64::from(header.tail)) % count
 }
 
-/// Returns the reason why a context cannot be restored.
+/// Returns the reason why a context cannot be restored, if there is one.
 fn objection(ring: &Vma) -> Option<&'static str> {
     match counted(ring) {
         None => Some(UNCOUNTED),
-        Some((known, header)) => (under_way(&known, &header) > 0).then_some(REQUESTS),
+        Some((known, header)) => (pending_requests(&known, &header) > 0).then_some(REQUESTS),
     }
 }
 
@@ -146,8 +148,8 @@ fn objection(ring: &Vma) -> Option<&'static str> {
 /// All threads of the program must be stopped.
 pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
     let has_ring = |known: &AioContext| {
-        let is_it = |ring: &&Vma| ring.range.start as usize == known.address;
-        rings.iter().any(is_it)
+        let is_ring_of = |ring: &&Vma| ring.range.start as usize == known.address;
+        rings.iter().any(is_ring_of)
     };
     let lost = || (!contexts().all().all(|known| has_ring(&known))).then_some(UNCOUNTED);
     let objections = rings.iter().find_map(|ring| objection(ring));
@@ -208,8 +210,8 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
 ///
 /// The process must have no context, and the program's mappings must be those of the checkpoint.
 pub(super) fn restore(saved: &AioContextsAtCut) -> std::result::Result<(), UserError> {
-    let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(SavedContext::make));
-    made.map_err(|error| UserError::File {
+    let result = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(SavedContext::create));
+    result.map_err(|error| UserError::File {
         path: "a context of kernel AIO".into(),
         why: error.to_string(),
     })
@@ -217,7 +219,7 @@ pub(super) fn restore(saved: &AioContextsAtCut) -> std::result::Result<(), UserE
 
 /// Reserves the address ranges of all rings.
 ///
-/// The kernel then places no new ring there.
+/// Otherwise the kernel could place another new ring there.
 fn reserve(saved: &[SavedContext]) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     for context in saved {
@@ -234,16 +236,17 @@ fn reserve(saved: &[SavedContext]) -> Result<()> {
 /// Returns the smallest number of requests that leads to a ring of this length.
 ///
 /// The kernel makes room for twice that number, plus two events (`ioctx_alloc`).
-fn least_requests(length: u64) -> u32 {
+fn min_requests(length: u64) -> u32 {
     let beyond = events_in(length - PAGE.min(length - HEADER)) + 1;
     (beyond.saturating_sub(2).div_ceil(2)).max(1) as u32
 }
 
 /// Creates a context with a ring of `length` bytes at any address.
 ///
-/// The length also depends on the number of processors.
+/// The kernel may increase the number of requests by the number of processors. So the saved number
+/// is tried first, and then the number that leads to this length on any host.
 fn set_up(length: u64, requests: u32) -> Result<u64> {
-    for requests in [requests, least_requests(length)] {
+    for requests in [requests, min_requests(length)] {
         let mut address = 0u64;
         // SAFETY: io_setup(2) writes an identifier; the ring is mapped.
         unsafe {
@@ -262,12 +265,13 @@ fn set_up(length: u64, requests: u32) -> Result<u64> {
 }
 
 impl SavedContext {
-    fn make(&self) -> Result<()> {
-        let (length, place) = (self.length as usize, self.address as *mut libc::c_void);
-        let made = set_up(self.length, self.requests)?;
+    /// Creates the context, with its ring at the former address.
+    fn create(&self) -> Result<()> {
+        let (length, target) = (self.length as usize, self.address as *mut libc::c_void);
+        let ring = set_up(self.length, self.requests)?;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: a new ring is moved to the range that was reserved for it.
-        if unsafe { libc::mremap(made as *mut _, length, length, flags, place) } != place {
+        if unsafe { libc::mremap(ring as *mut _, length, length, flags, target) } != target {
             return Err(Error::last_os_error());
         }
         self.move_tail()?;
@@ -304,7 +308,7 @@ impl SavedContext {
     }
 
     /// Submits requests that read nothing and complete at once; optionally removes their events.
-    fn submit(&self, empty: &OwnedFd, mut count: u32, are_taken: bool) -> Result<()> {
+    fn submit(&self, empty: &OwnedFd, mut count: u32, removes_events: bool) -> Result<()> {
         let request = AioRequest {
             fd: empty.as_raw_fd(),
             ..AioRequest::default()
@@ -316,7 +320,7 @@ impl SavedContext {
             // SAFETY: requests of this function, and room for the events.
             let done = unsafe {
                 let done = libc::syscall(libc::SYS_io_submit, self.address, batch, all.as_ptr());
-                if done > 0 && are_taken {
+                if done > 0 && removes_events {
                     let (call, events) = (libc::SYS_io_getevents, events.as_mut_ptr());
                     libc::syscall(call, self.address, done, done, events, null_mut::<u8>());
                 }
@@ -338,10 +342,10 @@ mod tests {
     #[test]
     fn the_least_number_of_requests_gives_a_ring_of_the_length() {
         assert_eq!(events_in(PAGE), 127);
-        assert_eq!(least_requests(PAGE), 1);
+        assert_eq!(min_requests(PAGE), 1);
         // 63 requests: 128 events; 127 requests: 256 events.
-        assert_eq!(least_requests(2 * PAGE), 63);
-        assert_eq!(least_requests(3 * PAGE), 127);
+        assert_eq!(min_requests(2 * PAGE), 63);
+        assert_eq!(min_requests(3 * PAGE), 127);
     }
 
     /// Reads the ring of a context.
@@ -383,12 +387,12 @@ mod tests {
             // SAFETY: the ring is mapped.
             let header = unsafe { header(ring.range.start) };
             assert_eq!((header.head, header.tail), (head, tail));
-            assert_eq!(under_way(&known, &header), 0);
+            assert_eq!(pending_requests(&known, &header), 0);
             let later = AioContext {
                 submitted: known.submitted + 4,
                 ..known
             };
-            assert_eq!(under_way(&later, &header), 4);
+            assert_eq!(pending_requests(&later, &header), 4);
             // SAFETY: the context that this test has created.
             assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, place) }, 0);
         }

@@ -1,16 +1,16 @@
 //! Libraries that the program has opened since MPI_Init (dlopen(3)), and ld.so's state of them.
 //!
-//! ld.so's state consists of records of libraries, and of numbers and blocks of thread-local data.
-//! The image does not contain this state, because both sides share it. After a recovery it must be
-//! as it was at the cut:
+//! ld.so's state consists of its records of libraries, and of numbers and blocks of thread-local
+//! data. The program side and the runtime side share one ld.so, so the image does not contain this
+//! state. A recovery restores it in one of two ways:
 //!
 //! ```text
 //!   surviving process   restores its own copy of ld.so's memory             (memory)
 //!   replacement         opens and closes the libraries of the failed worker (operations, replay)
 //! ```
 //!
-//! The libraries' own mappings and pages are part of the image. If this is not possible for a
-//! program, it is refused at the first cut after it has opened such a library.
+//! The libraries' own mappings and pages are part of the image. If a library of the program could
+//! not be restored, the first cut after its opening is refused.
 #![allow(unsafe_code)]
 
 mod dtv;
@@ -44,39 +44,39 @@ pub use loader_memory::is_locked;
 
 /// State of the loader that this process has recorded.
 pub(super) struct LoaderState {
-    before: Cell<LoaderStart>,
-    kept: StateCell<Option<LoaderSnapshots>>,
+    start: Cell<LoaderStart>,
+    snapshots: StateCell<Option<LoaderSnapshots>>,
     log: StateCell<Option<operations::OperationLog>>,
     /// Ranges of ld.so's state; empty if its format is unknown.
-    places: StateCell<Vec<AddrRange>>,
+    ranges: StateCell<Vec<AddrRange>>,
 }
 
 impl LoaderState {
     /// State at the start of the process.
     pub(super) const fn new() -> LoaderState {
         LoaderState {
-            before: Cell::new(LoaderStart {
+            start: Cell::new(LoaderStart {
                 libraries: 0,
                 namespaces: 0,
             }),
-            kept: StateCell::new(None),
+            snapshots: StateCell::new(None),
             log: StateCell::new(None),
-            places: StateCell::new(Vec::new()),
+            ranges: StateCell::new(Vec::new()),
         }
     }
 
     /// True if the format of ld.so's state is known.
     fn is_format_supported(&self) -> bool {
-        !self.places.borrow().is_empty()
+        !self.ranges.borrow().is_empty()
     }
 }
 
 /// Returns the libraries that the program has opened so far.
 pub fn opened(loaded: &LoaderState) -> Vec<Library> {
-    libraries().split_off(loaded.before.get().libraries)
+    libraries().split_off(loaded.start.get().libraries)
 }
 
-/// Identifies a state: process, and number of the state in that process.
+/// Identity of a state of ld.so: a process, and a number in that process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct LoaderStateKey {
     process: u64,
@@ -99,21 +99,24 @@ pub(super) struct LoaderMark {
     changes: usize,
 }
 
+/// Copies of earlier states of ld.so in this process.
 #[derive(Default)]
 struct LoaderSnapshots {
-    own: u64,
+    /// Random number that identifies this process.
+    process: u64,
+    /// Number of states so far.
     versions: u64,
-    /// Key of the state that ld.so had at this mark.
+    /// Key of the latest known state, and the counters at that time.
     last: Option<(LoaderStateKey, LoaderMark)>,
     /// Copies of the states at the latest cuts.
     snapshots: VecDeque<(LoaderStateKey, LoaderSnapshot)>,
-    /// Mark up to which all libraries can be reopened.
+    /// Counters up to which all opened libraries are known to be restorable.
     checked: LoaderMark,
 }
 
 /// Maximum number of kept states.
 ///
-/// A checkpoint on disk may be older. Such a checkpoint is loaded in newly started processes only.
+/// Older states belong to checkpoints on disk, which only new processes load.
 const MAX_SNAPSHOTS: usize = 16;
 /// Maximum number of operations; more would make every checkpoint large.
 const MAX_OPERATIONS: usize = 5000;
@@ -127,10 +130,11 @@ struct LoaderStart {
     namespaces: usize,
 }
 
-fn kept(loaded: &LoaderState) -> RefMut<'_, LoaderSnapshots> {
-    RefMut::map(loaded.kept.borrow_mut(), Option::get_or_insert_default)
+fn snapshots(loaded: &LoaderState) -> RefMut<'_, LoaderSnapshots> {
+    RefMut::map(loaded.snapshots.borrow_mut(), Option::get_or_insert_default)
 }
 
+/// Returns the current counters.
 pub(super) fn mark(loaded: &LoaderState) -> LoaderMark {
     LoaderMark {
         calls: operations::calls(&loaded.log),
@@ -141,11 +145,11 @@ pub(super) fn mark(loaded: &LoaderState) -> LoaderMark {
 
 /// Locates ld.so's state, before the program runs.
 pub fn find(loaded: &LoaderState, first_heap: &[AddrRange]) {
-    loaded.before.set(LoaderStart {
+    loaded.start.set(LoaderStart {
         libraries: loaded_libraries::modules().len(),
-        ..loaded.before.get()
+        ..loaded.start.get()
     });
-    loaded.places.set(loader_memory::find(first_heap));
+    loaded.ranges.set(loader_memory::find(first_heap));
 }
 
 /// Starts to record the libraries that the program opens. Called in MPI_Init.
@@ -153,16 +157,16 @@ pub fn begin(loaded: &LoaderState) {
     let mut random = [0; 8];
     // SAFETY: getrandom(2) fills the buffer. The number only distinguishes processes.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    *kept(loaded) = LoaderSnapshots {
-        own: u64::from_ne_bytes(random),
+    *snapshots(loaded) = LoaderSnapshots {
+        process: u64::from_ne_bytes(random),
         checked: mark(loaded),
         ..LoaderSnapshots::default()
     };
-    loaded.before.set(LoaderStart {
+    loaded.start.set(LoaderStart {
         namespaces: loaded_libraries::namespaces(),
-        ..loaded.before.get()
+        ..loaded.start.get()
     });
-    loaded_libraries::record_static_blocks(loaded.before.get().libraries);
+    loaded_libraries::record_static_blocks(loaded.start.get().libraries);
     operations::begin(&loaded.log);
 }
 
@@ -189,14 +193,18 @@ pub unsafe fn record_operation(loaded: &LoaderState, kind: u32, path: *const c_c
                 .to_string_lossy()
                 .into_owned();
             let is_relative = path.contains('/') && !path.starts_with('/');
-            let here = || {
+            let working_directory = || {
                 std::env::current_dir()
                     .ok()?
                     .into_os_string()
                     .into_string()
                     .ok()
             };
-            let directory = if is_relative { here() } else { None };
+            let directory = if is_relative {
+                working_directory()
+            } else {
+                None
+            };
             let flags = value as i32;
             operations::record(
                 &loaded.log,
@@ -213,18 +221,18 @@ pub unsafe fn record_operation(loaded: &LoaderState, kind: u32, path: *const c_c
 /// Refuses a library of the program that a replacement could not open.
 pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
     let mark = mark(loaded);
-    if kept(loaded).checked == mark {
+    if snapshots(loaded).checked == mark {
         return Ok(());
     }
     let operations = operations::operations(&loaded.log);
-    let made = || operations.iter().flat_map(|operation| &operation.added);
-    let refuse = |path: &str, why| Err(UserError::LateLibrary(path.to_owned(), why));
-    if let Some(first) = made().next()
+    let added = || operations.iter().flat_map(|operation| &operation.added);
+    let refuse = |path: &str, reason| Err(UserError::LateLibrary(path.to_owned(), reason));
+    if let Some(first) = added().next()
         && !loaded.is_format_supported()
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if loaded_libraries::namespaces() != loaded.before.get().namespaces {
+    if loaded_libraries::namespaces() != loaded.start.get().namespaces {
         return refuse(
             "a library",
             "the program has opened it in a namespace of its own, by dlmopen",
@@ -242,7 +250,7 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
     }
     let mapped = vmas::read_self()?;
     let now = libraries();
-    for library in made().filter(|library| now.contains(library)) {
+    for library in added().filter(|library| now.contains(library)) {
         let mapping = mapped
             .iter()
             .find(|vma| vma.range.contains(library.base) && vma.inode != 0);
@@ -256,13 +264,13 @@ pub fn check(loaded: &LoaderState) -> Result<(), UserError> {
             return refuse(&library.path, "this C library's loader is not known");
         }
     }
-    kept(loaded).checked = mark;
+    snapshots(loaded).checked = mark;
     Ok(())
 }
 
 /// True if the preload library has recorded this block as ld.so's record of a library.
 ///
-/// Only then can a replacement place its own record there.
+/// Only then can ld.so of a replacement place its own record at this address.
 fn is_record(handle: u64) -> bool {
     let heap = PROGRAM_LD_HEAP as u64..(PROGRAM_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the header of a block of the heap that contains the address.
@@ -273,23 +281,23 @@ fn is_record(handle: u64) -> bool {
 /// Records ld.so's state; copies it only if it has changed since the last cut.
 pub fn capture(loaded: &LoaderState) -> LoaderAtCut {
     let operations = operations::operations(&loaded.log);
-    if !kept(loaded)
+    if !snapshots(loaded)
         .last
         .is_some_and(|(_, last)| last == mark(loaded))
     {
-        loaded_libraries::record_static_blocks(loaded.before.get().libraries);
+        loaded_libraries::record_static_blocks(loaded.start.get().libraries);
     }
-    let mut kept = kept(loaded);
+    let mut snapshots = snapshots(loaded);
     let mark = mark(loaded);
-    let key = match kept.last {
+    let key = match snapshots.last {
         Some((key, last)) if last == mark => key,
         _ => {
-            kept.versions += 1;
+            snapshots.versions += 1;
             let key = LoaderStateKey {
-                process: kept.own,
-                version: kept.versions,
+                process: snapshots.process,
+                version: snapshots.versions,
             };
-            kept.keep(loaded, key, mark);
+            snapshots.add(loaded, key, mark);
             key
         }
     };
@@ -308,31 +316,35 @@ pub fn capture(loaded: &LoaderState) -> LoaderAtCut {
 
 impl LoaderSnapshots {
     /// Stores a copy of ld.so's current state under this key.
-    fn keep(&mut self, loaded: &LoaderState, key: LoaderStateKey, mark: LoaderMark) {
+    fn add(&mut self, loaded: &LoaderState, key: LoaderStateKey, mark: LoaderMark) {
         self.last = Some((key, mark));
         if loaded.is_format_supported() {
             self.snapshots.retain(|(other, _)| *other != key);
             self.snapshots.truncate(MAX_SNAPSHOTS - 1);
             self.snapshots
-                .push_front((key, LoaderSnapshot::take(&loaded.places.borrow())));
+                .push_front((key, LoaderSnapshot::take(&loaded.ranges.borrow())));
         }
     }
 }
 
 /// Restores ld.so's state of the cut. Must be called before mappings and pages are restored.
 pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserError> {
-    if kept(loaded).last == Some((saved.key, mark(loaded))) {
+    if snapshots(loaded).last == Some((saved.key, mark(loaded))) {
         return Ok(());
     }
-    let is_back = {
-        let kept = kept(loaded);
-        let snapshot = kept.snapshots.iter().find(|(key, _)| *key == saved.key);
+    let restored = {
+        let snapshots = snapshots(loaded);
+        let snapshot = snapshots
+            .snapshots
+            .iter()
+            .find(|(key, _)| *key == saved.key);
         snapshot.map(|(_, snapshot)| snapshot.restore())
     };
     let refused = || UserError::Library("what the program has opened since".into());
-    match is_back {
+    match restored {
         Some(true) => {}
         Some(false) => return Err(refused()),
+        // A replacement has no copy of this state.
         None => {
             let own = operations::operations(&loaded.log);
             let rest = saved
@@ -341,20 +353,20 @@ pub fn restore(loaded: &LoaderState, saved: &LoaderAtCut) -> Result<(), UserErro
                 .ok_or_else(refused)?;
             replay::run(&saved.libraries, &saved.blocks, rest)?;
             let now = mark(loaded);
-            kept(loaded).keep(loaded, saved.key, now);
+            snapshots(loaded).add(loaded, saved.key, now);
         }
     }
     operations::replace(&loaded.log, &saved.operations, &saved.libraries);
-    let mut kept = kept(loaded);
-    kept.last = Some((saved.key, mark(loaded)));
-    kept.checked = mark(loaded);
+    let mut snapshots = snapshots(loaded);
+    snapshots.last = Some((saved.key, mark(loaded)));
+    snapshots.checked = mark(loaded);
     Ok(())
 }
 
 /// True if the program is in a call of ld.so.
 ///
-/// The program is in such a call if the constructor of a library that is being opened calls MPI. No
-/// checkpoint can be taken there, because a restored ld.so would not be in that call.
+/// True in a call of MPI by the constructor of a library that is being opened. No checkpoint can be
+/// taken there, because a restored ld.so would not be in that call.
 pub fn is_loading() -> bool {
     let mut found = false;
     // SAFETY: the unwinder passes this argument to `find_loader_frame`, on this stack.
@@ -366,10 +378,10 @@ unsafe extern "C" fn find_loader_frame(context: *mut c_void, found: *mut c_void)
     let info = process_info::info();
     // SAFETY: the unwinder passes a valid context and the argument of `is_loading`.
     unsafe {
-        let is_in =
+        let is_loader =
             unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
-        found.cast::<bool>().write(is_in);
-        if is_in {
+        found.cast::<bool>().write(is_loader);
+        if is_loader {
             unwinder::END_OF_STACK
         } else {
             unwinder::CONTINUE_WALK

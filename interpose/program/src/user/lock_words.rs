@@ -1,4 +1,4 @@
-//! Words of glibc's locks (x86-64, glibc 2.25 and later).
+//! Recognition of glibc's locks by the values of their words (x86-64, glibc 2.25 and later).
 
 /// Bit of a robust mutex's type. The lock word contains the owner's number.
 pub const ROBUST: u32 = 16;
@@ -101,14 +101,14 @@ pub fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
     };
     let (readers, waiting) = halves(counts);
     let (phase, writers) = halves(futexes);
-    let (who, shared) = halves(held_by);
+    let (writer, shared) = halves(held_by);
     let (preference, _) = halves(flags);
     readers % READER == WRITE_LOCKED
         && readers / READER < users
         && waiting < users
         && is_futex(phase)
         && is_futex(writers)
-        && who == owner
+        && writer == owner
         && shared <= 1
         && padding | elision | more_padding == 0
         && preference <= 2

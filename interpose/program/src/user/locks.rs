@@ -1,16 +1,14 @@
 //! Locks of the program that record their owner.
 //!
-//! glibc records a thread number (gettid(2)), which differs between processes.
+//! glibc records the number of the owner (gettid(2)) in recursive, error-checking, robust and
+//! priority-inheriting mutexes, and in read-write locks that are held for writing, and compares it
+//! with the caller's number. Threads have other numbers in a replacement, where unlocking would
+//! therefore fail, or unlock as a reader. So after an image is loaded, its memory is searched for
+//! such locks, and the numbers in them are replaced. The changed pages count as modified by the
+//! program. A rollback before the next checkpoint restores the old numbers, and leads to another
+//! search.
 //!
-//! Recursive, error-checking, robust and priority-inheriting mutexes, and read-write locks held for
-//! writing compare the recorded number with the caller's. In a replacement, the locks that the main
-//! thread holds contain the numbers of the failed process: unlocking would fail, or unlock as a
-//! reader. So after an image is loaded, its memory is searched for these locks, and their numbers
-//! are replaced by those of this process. The changed pages count as modified by the program. A
-//! rollback before the next checkpoint restores the old numbers, which are part of the saved state,
-//! and leads to another search.
-//!
-//! A matching number alone proves nothing, because it may be data of the program. All words of the
+//! A word that equals the number of a thread may be other data of the program. So all words of the
 //! lock must have values that are possible with the program's number of threads. The layouts are
 //! glibc's from 2.25 on, x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and
 //! pthread_rwlock_common.c).
@@ -22,7 +20,7 @@ use understudy_image::layout::{Area, Backing, Layout};
 use understudy_image::pages::{self, AddrRange, PageRun};
 
 /// Number of words that are compared at once, before a match is examined.
-const CHUNK: usize = 512;
+const CHUNK_WORDS: usize = 512;
 
 /// Range of the numbers of threads that may hold locks.
 ///
@@ -78,8 +76,8 @@ fn find_owners(
         return Vec::new();
     };
     let mut found = Vec::new();
-    for start in (0..length).step_by(CHUNK) {
-        let chunk = start..(start + CHUNK).min(length);
+    for start in (0..length).step_by(CHUNK_WORDS) {
+        let chunk = start..(start + CHUNK_WORDS).min(length);
         // Compares all words of the chunk without a branch, for vectorisation. In a lock the upper
         // half of the owner's word is small.
         let hits = |word: u64| {
@@ -115,9 +113,9 @@ fn find_owners(
 /// # Safety
 /// The words must have been found by [`find_owners`]: the owner's word, the one before it and the
 /// one after it.
-unsafe fn set_owner(place: *mut [u64; 3], new: ThreadNumber) {
+unsafe fn set_owner(words: *mut [u64; 3], new: ThreadNumber) {
     // SAFETY: guaranteed by the caller.
-    let [before, owner, behind] = unsafe { &mut *place };
+    let [before, owner, behind] = unsafe { &mut *words };
     *owner = join(new.0, halves(*owner).1);
     // Above the number, the lock word has two bits of the kernel. (In a read-write lock the word
     // after the owner is zero.)
@@ -135,7 +133,7 @@ const MAX_LOCK_BYTES: u64 = 56;
 /// The ranges are the writable part of the loaded pages, and the thread-local storage. Words
 /// between the range and its readable end may be examined as well: a lock may end in a page that
 /// was never written, or in another area.
-fn places(
+fn searched_ranges(
     layout: &Layout,
     pages: &[PageRun],
     thread_locals: &[AddrRange],
@@ -158,10 +156,10 @@ fn places(
     let loaded = loaded.map(PageRun::range).map(with_rest);
     let aligned = thread_locals
         .iter()
-        .map(|piece| AddrRange::new(piece.start.next_multiple_of(8), piece.end & !7))
-        .filter(|piece| piece.start < piece.end);
+        .map(|range| AddrRange::new(range.start.next_multiple_of(8), range.end & !7))
+        .filter(|range| range.start < range.end);
     loaded
-        .chain(aligned.map(|piece| (piece, piece.end)))
+        .chain(aligned.map(|range| (range, range.end)))
         .collect()
 }
 
@@ -184,16 +182,16 @@ pub fn renumber_owners(
         return;
     }
     let mut found = Vec::new();
-    for (place, end) in places(layout, pages, thread_locals) {
-        let length = (end - place.start) as usize / 8;
+    for (range, end) in searched_ranges(layout, pages, thread_locals) {
+        let length = (end - range.start) as usize / 8;
         // SAFETY: readable and writable memory of the program side, which is stopped; aligned to
         // words.
-        let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
-        let owners = find_owners(words, place.len() as usize / 8, &changed, users);
+        let words = unsafe { std::slice::from_raw_parts(range.start as *const u64, length) };
+        let owners = find_owners(words, range.len() as usize / 8, &changed, users);
         found.extend(
             owners
                 .into_iter()
-                .map(|(at, new)| (place.start + 8 * at as u64, new)),
+                .map(|(at, new)| (range.start + 8 * at as u64, new)),
         );
     }
     for (address, new) in found {

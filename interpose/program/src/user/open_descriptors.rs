@@ -11,14 +11,14 @@ static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Returns the open descriptors of the program side, in order.
 ///
-/// The directory is read only if the set of descriptors may have changed: if the size of
-/// `/proc/self/fd`, which is the number of open descriptors (Linux 6.2), has changed, or a
-/// descriptor of the last listing is closed. Descriptors that were opened with O_PATH count as
-/// closed.
+/// Reading the directory is slow, so the last listing is used if no descriptor can have changed:
+/// the size of `/proc/self/fd`, the number of open descriptors (Linux 6.2), is equal, and poll(2)
+/// finds all listed descriptors open. (A descriptor that was opened with O_PATH looks closed, so
+/// that the directory is read.)
 pub(super) fn descriptors() -> Vec<i32> {
     // The lock is not held during the system calls.
     let mut listed = std::mem::take(&mut *lock());
-    let count = std::fs::metadata("/proc/self/fd").map_or(0, |about| about.len());
+    let count = std::fs::metadata("/proc/self/fd").map_or(0, |metadata| metadata.len());
     if listed.len() as u64 != count || !are_open(&listed) {
         listed = listed_descriptors();
     }
@@ -42,7 +42,10 @@ fn are_open(descriptors: &[i32]) -> bool {
     let mut all: Vec<libc::pollfd> = descriptors.iter().map(polled).collect();
     // SAFETY: the passed number of structures; the call does not block.
     let rc = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
-    rc >= 0 && all.iter().all(|it| it.revents & libc::POLLNVAL == 0)
+    rc >= 0
+        && all
+            .iter()
+            .all(|polled| polled.revents & libc::POLLNVAL == 0)
 }
 
 /// Returns the descriptors that `/proc/self/fd` lists, except that of the listing itself.
@@ -85,6 +88,7 @@ pub fn events_within(fd: i32, wanted: i16, limit: Duration) -> i16 {
     }
 }
 
+/// Returns the status of an open file (fstat(2)).
 pub(super) fn stat(fd: i32) -> Option<libc::stat> {
     // SAFETY: fstat(2) fills the structure.
     unsafe {

@@ -23,8 +23,8 @@ pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
 
 /// Returns the path of this rank's ledger, which its relay is about to create.
 ///
-/// Removes the ledger of an earlier job of equal name: its launcher had the same process id, and
-/// the whole job was killed.
+/// Removes a ledger of that name. It can exist if an earlier job was killed whose launcher had the
+/// same process id.
 pub fn new_ledger(job: &str, process: ProcessNumber) -> PathBuf {
     let path = in_job_memory(job, &process.to_string());
     let _ = std::fs::remove_file(&path);
@@ -43,7 +43,7 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
 pub fn have_effects_since(rt: &Runtime, epoch: Epoch) -> bool {
     let ledgers = (0..process_info::process_count())
         .map(ProcessNumber)
-        .filter_map(|it| LedgerObserver::open(&path_of(rt, it)?).ok());
+        .filter_map(|process| LedgerObserver::open(&path_of(rt, process)?).ok());
     ledgers.into_iter().any(|ledger| ledger.effects() > epoch.0)
 }
 
@@ -56,10 +56,12 @@ pub fn failure_record(
     process: ProcessNumber,
 ) -> Option<([u64; NOTE_WORDS], Option<u32>)> {
     let ledger = LedgerObserver::open(&path_of(rt, process)?).ok()?;
-    Some((ledger.note(), ledger.left()))
+    Some((ledger.note(), ledger.early_exit_status()))
 }
 
 /// Restores the output positions of a cut.
+///
+/// `own` is true in the process that was saved.
 pub fn restore(rt: &Runtime, saved: &StreamPositions, own: bool) {
     let inherited = rt.ledgers.borrow().inherited;
     stream_relay::restore(saved, own, inherited);
@@ -69,6 +71,7 @@ fn path_of(rt: &Runtime, process: ProcessNumber) -> Option<PathBuf> {
     rt.ledgers.borrow().path_of(process)
 }
 
+/// Returns the final high-water marks of a failed process's streams.
 fn final_marks(path: &Path) -> [Position; 2] {
     let Ok(observer) = LedgerObserver::open(path) else {
         return [Position::START; 2];
@@ -93,11 +96,11 @@ pub fn failed_output(rt: &Runtime, dead: &[ProcessNumber]) -> Vec<[Position; 2]>
         .collect()
 }
 
-/// Sets the positions of the cut as the end of the job's earlier output.
+/// Sets the positions of the cut as the end of the earlier job's output.
 ///
-/// Used when a job is restarted.
+/// Called when a job is restarted.
 pub fn continue_from(rt: &Runtime, saved: &StreamPositions) {
-    rt.ledgers.borrow_mut().inherited = saved.places.map(Option::unwrap_or_default);
+    rt.ledgers.borrow_mut().inherited = saved.positions.map(Option::unwrap_or_default);
 }
 
 /// Describes for the user the position at which standard output continues after a restart.
@@ -110,7 +113,7 @@ pub fn position(rt: &Runtime) -> String {
     format!("its standard output continues after the first {line} line(s){within}")
 }
 
-/// Sets the positions that the relay of the failed rank has reached.
+/// Sets the positions up to which the failed rank's relay has forwarded output.
 pub fn set_inherited(rt: &Runtime, marks: [Position; 2]) {
     rt.ledgers.borrow_mut().inherited = marks;
 }
@@ -121,7 +124,7 @@ pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
         |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
     for path in ranks
         .map(ProcessNumber)
-        .filter_map(|it| path_of(rt, it))
+        .filter_map(|process| path_of(rt, process))
         .filter(is_closed)
     {
         let _ = std::fs::remove_file(path);

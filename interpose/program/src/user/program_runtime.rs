@@ -10,7 +10,7 @@ use super::output::ledgers::Ledgers;
 use super::process_attributes::AttributeValue;
 use super::refused::start_state::StartState;
 use super::sharing::SharedMapping;
-use super::system_v::kernel_object::Exchanged;
+use super::system_v::kernel_object::ReplacedObject;
 use super::threads::stop::Threads;
 use super::timers::kernel_timer::Timers;
 use super::undo::undo_state::UndoState;
@@ -42,8 +42,8 @@ runtime! {
         pub(super) has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
         pub(super) attributes: StateCell<Vec<AttributeValue>> = StateCell::new(Vec::new()),
-        /// System V objects that the last recovery has created anew.
-        pub(super) system_v: StateCell<Exchanged> = StateCell::new(Vec::new()),
+        /// System V objects that the last recovery has replaced by new ones.
+        pub(super) system_v: StateCell<Vec<ReplacedObject>> = StateCell::new(Vec::new()),
         /// State at the start of the process that must not change.
         pub(super) start: StateCell<StartState> = StateCell::new(StartState::NONE),
         pub(super) accelerator: DeviceState = DeviceState::new(),

@@ -132,9 +132,9 @@ impl ProgramState {
             signal_stack: self.process.signal_stack(),
             floating_point: self.thread_locals.floating_point(),
         };
-        let changed = self
-            .threads
-            .make(rt, &caller, self.thread, self.process.uses_tiles())?;
+        let changed =
+            self.threads
+                .create_missing(rt, &caller, self.thread, self.process.uses_tiles())?;
         locks::renumber_owners(&changed, &self.layout, pages, &self.thread_locals.ranges());
         timers::restore(rt, &self.timers, &changed)
     }

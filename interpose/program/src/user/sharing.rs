@@ -71,7 +71,7 @@ fn open_and_mapped(all: &[Vma]) -> Option<String> {
     if hidden.is_empty() {
         return None;
     }
-    let _held = shim::acquire_descriptor_right();
+    let _right = shim::acquire_descriptor_right();
     let open = descriptors();
     let found = hidden
         .into_iter()
@@ -83,10 +83,12 @@ fn open_and_mapped(all: &[Vma]) -> Option<String> {
 ///
 /// The device that a file system reports here may differ from the one in the list of mappings.
 fn is_open_at(fd: i32, vma: &Vma) -> bool {
-    let Some(about) = stat(fd) else { return false };
-    let has_device = || (libc::major(about.st_dev), libc::minor(about.st_dev)) == vma.dev;
+    let Some(file_stat) = stat(fd) else {
+        return false;
+    };
+    let has_device = || (libc::major(file_stat.st_dev), libc::minor(file_stat.st_dev)) == vma.dev;
     let has_path = || path_of(fd).as_os_str().as_bytes() == vma.path;
-    about.st_ino == vma.inode && (has_device() || has_path())
+    file_stat.st_ino == vma.inode && (has_device() || has_path())
 }
 
 /// Returns the mappings that other processes may share, without a check.
@@ -96,7 +98,7 @@ pub fn mappings() -> Vec<SharedMapping> {
 
 fn shared(all: &[Vma]) -> Vec<SharedMapping> {
     let is_shared =
-        |vma: &&Vma| vma.shared && vma.prot.write && WindowPart::of(&vma.path).is_none();
+        |vma: &&Vma| vma.shared && vma.prot.write && WindowPart::from_path(&vma.path).is_none();
     let host = host_name();
     let mut found: Vec<SharedMapping> = all
         .iter()

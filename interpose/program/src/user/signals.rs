@@ -40,9 +40,10 @@ fn actions() -> Vec<Action> {
     (1..=SIGNALS).map(|signal| action(signal, None)).collect()
 }
 
-/// Keeps handlers of the program from running while a thread is in the runtime.
+/// Makes the MPI lock block signals if the program has handlers for them.
 ///
-/// Handlers of signals in [`UNBLOCKED_SIGNALS`] may run.
+/// Otherwise a handler of the program could run while its thread is in the runtime. Handlers of
+/// signals in [`UNBLOCKED_SIGNALS`] may run.
 fn keep_out(actions: &[Action]) {
     let is_handled = |(number, action): (usize, &Action)| {
         action[0] > SIG_IGN && !belongs_to_runtime(action) && UNBLOCKED_SIGNALS >> number & 1 == 0
@@ -87,17 +88,18 @@ impl SignalState {
 
     /// Resends the signals that the launcher has sent to all processes since the cut.
     ///
-    /// Includes signals that were sent before the cut whose handlers had not run yet. `passed`
-    /// lists each signal with the time at which it was last sent. Only signals for which the
+    /// Includes signals that were sent before the cut and whose handlers had not run yet. `sent`
+    /// contains each signal with the time at which it was last sent. Only signals for which the
     /// program had a handler at the cut are resent.
-    pub fn resend(&self, passed: impl Iterator<Item = (i32, u64)>) {
-        for (signal, time) in passed {
-            let place = signal as usize - 1;
+    pub fn resend(&self, sent: impl Iterator<Item = (i32, u64)>) {
+        for (signal, time) in sent {
+            let index = signal as usize - 1;
             // Blocked signals have already been made pending.
-            let is_blocked = self.mask >> place & 1 != 0;
-            let was_pending = !is_blocked && self.pending.iter().any(|it| it.signal == signal);
+            let is_blocked = self.mask >> index & 1 != 0;
+            let was_pending =
+                !is_blocked && self.pending.iter().any(|pending| pending.signal == signal);
             let is_missing = time > self.captured_at_ns || time > 0 && was_pending;
-            if is_missing && self.actions[place][0] > SIG_IGN {
+            if is_missing && self.actions[index][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
                 // SAFETY: kill(2) to this process.
                 unsafe { libc::kill(libc::getpid(), signal) };
@@ -126,7 +128,7 @@ fn restore_pending(saved: &SignalState) {
 ///
 /// A pending signal for which the program had no handler at the cut is discarded, because its
 /// default action could end the process. Handlers of the runtime side are not changed. The signal
-/// mask is this thread's only if it made the cut (`is_callers`).
+/// mask is restored only if this thread made the cut (`is_callers`).
 pub fn restore(saved: &SignalState, is_callers: bool) {
     keep_out(&saved.actions);
     cancellation::restore_program(saved.cancellation);

@@ -3,7 +3,7 @@
 use super::program_runtime::Runtime;
 use super::{UserError, kernel_aio, threads, timers, undo};
 
-/// Stops all threads for a cut; false if the cut must be postponed.
+/// Stops all threads for a cut; returns false if the cut must be postponed.
 pub fn stop_threads(rt: &Runtime) -> bool {
     threads::stop(rt) && timers::have_no_lost_expiry(rt)
 }

@@ -16,7 +16,7 @@ use super::{UserError, children, undo};
 use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
 use crate::user::program_runtime::Runtime;
 use kernel_object::{ObjectAccess, ObjectState, found, name};
-use kernel_object::{namespace, remove};
+use kernel_object::{ReplacedObject, namespace, remove};
 use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;
@@ -24,6 +24,7 @@ use understudy_abi::system_v::{
     CREATED, FOREIGN, MESSAGES, SEMAPHORES, SystemVObject, SystemVObjects, UNDO,
 };
 
+/// Content of an object.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Content {
     Set(Set),
@@ -35,6 +36,7 @@ enum Content {
 struct SavedObject {
     /// Identifier that the program uses.
     identifier: i32,
+    /// Identifier in the kernel.
     real: i32,
     access: ObjectAccess,
     content: Content,
@@ -53,8 +55,8 @@ pub struct SystemVObjectsAtCut {
 /// `frame` must be the kernel's frame of a stopped thread, and the thread's memory must be that of
 /// the image.
 pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
-    let exchanged = rt.system_v.borrow();
-    if exchanged.is_empty() {
+    let replaced = rt.system_v.borrow();
+    if replaced.is_empty() {
         return;
     }
     // SAFETY: guaranteed by the caller.
@@ -64,9 +66,10 @@ pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
         libc::SYS_msgsnd | libc::SYS_msgrcv => MESSAGES,
         _ => return,
     };
-    let is_it = |it: &&(i64, i32, i32)| (it.0, it.1) == (kind, *first as i32);
-    if let Some((_, _, now)) = exchanged.iter().find(is_it) {
-        *first = *now as usize;
+    let is_awaited =
+        |object: &&ReplacedObject| (object.kind, object.saved) == (kind, *first as i32);
+    if let Some(object) = replaced.iter().find(is_awaited) {
+        *first = object.current as usize;
     }
 }
 
@@ -151,11 +154,11 @@ pub(super) fn capture() -> Result<SystemVObjectsAtCut, UserError> {
 /// For a spare that no worker needs, which has created them before MPI_Init.
 pub fn remove_created_system_v() {
     for known in objects().all().filter(|it| it.flags & CREATED != 0) {
-        remove_made_object(&known);
+        remove_object(&known);
     }
 }
 
-fn remove_made_object(known: &SystemVObject) {
+fn remove_object(known: &SystemVObject) {
     if let Err(error) = remove(known.kind, known.real) {
         log::warn!("{}: {error}", name(known.kind, known.identifier));
     }
@@ -169,13 +172,14 @@ pub(super) fn restore(rt: &Runtime, saved: &SystemVObjectsAtCut) -> Result<(), U
     }
     let is_here = saved.namespace == namespace();
     let is_saved = |known: &SystemVObject| {
-        let is_it = |it: &SavedObject| it.content.kind() == known.kind && it.real == known.real;
-        is_here && saved.objects.iter().any(is_it)
+        let is_same =
+            |saved: &SavedObject| saved.content.kind() == known.kind && saved.real == known.real;
+        is_here && saved.objects.iter().any(is_same)
     };
     objects().clear();
     rt.system_v.borrow_mut().clear();
     let is_new = |known: &&SystemVObject| known.flags & CREATED != 0 && !is_saved(known);
-    known.iter().filter(is_new).for_each(remove_made_object);
+    known.iter().filter(is_new).for_each(remove_object);
     for object in &saved.objects {
         let failed = |error: io::Error| UserError::File {
             path: name(object.content.kind(), object.identifier),
@@ -198,19 +202,23 @@ impl Content {
 impl SavedObject {
     /// Restores the object; `is_here` is true if it was created on this host.
     fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
-        let is_there = is_here
+        let still_exists = is_here
             && match &self.content {
                 Content::Set(set) => set.reset(self.real, &self.access)?,
                 Content::Queue(queue) => queue.reset(self.real, &self.access)?,
             };
         let kind = self.content.kind();
-        let real = match is_there {
+        let real = match still_exists {
             true => self.real,
-            false => self.make()?,
+            false => self.create()?,
         };
-        if !is_there {
-            undo::note_object(rt, kind, real);
-            rt.system_v.borrow_mut().push((kind, self.real, real));
+        if !still_exists {
+            undo::record_object(rt, kind, real);
+            rt.system_v.borrow_mut().push(ReplacedObject {
+                kind,
+                saved: self.real,
+                current: real,
+            });
         }
         match &self.content {
             Content::Set(set) => set.write(real)?,
@@ -225,7 +233,8 @@ impl SavedObject {
         Ok(())
     }
 
-    fn make(&self) -> io::Result<i32> {
+    /// Creates an object without content; returns its identifier.
+    fn create(&self) -> io::Result<i32> {
         match &self.content {
             Content::Set(set) => set.create(&self.access),
             Content::Queue(queue) => queue.create(&self.access),

@@ -18,7 +18,7 @@ impl ThreadNumber {
     }
 
     /// Returns the thread with this number.
-    pub const fn of(number: i32) -> Self {
+    pub const fn new(number: i32) -> Self {
         Self(number as u32)
     }
 

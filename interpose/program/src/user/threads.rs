@@ -39,8 +39,8 @@ pub(super) use waiting::pending_call;
 
 /// Publishes the offset of the kernel's numbers of threads, which calls of other threads need.
 pub fn publish_number_offset() {
-    if let Some(place) = system_calls::debuggers_offset(c"_thread_db_pthread_tid") {
-        mpi_lock::set_thread_number_offset(place as usize);
+    if let Some(offset) = system_calls::thread_db_offset(c"_thread_db_pthread_tid") {
+        mpi_lock::set_thread_number_offset(offset as usize);
     }
 }
 
@@ -53,8 +53,9 @@ struct SavedThread {
     /// Address of `struct pthread`, the value of the fs register.
     block: u64,
     gs: u64,
+    /// Address of the signal frame from which the thread resumes.
     frame: u64,
-    /// Generation up to which the thread has recorded libraries with thread-local data.
+    /// Generation of the thread's vector of thread-local blocks ([`dtv_generations`]).
     generation: u64,
     /// List of the thread's robust mutexes, and the length of its head.
     robust: [u64; 2],
@@ -146,7 +147,7 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
             Err(StopError::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => {
                 std::thread::sleep(POLL_INTERVAL)
             }
-            Err(deaf) => return Err(UserError::ThreadsNotStopped(deaf)),
+            Err(error) => return Err(UserError::ThreadsNotStopped(error)),
         }
     }
 }
@@ -180,8 +181,8 @@ fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let Some(threads) = threads.as_ref() else {
         return false;
     };
-    // The lists are locked now, which shows that the program has several threads.
-    let listed = threads.places.threads();
+    // If the lists are locked at present, the program has several threads.
+    let listed = threads.list_offsets.threads();
     listed.is_none_or(|listed| {
         listed
             .iter()
@@ -201,21 +202,24 @@ pub fn unknown_thread(rt: &Runtime) -> Option<i32> {
     const ATTEMPTS: u32 = 5;
     const PAUSE: Duration = Duration::from_millis(2);
     let threads = rt.threads.borrow();
-    let places = &threads.as_ref()?.places;
+    let list_offsets = &threads.as_ref()?.list_offsets;
     for _ in 0..ATTEMPTS {
-        let listed = places.threads()?;
+        let listed = list_offsets.threads()?;
         let numbers: Vec<i32> = listed.iter().map(|thread| thread.number).collect();
         // The directory's link count includes `.` and `..` besides the threads (proc(5)).
         let alive = numbers.iter().filter(|&&number| number > 0).count() as u64;
-        if std::fs::metadata("/proc/self/task").is_ok_and(|about| about.nlink() <= alive + 3) {
+        if std::fs::metadata("/proc/self/task").is_ok_and(|metadata| metadata.nlink() <= alive + 3)
+        {
             return None;
         }
-        let unknown = stop::tasks().into_iter().find(|it| !numbers.contains(it))?;
+        let unknown = stop::tasks()
+            .into_iter()
+            .find(|number| !numbers.contains(number))?;
         std::thread::sleep(PAUSE);
         if !stop::exists(unknown) {
             continue;
         }
-        let listed = places.threads()?;
+        let listed = list_offsets.threads()?;
         if !listed.iter().any(|thread| thread.number == unknown) {
             return Some(unknown);
         }
@@ -235,12 +239,12 @@ pub fn numbers(rt: &Runtime) -> Vec<ThreadNumber> {
     let threads = rt.threads.borrow();
     let listed = threads
         .as_ref()
-        .and_then(|threads| threads.places.threads())
+        .and_then(|threads| threads.list_offsets.threads())
         .unwrap_or_default();
     let own = listed
         .iter()
         .filter(|thread| !thread.is_runtimes() && thread.number > 0);
-    own.map(|thread| ThreadNumber::of(thread.number)).collect()
+    own.map(|thread| ThreadNumber::new(thread.number)).collect()
 }
 
 /// True if a thread of the program has this number.
@@ -267,8 +271,8 @@ pub fn capture(rt: &Runtime) -> Result<ThreadsAtCut, UserError> {
     };
     // Without threads there may be stacks for reuse.
     // SAFETY: all threads are stopped.
-    let lists =
-        unsafe { threads.places.save() }.ok_or(UserError::ThreadsNotStopped(StopError::Loader))?;
+    let lists = unsafe { threads.list_offsets.save() }
+        .ok_or(UserError::ThreadsNotStopped(StopError::Loader))?;
     Ok(ThreadsAtCut {
         threads: found,
         lists,
@@ -306,11 +310,11 @@ fn read_caller() -> Result<SavedThread, UserError> {
 }
 
 fn read_thread(number: i32, block: u64) -> Result<SavedThread, UserError> {
-    let [own, main] = [ThreadNumber::of(number), ThreadNumber::main()].map(processors);
+    let [own, main] = [ThreadNumber::new(number), ThreadNumber::main()].map(processors);
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
     Ok(SavedThread {
-        number: ThreadNumber::of(number),
+        number: ThreadNumber::new(number),
         block,
         generation: dtv_generations::generation_of(block).ok_or(UserError::ThreadDataUnknown)?,
         gs: 0,

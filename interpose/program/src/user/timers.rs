@@ -5,11 +5,13 @@
 //! signals the thread that has replaced it.
 //!
 //! For timers that start threads (SIGEV_THREAD) glibc has a helper thread: the kernel signals it,
-//! and it creates a thread for each expiry. The helper thread is restored like all other threads.
-//! For timers that are created later, glibc stores its number in a variable without an exported
-//! name (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c). The variable is found by
-//! its value: if exactly one word of glibc's data has this value, it is the variable. If no such
-//! timer exists now, the thread is identified by the signals that it blocks.
+//! and it creates a thread for each expiry. The helper thread is restored like all other threads,
+//! with a new number. For timers that the program creates later, glibc stores the number in a
+//! variable, which must be changed as well. The variable has no exported name
+//! (`__timer_helper_tid`, sysdeps/unix/sysv/linux/timer_routines.c), so it is found by its value:
+//! the helper thread is the one that a timer signals, or, without such a timer, the one that blocks
+//! all signals. If exactly one word of glibc's data contains the number of that thread, the word is
+//! the variable.
 #![allow(unsafe_code)]
 
 pub(super) mod kernel_timer;
@@ -20,7 +22,7 @@ use super::{UserError, loader, threads, zones};
 use crate::process_info;
 use crate::user::program_runtime::Runtime;
 pub(super) use kernel_timer::stop;
-use kernel_timer::{Notification, SIGTIMER, Timer, TimerKind, number_now, signalled};
+use kernel_timer::{Notification, SIGTIMER, Timer, TimerKind, current_number, signalled};
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
 use understudy_image::layout::Layout;
@@ -57,7 +59,7 @@ fn helper(rt: &Runtime, timers: &[TimerKind]) -> Result<Option<(u64, ThreadNumbe
     let known = rt.timers.helper.get();
     if known != 0 {
         // SAFETY: found before, in glibc's data, which is never unmapped.
-        let number = ThreadNumber::of(unsafe { (known as *const i32).read_volatile() });
+        let number = ThreadNumber::new(unsafe { (known as *const i32).read_volatile() });
         return match signalled.is_none_or(|thread| thread == number)
             && threads::may_have(rt, number)
         {
@@ -78,21 +80,22 @@ fn helper(rt: &Runtime, timers: &[TimerKind]) -> Result<Option<(u64, ThreadNumbe
             .filter(|&thread| blocks_all_but_stop(thread))
             .collect(),
     };
-    let found = candidates
-        .iter()
-        .flat_map(|&thread| places(thread).into_iter().map(move |place| (place, thread)));
+    let found = candidates.iter().flat_map(|&thread| {
+        let words = words_with_number(thread).into_iter();
+        words.map(move |word| (word, thread))
+    });
     match (&found.collect::<Vec<_>>()[..], signalled) {
-        (&[(place, thread)], _) => {
-            rt.timers.helper.set(place);
-            Ok(Some((place, thread)))
+        (&[(word, thread)], _) => {
+            rt.timers.helper.set(word);
+            Ok(Some((word, thread)))
         }
         ([], None) => Ok(None),
         _ => Err(UserError::TimerThread),
     }
 }
 
-/// Returns the addresses of words of glibc's data that have this value.
-fn places(thread: ThreadNumber) -> Vec<u64> {
+/// Returns the addresses of words in glibc's data that contain the number of a thread.
+fn words_with_number(thread: ThreadNumber) -> Vec<u64> {
     let libraries = loader::libraries();
     let is_libc = |path: &str| {
         Path::new(path)
@@ -109,9 +112,9 @@ fn places(thread: ThreadNumber) -> Vec<u64> {
         within && area.prot.read && area.prot.write
     });
     // SAFETY: readable memory of the program side, which is not unmapped meanwhile.
-    let has = |place: &u64| unsafe { (*place as *const i32).read_volatile() } == thread.get();
+    let has_number = |word: &u64| unsafe { (*word as *const i32).read_volatile() } == thread.get();
     data.flat_map(|area| (area.range.start..area.range.end).step_by(4))
-        .filter(has)
+        .filter(has_number)
         .collect()
 }
 
@@ -124,7 +127,10 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     });
     let others: Vec<ThreadNumber> = others.collect();
     rt.timers.signals_threads.set(!others.is_empty());
-    match others.into_iter().all(|it| threads::may_have(rt, it)) {
+    match others
+        .into_iter()
+        .all(|thread| threads::may_have(rt, thread))
+    {
         true => helper(rt, &timers).map(drop),
         false => Err(UserError::TimerThread),
     }
@@ -174,14 +180,14 @@ pub fn restore(
     saved: &TimersAtCut,
     changed: &[ThreadNumberChange],
 ) -> Result<(), UserError> {
-    if let Some((place, helper)) = saved.helper {
-        let number = number_now(helper, changed).unwrap_or(helper).get();
+    if let Some((variable, helper)) = saved.helper {
+        let number = current_number(helper, changed).unwrap_or(helper).get();
         // SAFETY: a variable of glibc, which has an equal address in the process that was saved.
-        unsafe { (place as *mut i32).write_volatile(number) };
+        unsafe { (variable as *mut i32).write_volatile(number) };
     }
     // In another process the variable is searched for at the next cut.
     rt.timers
         .helper
-        .set(saved.helper.map_or(0, |(place, _)| place));
+        .set(saved.helper.map_or(0, |(variable, _)| variable));
     kernel_timer::restore_all(&saved.timers, changed)
 }

@@ -23,9 +23,10 @@ struct ThreadLocalRange {
     bytes: Vec<u8>,
 }
 
+/// Thread-local state at a cut.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct ThreadLocalsAtCut {
-    pieces: Vec<ThreadLocalRange>,
+    ranges: Vec<ThreadLocalRange>,
     /// MXCSR and the x87 control word.
     floating_point: (u32, u16),
 }
@@ -45,7 +46,7 @@ pub struct TlsModule {
 }
 
 impl TlsModule {
-    fn of(module: &LoadedModule) -> TlsModule {
+    fn new(module: &LoadedModule) -> TlsModule {
         // Kind NT_GNU_BUILD_ID, owner "GNU" (elf(5)).
         const BUILD_ID: &[u8] = b"\x03\0\0\0GNU\0";
         let range = |header: &ProgramHeader| {
@@ -90,7 +91,7 @@ pub fn own_build() -> u64 {
             .any(|&(start, end)| (start..end).contains(&here))
     };
     let mut modules: Vec<TlsModule> = Vec::new();
-    library::for_each_own_module(|module| modules.push(TlsModule::of(module)));
+    library::for_each_own_module(|module| modules.push(TlsModule::new(module)));
     modules
         .iter()
         .find(|module| is_here(module))
@@ -113,7 +114,7 @@ pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
 /// Returns the modules of the program side, in load order.
 pub fn modules() -> Vec<TlsModule> {
     let mut modules: Vec<TlsModule> = Vec::new();
-    for_each_module(|module| modules.push(TlsModule::of(module)));
+    for_each_module(|module| modules.push(TlsModule::new(module)));
     modules
 }
 
@@ -122,8 +123,8 @@ pub fn modules() -> Vec<TlsModule> {
 /// The ranges are the first-level block of 32 keys in the control block, and the pointers to the
 /// program side's other blocks.
 fn key_slots() -> Vec<(u64, usize)> {
-    let offset = system_calls::debuggers_offset(c"_thread_db_pthread_specific");
-    let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread_key_data");
+    let offset = system_calls::thread_db_offset(c"_thread_db_pthread_specific");
+    let size = system_calls::thread_db_size(c"_thread_db_sizeof_pthread_key_data");
     let (Some(offset), Some(key_size)) = (offset, size) else {
         return Vec::new();
     };
@@ -177,21 +178,22 @@ fn robust_list() -> Option<(u64, usize)> {
 }
 
 impl ThreadLocalsAtCut {
-    /// MXCSR and the x87 control word of the thread that made the cut.
+    /// Returns MXCSR and the x87 control word of the thread that made the cut.
     pub fn floating_point(&self) -> (u32, u16) {
         self.floating_point
     }
 
     /// Returns the addresses of the saved ranges.
     pub fn ranges(&self) -> Vec<AddrRange> {
-        let range = |piece: &ThreadLocalRange| {
-            AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64)
+        let range = |saved: &ThreadLocalRange| {
+            AddrRange::new(saved.address, saved.address + saved.bytes.len() as u64)
         };
-        self.pieces.iter().map(range).collect()
+        self.ranges.iter().map(range).collect()
     }
 }
 
-fn places() -> Vec<(String, u64, usize)> {
+/// Returns the ranges that are saved: name, address and length.
+fn saved_ranges() -> Vec<(String, u64, usize)> {
     let modules = modules()
         .into_iter()
         .filter_map(|module| module.tls.map(|(at, length)| (module.name, at, length)));
@@ -225,25 +227,25 @@ pub fn capture() -> ThreadLocalsAtCut {
         )
     };
     ThreadLocalsAtCut {
-        pieces: places().into_iter().map(copy).collect(),
+        ranges: saved_ranges().into_iter().map(copy).collect(),
         floating_point: (mxcsr, control),
     }
 }
 
 /// Restores the thread-local state.
 pub fn restore(saved: &ThreadLocalsAtCut) -> Result<(), UserError> {
-    let places = places();
-    for piece in &saved.pieces {
-        let found = places
+    let current = saved_ranges();
+    for range in &saved.ranges {
+        let exists = current
             .iter()
-            .any(|(_, at, length)| *at == piece.address && *length == piece.bytes.len());
-        if !found {
-            return Err(UserError::ThreadLocals(piece.module.clone()));
+            .any(|(_, at, length)| *at == range.address && *length == range.bytes.len());
+        if !exists {
+            return Err(UserError::ThreadLocals(range.module.clone()));
         }
         // SAFETY: thread-local memory of the program side, of this length.
         unsafe {
-            (piece.address as *mut u8)
-                .copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len())
+            (range.address as *mut u8)
+                .copy_from_nonoverlapping(range.bytes.as_ptr(), range.bytes.len())
         };
     }
     let (mxcsr, control) = saved.floating_point;

@@ -1,22 +1,22 @@
 //! Undo log: restores files and names to their state at a cut.
 //!
-//! [`super::files`] restores the files that were open at the cut. An *undo log* records what the
-//! program has done since to files that it opened and closed, and to names (rename, unlink, mkdir
-//! …). The preload library reports each effect before it happens.
+//! [`super::files`] opens the files again that were open at the cut. An *undo log* records how the
+//! program has changed files and names since the cut (write, truncate, rename, unlink, mkdir …).
+//! The preload library reports each effect before it happens.
 //!
 //! ```text
-//!   note   a call of the program → records that undo the call, and backups of destroyed content
-//!   log    the records of a rank, in a file in memory that outlives the rank
-//!   apply  the records of all ranks of a node, undone in reverse order of time
+//!   record   a call of the program → records that undo the call, backups of destroyed content
+//!   log      the records of a rank, in a file in memory that outlives the rank
+//!   apply    the records of all ranks of a node, undone in reverse order of time
 //! ```
 //!
 //! A cut starts a new section of the log. A section is needed as long as a process may roll back to
 //! its cut: if a rank commits checkpoint n and fails before all others have committed it, they roll
 //! back to n − 1.
 //!
-//! After a failure one process of each node, which holds a lock, undoes the logs of all ranks,
-//! including those of failed ones. Every process then checks that no log has records left. An
-//! agreement follows, so that no process resumes before the undo is complete.
+//! After a failure one process of each node after the other gets a lock. The first one undoes the
+//! logs of all ranks, including those of failed ones; the others find no records left. An agreement
+//! follows, so that no process resumes before the undo is complete.
 
 mod anchor;
 mod apply;
@@ -49,11 +49,11 @@ pub use caller::full_name;
 use child_effects::ChildEffects;
 pub use file_call::FileCall;
 use log_location::{ChildLogLabel, LogLocation};
-pub use object::{note_object, note_queue};
+pub use object::{record_object, record_queue};
 use recorder::Recorder;
 use recording::WRITTEN;
 pub use recording::{
-    file_effect, note, note_overwriting, record_created, record_overwriting, written,
+    file_effect, record_call, record_created, record_overwriting, record_range_overwriting, written,
 };
 use std::cell::RefMut;
 use std::fs::{self, File};
@@ -78,24 +78,28 @@ pub fn stop_recording() {
     WRITTEN.set_parent(0, 0);
 }
 
-fn of_memory() -> LogLocation {
-    LogLocation::Memory(
-        in_file_names(&process_info::job()),
-        process_info::process_count(),
-    )
+/// Returns the location in memory.
+fn memory_location() -> LogLocation {
+    LogLocation::Memory {
+        job: in_file_names(&process_info::job()),
+        ranks: process_info::process_count(),
+    }
 }
 
-fn place(rt: &Runtime) -> LogLocation {
-    rt.undo.on_disk.borrow().clone().unwrap_or_else(of_memory)
+/// Returns the location of this job's logs.
+fn location(rt: &Runtime) -> LogLocation {
+    let on_disk = rt.undo.on_disk.borrow().clone();
+    on_disk.unwrap_or_else(memory_location)
 }
 
+/// Returns the recorder of this process, which the first call creates.
 fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
-    let make = || {
-        let (place, rank) = (of_memory(), process_info::process());
-        Recorder::new(place.log_of(rank), &in_memory(), place.job(), &rank)
+    let create = || {
+        let (location, rank) = (memory_location(), process_info::process());
+        Recorder::new(location.log_of(rank), &in_memory(), location.job(), &rank)
     };
     RefMut::map(rt.undo.recorder.borrow_mut(), |recorder| {
-        recorder.get_or_insert_with(make)
+        recorder.get_or_insert_with(create)
     })
 }
 
@@ -114,7 +118,7 @@ pub fn record_from_start(rt: &Runtime) {
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
         suspend_children(rt);
-        undo_all(rt, of_memory().logs(), RESTART_SECTION)?;
+        undo_all(rt, memory_location().logs(), RESTART_SECTION)?;
         end(rt, false).unwrap_or_default();
     }
     Ok(())
@@ -127,34 +131,34 @@ pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
 pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let (lineage, rank) = (format!("{lineage:016x}"), process_info::process());
     let directory = directory.to_owned();
-    let place = LogLocation::Disk {
+    let location = LogLocation::Disk {
         directory: directory.clone(),
         lineage,
         start,
     };
-    let refuge = place.fallback_of(&rank);
-    let on_disk =
-        Recorder::new(place.log_of(rank), &directory, place.job(), &rank).lasting(refuge.clone());
-    let otherwise = |_| {
-        let recorder = Recorder::new(refuge.clone(), &in_memory(), place.job(), &rank);
-        recorder.on_disk(refuge)
+    let fallback = location.fallback_of(&rank);
+    let on_disk = Recorder::new(location.log_of(rank), &directory, location.job(), &rank)
+        .lasting(fallback.clone());
+    let in_memory_instead = |_| {
+        let recorder = Recorder::new(fallback.clone(), &in_memory(), location.job(), &rank);
+        recorder.on_disk(fallback)
     };
     rt.undo
         .recorder
-        .set(Some(on_disk.unwrap_or_else(otherwise)));
+        .set(Some(on_disk.unwrap_or_else(in_memory_instead)));
     if process_info::config().threads != Threads::Refused {
-        warn_if_lost(effects::record_in_file(&place.of_threads(rank)));
+        warn_if_lost(effects::record_in_file(&location.thread_effects_of(rank)));
     }
-    rt.undo.on_disk.set(Some(place));
+    rt.undo.on_disk.set(Some(location));
 }
 
 /// Removes the logs on disk at the end of the job, after all workers.
 ///
 /// No restart can follow.
 pub fn end_on_disk(rt: &Runtime) {
-    if let Some(place) = rt.undo.on_disk.take() {
+    if let Some(location) = rt.undo.on_disk.take() {
         end(rt, false).unwrap_or_default();
-        place.clean(true);
+        location.clean(true);
     }
 }
 
@@ -162,15 +166,15 @@ pub fn end_on_disk(rt: &Runtime) {
 ///
 /// Called when the job is restarted from that checkpoint.
 pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
-    let place = place(rt);
-    place.check().map_err(|error| apply::UndoError {
+    let location = location(rt);
+    location.check().map_err(|error| apply::UndoError {
         path: "the undo log".into(),
         error,
     })?;
-    if place.have_effects_since(epoch) {
+    if location.have_effects_since(epoch) {
         return Err(UserError::FilesOfThreads);
     }
-    undo_all(rt, place.logs(), epoch)?;
+    undo_all(rt, location.logs(), epoch)?;
     begin(rt, epoch);
     Ok(())
 }
@@ -203,7 +207,7 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     if output::have_effects_since(rt, epoch) {
         return Err(UserError::FilesOfThreads);
     }
-    undo_all(rt, place(rt).logs(), epoch)?;
+    undo_all(rt, location(rt).logs(), epoch)?;
     effects::begin_section(epoch);
     warn_if_lost(recorder(rt).resume(epoch));
     record_children(rt);
@@ -222,30 +226,34 @@ impl From<apply::UndoError> for UserError {
 }
 
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::UndoError> {
-    let place = place(rt);
+    let location = location(rt);
     // A log that could not be written to disk continues in memory, so each node has a separate log.
-    let [lock, other] = [place.log_of(LOCK_OWNER), place.fallback_of(&LOCK_OWNER)]
-        .map(|log| log.with_extension(log_location::LOCK));
-    let alone = lock_undo(&lock).map(|file| (file, lock));
-    let (_alone, lock) = alone
+    let [lock, other] = [
+        location.log_of(LOCK_OWNER),
+        location.fallback_of(&LOCK_OWNER),
+    ]
+    .map(|log| log.with_extension(log_location::LOCK));
+    let locked = lock_undo(&lock).map(|file| (file, lock));
+    let (_locked_file, lock) = locked
         .or_else(|_| self::lock_undo(&other).map(|file| (file, other.clone())))
         .map_err(|error| apply::UndoError { path: other, error })?;
-    let mut open = Vec::new();
+    let mut opened = Vec::new();
     for path in logs {
         match undo_log::UndoLog::open(&path) {
-            Ok(log) => open.extend(log),
-            Err(_) if place.has_moved(&path) => {}
+            Ok(log) => opened.extend(log),
+            Err(_) if location.has_moved(&path) => {}
             Err(error) => return Err(apply::UndoError { path, error }),
         }
     }
-    let done = apply::undo(&mut open, epoch);
+    let result = apply::undo(&mut opened, epoch);
     let _ = fs::remove_file(&lock);
-    done
+    result
 }
 
-/// Waits until no other process holds the lock.
+/// Waits for the lock.
 ///
-/// The process that releases the lock removes the file, so it may have to be created anew.
+/// The previous owner removes the file before it releases the lock. So a lock on a removed file is
+/// void, and the file is created and locked again.
 fn lock_undo(path: &Path) -> io::Result<File> {
     loop {
         let file = open_own(path, libc::O_WRONLY | libc::O_CREAT)?;
@@ -257,9 +265,9 @@ fn lock_undo(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Releases the logs when the rank or the job ends regularly.
+/// Stops recording when the rank or the job ends normally, so that no undo follows.
 ///
-/// No undo follows.
+/// Removes the logs, unless they are on disk, where a restart may need them.
 pub fn release(rt: &Runtime) {
     let is_kept = rt.undo.on_disk.borrow().is_some();
     warn_if_lost(end(rt, is_kept));
@@ -283,17 +291,17 @@ fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<
 
 /// Starts to record effects of child processes, unless this has been done.
 fn record_children(rt: &Runtime) {
-    let mut notes = rt.undo.child_effects.borrow_mut();
-    match &mut *notes {
-        None if rt.undo.cannot_note_child_effects.get() => {}
+    let mut child_effects = rt.undo.child_effects.borrow_mut();
+    match &mut *child_effects {
+        None if rt.undo.cannot_record_children.get() => {}
         None => {
-            *notes = ChildEffects::start_or_warn(recorder_of_children(rt));
-            rt.undo.cannot_note_child_effects.set(notes.is_none());
+            *child_effects = ChildEffects::start_or_warn(recorder_of_children(rt));
+            rt.undo.cannot_record_children.set(child_effects.is_none());
         }
-        Some(notes) if notes.has_ended() => notes.restart(recorder_of_children(rt)),
+        Some(effects) if effects.has_ended() => effects.restart(recorder_of_children(rt)),
         Some(_) => return,
     }
-    if notes.is_some()
+    if child_effects.is_some()
         && let Ok(namespace) = child_effects::namespace()
     {
         WRITTEN.set_parent(std::process::id() as i32, namespace);
@@ -301,18 +309,19 @@ fn record_children(rt: &Runtime) {
 }
 
 fn recorder_of_children(rt: &Runtime) -> Recorder {
-    let (place, process) = (place(rt), process_info::process());
-    let log = place.log_of_children(process);
+    let (location, process) = (location(rt), process_info::process());
+    let log = location.log_of_children(process);
     let label = ChildLogLabel(process);
-    match &place {
-        LogLocation::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
+    match &location {
+        LogLocation::Memory { .. } => Recorder::new(log, &in_memory(), location.job(), &label),
         LogLocation::Disk { directory, .. } => {
-            Recorder::new(log, directory, place.job(), &label).on_disk(place.fallback_of(&label))
+            Recorder::new(log, directory, location.job(), &label)
+                .on_disk(location.fallback_of(&label))
         }
     }
 }
 
-/// Suspends child processes that are about to change files.
+/// Suspends child processes at their next change of files.
 pub fn suspend_children(rt: &Runtime) {
     on_children(rt, ChildEffects::suspend);
 }
@@ -324,8 +333,8 @@ pub fn resume_children(rt: &Runtime) {
 
 /// Removes the log of a failed process, with its backups.
 pub fn discard(process: ProcessNumber) {
-    let place = of_memory();
-    for path in [place.log_of(process), place.log_of_children(process)] {
+    let location = memory_location();
+    for path in [location.log_of(process), location.log_of_children(process)] {
         let _ = fs::remove_file(path.with_extension(undo_log::REWRITTEN));
         if let Ok(Some(log)) = undo_log::UndoLog::open(&path) {
             let _ = log.remove();
@@ -335,5 +344,5 @@ pub fn discard(process: ProcessNumber) {
 
 /// Removes the logs of failed processes.
 pub fn discard_abandoned() {
-    of_memory().clean(false);
+    memory_location().clean(false);
 }

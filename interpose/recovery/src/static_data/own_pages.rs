@@ -10,7 +10,7 @@ use understudy_image::image_delta::Image;
 use understudy_image::pages;
 use understudy_image::process_memory;
 use understudy_image::store::PageStore;
-use understudy_image::sums::of_page;
+use understudy_image::sums::page_sum;
 
 /// Rebuilds missing pages, and stores them in the image.
 pub fn rebuild(
@@ -53,7 +53,7 @@ pub fn store_unchanged(
     let mut content = [0u8; PAGE_SIZE];
     for (page, sum) in absent.iter().flat_map(PageSums::each) {
         if process_memory::read_own_memory(page.addr(), &mut content)
-            && of_page(page, &content) == sum
+            && page_sum(page, &content) == sum
         {
             bytes.extend_from_slice(&content);
             absent_pages::push(&mut equal, page, &[sum]);

@@ -5,7 +5,7 @@ use understudy_image::absent_pages::{self, PageSums};
 use understudy_image::image_delta::Image;
 use understudy_image::pages::PageIndex;
 use understudy_image::store::PageStore;
-use understudy_image::sums::of_page;
+use understudy_image::sums::page_sum;
 
 /// Limit of replays of a phase if pages are wrong.
 ///
@@ -83,7 +83,7 @@ fn compared<'a>(
     pages.map(|((page, sum), content)| {
         (
             page,
-            content.is_some_and(|content| of_page(page, content) == sum),
+            content.is_some_and(|content| page_sum(page, content) == sum),
         )
     })
 }

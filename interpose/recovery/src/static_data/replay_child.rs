@@ -201,7 +201,7 @@ fn read(script: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -
         ChildTask::Compare => {
             let mut differs = |(page, sum): (PageIndex, u64)| {
                 let is_read = file.read(page.0, &mut content).is_ok();
-                (!is_read || sums::of_page(page, &content) != sum).then_some(page.0)
+                (!is_read || sums::page_sum(page, &content) != sum).then_some(page.0)
             };
             let all = script.pages.iter().flat_map(PageSums::each);
             all.filter_map(&mut differs).collect()
@@ -321,7 +321,7 @@ fn compare(run: &PageSums) -> Vec<u64> {
     let mut content = [0u8; PAGE_SIZE];
     let mut differs = |(page, sum): (PageIndex, u64)| {
         let is_there = process_memory::read_own_memory(page.addr(), &mut content);
-        (!is_there || sums::of_page(page, &content) != sum).then_some(page.0)
+        (!is_there || sums::page_sum(page, &content) != sum).then_some(page.0)
     };
     run.each().filter_map(&mut differs).collect()
 }

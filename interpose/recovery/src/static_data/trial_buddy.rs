@@ -101,7 +101,7 @@ fn log_result(worker: Worker, result: &TrialResult) {
             .as_ref()
             .map_or(String::new(), |why| format!("; {why}"))
     );
-    events::emit(Kind::Rehearsal {
+    events::emit(Kind::TrialReplay {
         worker,
         journal: *journal,
         pages: *pages,

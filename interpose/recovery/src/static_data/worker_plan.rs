@@ -303,7 +303,7 @@ impl ReplayPlans {
                 return;
             }
             log::info!("the own replica is without {pages} of {before} pages");
-            events::emit(Kind::OwnThinned { pages, left });
+            events::emit(Kind::OwnReplicaReduced { pages, left });
         }
         if lives {
             return;
@@ -400,7 +400,7 @@ fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
         "the replica of worker {} is without {pages} of {before} pages, which can be rebuilt",
         owner
     );
-    events::emit(Kind::Thinned {
+    events::emit(Kind::ReplicaReduced {
         worker: owner,
         pages,
         left: before - pages,

@@ -37,7 +37,7 @@ pub fn record(
     let name =
         |place| annotations::place_name(rt, place, || address_names::names(&[place]).concat());
     let marks = marks.into_iter().map(|share| share.saving(name));
-    events::emit(Kind::LeftOut {
+    events::emit(Kind::Elided {
         epoch,
         pages,
         marks: marks.collect(),

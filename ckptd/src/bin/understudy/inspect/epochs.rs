@@ -99,12 +99,12 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
     let mut numbers = runs
         .iter()
         .flat_map(|run| run.start.0..run.start.0 + run.pages);
-    decoder.state()?;
+    decoder.read_state()?;
     let mut buffer = vec![0; SECTION_PAGES * PAGE_SIZE];
     let mut left = pages;
     while left > 0 {
         let section = &mut buffer[..left.min(SECTION_PAGES as u64) as usize * PAGE_SIZE];
-        decoder.section(section)?;
+        decoder.read_section(section)?;
         // Pages are first in the `zip`, since it would consume a number too many at the end.
         let pages = section.chunks_exact(PAGE_SIZE).zip(numbers.by_ref());
         pages.for_each(|(page, number)| sums.add(number, page));

@@ -98,10 +98,10 @@ impl EventFiles {
                     copied.bytes = copied.bytes.saturating_add(bytes);
                     copied.alike = copied.alike.saturating_add(alike);
                 }
-                Kind::Rehearsal {
+                Kind::TrialReplay {
                     worker, journal, ..
                 }
-                | Kind::Thinned {
+                | Kind::ReplicaReduced {
                     worker, journal, ..
                 } => {
                     self.journals.insert(worker, journal);

@@ -1,9 +1,9 @@
 //! Locks of files: flock(2) and fcntl(2).
 //!
-//! The kernel keeps these locks, so they do not roll back with the program's memory. Every process
-//! releases the locks that it has taken since the cut before any process resumes; otherwise the
-//! first process that needs such a lock would block forever. After all processes have released
-//! these locks, each one takes the locks that it held at the cut.
+//! Such locks are in the kernel, so they do not roll back with the program's memory. A recovery
+//! has two phases: first every process releases the locks that it has taken since the cut; then
+//! every process takes the locks that it had at the cut. Without the first phase a process could
+//! block forever on a lock that another one has taken after the cut.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 /// Time limit for taking a lock that another process holds.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// System call by which a lock is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum LockKind {
     /// flock(2).
@@ -21,6 +22,7 @@ enum LockKind {
     Description,
 }
 
+/// Lock of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct FileLock {
     kind: LockKind,
@@ -33,10 +35,10 @@ pub struct FileLock {
 /// Parses `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF` (proc(5), fdinfo).
 fn parse(line: &str) -> Option<FileLock> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, way, _, access, _, _, start, end] = words[..] else {
+    let [_, kind, _, access, _, _, start, end] = words[..] else {
         return None;
     };
-    let way = match way {
+    let kind = match kind {
         "FLOCK" => LockKind::File,
         "POSIX" => LockKind::Process,
         "OFDLCK" => LockKind::Description,
@@ -49,7 +51,7 @@ fn parse(line: &str) -> Option<FileLock> {
     };
     let is_exclusive = access == "WRITE";
     Some(FileLock {
-        kind: way,
+        kind,
         is_exclusive,
         start,
         length,
@@ -57,7 +59,7 @@ fn parse(line: &str) -> Option<FileLock> {
 }
 
 /// Returns the locks of a descriptor.
-pub fn of(fd: i32) -> Vec<FileLock> {
+pub fn locks_of(fd: i32) -> Vec<FileLock> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
     text.lines()
         .filter_map(|line| parse(line.strip_prefix("lock:")?))
@@ -65,7 +67,8 @@ pub fn of(fd: i32) -> Vec<FileLock> {
 }
 
 impl LockKind {
-    fn of_fcntl(self) -> i32 {
+    /// Returns the command of fcntl(2).
+    fn fcntl_command(self) -> i32 {
         match self {
             LockKind::Description => libc::F_OFD_SETLK,
             _ => libc::F_SETLK,
@@ -78,12 +81,13 @@ impl LockKind {
         unsafe {
             match self {
                 LockKind::File => libc::flock(fd, libc::LOCK_UN),
-                way => libc::fcntl(fd, way.of_fcntl(), &raw const all),
+                kind => libc::fcntl(fd, kind.fcntl_command(), &raw const all),
             }
         };
     }
 }
 
+/// Creates the structure for fcntl(2).
 fn record(kind: i32, start: i64, length: i64) -> libc::flock {
     libc::flock {
         l_type: kind as i16,
@@ -101,8 +105,8 @@ impl FileLock {
         } else {
             libc::F_RDLCK
         };
-        let part = record(kind, self.start, self.length);
-        let of_file = if self.is_exclusive {
+        let range = record(kind, self.start, self.length);
+        let operation = if self.is_exclusive {
             libc::LOCK_EX
         } else {
             libc::LOCK_SH
@@ -110,30 +114,30 @@ impl FileLock {
         // SAFETY: flock(2), and fcntl(2) with a valid structure. Neither call blocks.
         unsafe {
             match self.kind {
-                LockKind::File => libc::flock(fd, of_file | libc::LOCK_NB) == 0,
-                way => libc::fcntl(fd, way.of_fcntl(), &raw const part) == 0,
+                LockKind::File => libc::flock(fd, operation | libc::LOCK_NB) == 0,
+                kind => libc::fcntl(fd, kind.fcntl_command(), &raw const range) == 0,
             }
         }
     }
 }
 
-/// Releases the locks of a descriptor that are not in `then`.
+/// Releases the locks of a descriptor that are not in `saved`.
 ///
-/// Releases all locks of a kind if one of them is not in `then`. [`take`] restores the
-/// others.
-pub fn release(fd: i32, then: &[FileLock]) {
-    let now = of(fd);
-    for lock in now.iter().filter(|lock| !then.contains(lock)) {
+/// A single lock that is not in `saved` has the effect that all locks of its kind are released;
+/// [`take`] takes the others again.
+pub fn release(fd: i32, saved: &[FileLock]) {
+    let now = locks_of(fd);
+    for lock in now.iter().filter(|lock| !saved.contains(lock)) {
         lock.kind.release(fd);
     }
 }
 
-/// Takes the locks in `then`. Returns false if another process keeps one of them.
-pub fn take(fd: i32, then: &[FileLock]) -> bool {
+/// Takes the locks in `saved`; returns false if another process keeps one of them.
+pub fn take(fd: i32, saved: &[FileLock]) -> bool {
     let deadline = Instant::now() + TAKE_TIMEOUT;
-    let mut missing: Vec<&FileLock> = then.iter().collect();
+    let mut missing: Vec<&FileLock> = saved.iter().collect();
     loop {
-        let now = of(fd);
+        let now = locks_of(fd);
         missing.retain(|lock| !now.contains(lock) && !lock.take(fd));
         if missing.is_empty() {
             return true;
@@ -154,19 +158,19 @@ mod tests {
     fn locks_are_found_released_and_taken() {
         let (file, other) = (tempfile(), tempfile());
         let fd = file.as_raw_fd();
-        let all = [LockKind::File, LockKind::Process].map(|way| FileLock {
-            kind: way,
-            is_exclusive: way == LockKind::File,
-            start: if way == LockKind::File { 0 } else { 7 },
-            length: if way == LockKind::File { 0 } else { 3 },
+        let all = [LockKind::File, LockKind::Process].map(|kind| FileLock {
+            kind,
+            is_exclusive: kind == LockKind::File,
+            start: if kind == LockKind::File { 0 } else { 7 },
+            length: if kind == LockKind::File { 0 } else { 3 },
         });
         assert!(take(fd, &all));
-        let found = of(fd);
+        let found = locks_of(fd);
         assert!(all.iter().all(|lock| found.contains(lock)), "{found:?}");
         release(fd, &all[..1]);
-        assert_eq!(of(fd), all[..1]);
+        assert_eq!(locks_of(fd), all[..1]);
         release(fd, &[]);
-        assert_eq!(of(fd), []);
+        assert_eq!(locks_of(fd), []);
         assert_eq!(of(other.as_raw_fd()), []);
     }
 

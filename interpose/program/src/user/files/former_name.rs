@@ -19,12 +19,12 @@ pub fn is_backup(path: &Path) -> bool {
 
 /// True if the file to which the kernel gives this path has no name.
 pub fn is_nameless(path: &[u8]) -> bool {
-    let is_there = || {
+    let exists = || {
         Path::new(OsStr::from_bytes(path))
             .symlink_metadata()
             .is_ok()
     };
-    path.ends_with(REMOVED) && !is_there()
+    path.ends_with(REMOVED) && !exists()
 }
 
 /// Names (link(2)) of a file whose name was removed.
@@ -38,24 +38,30 @@ pub enum OtherName {
 }
 
 /// Searches for another name of the file to which the kernel gives this path.
-pub fn other_name(about: &libc::stat, path: &[u8]) -> OtherName {
-    if about.st_nlink == 0 || !is_nameless(path) {
+pub fn other_name(file_stat: &libc::stat, path: &[u8]) -> OtherName {
+    if file_stat.st_nlink == 0 || !is_nameless(path) {
         return OtherName::Missing;
     }
     let directory = Path::new(OsStr::from_bytes(path)).parent();
     let entries = directory.and_then(|directory| fs::read_dir(directory).ok());
-    let is_it = |entry: &fs::DirEntry| {
-        let is_same = |its: Metadata| (its.dev(), its.ino()) == (about.st_dev, about.st_ino);
-        entry.ino() == about.st_ino && entry.metadata().is_ok_and(is_same)
+    let is_name_of_file = |entry: &fs::DirEntry| {
+        let is_same =
+            |found: Metadata| (found.dev(), found.ino()) == (file_stat.st_dev, file_stat.st_ino);
+        entry.ino() == file_stat.st_ino && entry.metadata().is_ok_and(is_same)
     };
     let mut backups = 0;
-    for entry in entries.into_iter().flatten().flatten().filter(is_it) {
+    for entry in entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(is_name_of_file)
+    {
         if !is_backup(&entry.path()) {
             return OtherName::InDirectory(entry.path().into_os_string().into_vec());
         }
         backups += 1;
     }
-    if backups == about.st_nlink {
+    if backups == file_stat.st_nlink {
         OtherName::Missing
     } else {
         OtherName::Elsewhere
@@ -63,8 +69,8 @@ pub fn other_name(about: &libc::stat, path: &[u8]) -> OtherName {
 }
 
 /// Returns a path that opens the file, or the kernel's path if none does.
-pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
-    match other_name(about, path) {
+pub fn present_name(file_stat: &libc::stat, path: &[u8]) -> Vec<u8> {
+    match other_name(file_stat, path) {
         OtherName::InDirectory(name) => name,
         _ => path.to_vec(),
     }
@@ -87,7 +93,7 @@ pub fn path_only(fd: i32) -> io::Result<File> {
 
 /// True for a regular file, which has content.
 pub fn is_regular(fd: i32) -> bool {
-    stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
+    stat(fd).is_some_and(|file_stat| file_stat.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Returns the name of an open file; `None` if it was removed.

@@ -17,11 +17,11 @@ pub struct Inherited {
 
 impl Inherited {
     /// Returns the object that a descriptor refers to.
-    pub fn of(fd: i32) -> Option<Inherited> {
-        let about = stat(fd)?;
+    pub fn from_fd(fd: i32) -> Option<Inherited> {
+        let file_stat = stat(fd)?;
         Some(Inherited {
             fd,
-            id: (about.st_dev, about.st_ino),
+            id: (file_stat.st_dev, file_stat.st_ino),
             name: path_of(fd).as_os_str().as_bytes().to_vec(),
         })
     }
@@ -30,11 +30,12 @@ impl Inherited {
     ///
     /// False for standard output and error, which understudy has replaced by pipes.
     fn is_unchanged(&self) -> bool {
-        !streams::was_stream(self.fd) && Inherited::of(self.fd).as_ref() == Some(self)
+        !streams::was_stream(self.fd) && Inherited::from_fd(self.fd).as_ref() == Some(self)
     }
 }
 
-/// True if a descriptor is as the launcher left it.
+/// True if a descriptor still refers to the object that the launcher has left.
 pub fn is_launchers(all: &[Inherited], fd: i32) -> bool {
-    all.iter().any(|it| it.fd == fd && it.is_unchanged())
+    all.iter()
+        .any(|inherited| inherited.fd == fd && inherited.is_unchanged())
 }

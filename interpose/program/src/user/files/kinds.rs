@@ -26,10 +26,10 @@ const DEVICES: [((u32, u32), &str); 5] = [
 ];
 
 /// Returns the name of the kind of each of these descriptors.
-pub fn of_all(open: &[(i32, libc::stat)], sockets: &LocalSockets) -> BTreeMap<i32, String> {
+pub fn kinds_of(open: &[(i32, libc::stat)], sockets: &LocalSockets) -> BTreeMap<i32, String> {
     let peers = Peers { open, sockets };
     open.iter()
-        .map(|(fd, about)| (*fd, of(*fd, about, &peers)))
+        .map(|(fd, file_stat)| (*fd, kind_of(*fd, file_stat, &peers)))
         .collect()
 }
 
@@ -41,23 +41,25 @@ struct Peers<'a> {
 
 impl Peers<'_> {
     /// True if another descriptor is the other end of the pipe.
-    fn has_other_end(&self, fd: i32, about: &libc::stat) -> bool {
+    fn has_other_end(&self, fd: i32, file_stat: &libc::stat) -> bool {
         let is_read = pipes::is_read_end(fd);
-        let is_same =
-            |other: &libc::stat| (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino);
+        let is_same = |other: &libc::stat| {
+            (other.st_dev, other.st_ino) == (file_stat.st_dev, file_stat.st_ino)
+        };
         let mut all = self.open.iter();
         all.any(|(other, its)| is_same(its) && pipes::is_read_end(*other) != is_read)
     }
 }
 
-fn of(fd: i32, about: &libc::stat, peers: &Peers<'_>) -> String {
+/// Returns the name of the kind of a descriptor.
+fn kind_of(fd: i32, file_stat: &libc::stat, peers: &Peers<'_>) -> String {
     let path = path_of(fd);
     let path = path.as_os_str().as_bytes();
     let text = || String::from_utf8_lossy(path).into_owned();
     let has_name = !former_name::is_nameless(path);
     // SAFETY: fcntl(2) that only queries.
     let is_path_only = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_PATH != 0;
-    match (about.st_mode & libc::S_IFMT, file_system(fd)) {
+    match (file_stat.st_mode & libc::S_IFMT, file_system(fd)) {
         (libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK, PROC) => proc_names::kind(path).into(),
         _ if is_path_only && !path.starts_with(b"/") => format!("path of {}", text()),
         _ if is_path_only && has_name => "path".into(),
@@ -65,13 +67,13 @@ fn of(fd: i32, about: &libc::stat, peers: &Peers<'_>) -> String {
         (libc::S_IFREG, magic) => of_regular(path, magic, has_name).into(),
         (libc::S_IFDIR, _) if has_name => "directory".into(),
         (libc::S_IFDIR, _) => "removed directory".into(),
-        (libc::S_IFCHR, _) => of_device(fd, about).unwrap_or_else(text),
+        (libc::S_IFCHR, _) => of_device(fd, file_stat).unwrap_or_else(text),
         (libc::S_IFIFO, _) if path.starts_with(b"/") => "fifo".into(),
-        (libc::S_IFIFO, _) if pipes::is_orphan(fd) || peers.has_other_end(fd, about) => {
+        (libc::S_IFIFO, _) if pipes::is_orphan(fd) || peers.has_other_end(fd, file_stat) => {
             "pipe".into()
         }
         (libc::S_IFIFO, _) => "pipe:other".into(),
-        (libc::S_IFSOCK, _) => sockets::kind(fd, about.st_ino, peers.sockets),
+        (libc::S_IFSOCK, _) => sockets::kind(fd, file_stat.st_ino, peers.sockets),
         _ => text(),
     }
 }
@@ -86,15 +88,18 @@ fn of_regular(path: &[u8], magic: i64, has_name: bool) -> &'static str {
     }
 }
 
-fn of_device(fd: i32, about: &libc::stat) -> Option<String> {
-    let numbers = (libc::major(about.st_rdev), libc::minor(about.st_rdev));
+fn of_device(fd: i32, file_stat: &libc::stat) -> Option<String> {
+    let numbers = (
+        libc::major(file_stat.st_rdev),
+        libc::minor(file_stat.st_rdev),
+    );
     if let Some((_, name)) = DEVICES.iter().find(|(known, _)| *known == numbers) {
         return Some((*name).into());
     }
     let is_same = |standard: &i32| {
         *standard != fd
             && stat(*standard).is_some_and(|its| {
-                its.st_mode & libc::S_IFMT == libc::S_IFCHR && its.st_rdev == about.st_rdev
+                its.st_mode & libc::S_IFMT == libc::S_IFCHR && its.st_rdev == file_stat.st_rdev
             })
     };
     let mut standard = 0..=libc::STDERR_FILENO;
@@ -107,9 +112,9 @@ fn of_device(fd: i32, about: &libc::stat) -> Option<String> {
 fn file_system(fd: i32) -> i64 {
     // SAFETY: fstatfs(2) fills the structure.
     unsafe {
-        let mut about: libc::statfs = std::mem::zeroed();
-        match libc::fstatfs(fd, &raw mut about) {
-            0 => about.f_type as i64,
+        let mut file_stat: libc::statfs = std::mem::zeroed();
+        match libc::fstatfs(fd, &raw mut file_stat) {
+            0 => file_stat.f_type as i64,
             _ => 0,
         }
     }

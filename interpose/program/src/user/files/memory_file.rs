@@ -45,18 +45,18 @@ pub fn seal(fd: i32, seals: i32) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails with the errors of memfd_create(2).
-pub fn make(path: &[u8]) -> io::Result<File> {
+pub fn create(path: &[u8]) -> io::Result<File> {
     let name = path.strip_prefix(PREFIX).unwrap_or(b"scratch");
     let name = name.strip_suffix(REMOVED).unwrap_or(name);
     let name = CString::new(name).unwrap_or_default();
     // SAFETY: memfd_create(2), whose new descriptor is used here only.
     unsafe {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        let made = libc::memfd_create(name.as_ptr(), flags);
-        if made < 0 {
+        let fd = libc::memfd_create(name.as_ptr(), flags);
+        if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(File::from_raw_fd(made))
+        Ok(File::from_raw_fd(fd))
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn names_and_seals_are_applied() {
-        let file = make(b"/memfd:a name (deleted)").unwrap();
+        let file = create(b"/memfd:a name (deleted)").unwrap();
         let fd = file.as_raw_fd();
         let path = path_of(fd);
         assert_eq!(path.as_os_str(), "/memfd:a name (deleted)");

@@ -8,17 +8,17 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 
 const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
 
-/// Moves a new descriptor to the number `fd`. Returns false on failure.
-fn move_to(made: i32, fd: i32, flags: i32) -> bool {
+/// Moves a new descriptor to the number `fd`; returns false on failure.
+fn move_to(created: i32, fd: i32, flags: i32) -> bool {
     // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that no other thread uses.
     unsafe {
         let is_placed =
-            made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
+            created >= 0 && (created == fd || libc::dup3(created, fd, flags & CLOSE_ON_EXEC) == fd);
         if is_placed {
             libc::fcntl(fd, libc::F_SETFL, flags & libc::O_NONBLOCK);
         }
-        if made >= 0 && made != fd {
-            libc::close(made);
+        if created >= 0 && created != fd {
+            libc::close(created);
         }
         is_placed
     }
@@ -28,7 +28,7 @@ fn move_to(made: i32, fd: i32, flags: i32) -> bool {
 fn create(fd: i32, special: &Special) -> bool {
     // SAFETY: system calls that make descriptors, with valid arguments.
     unsafe {
-        let made = match &special.kind {
+        let created = match &special.kind {
             SpecialKind::Counter { is_semaphore, .. } => libc::eventfd(
                 0,
                 if *is_semaphore {
@@ -40,11 +40,13 @@ fn create(fd: i32, special: &Special) -> bool {
             SpecialKind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
             SpecialKind::Signals(_) => set_signals(-1, 0),
             SpecialKind::Set(_) => libc::epoll_create1(0),
-            // Both ends of a pair are created by `make_pair`.
-            SpecialKind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
-            SpecialKind::Queue(queue) => {
-                queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd)
-            }
+            // `create_pair` creates both ends of a pair.
+            SpecialKind::Socket(socket) => socket
+                .create()
+                .map_or(-1, |(created, _)| created.into_raw_fd()),
+            SpecialKind::Queue(queue) => queue
+                .create(special.flags)
+                .map_or(-1, IntoRawFd::into_raw_fd),
             SpecialKind::Pipe { .. } => {
                 let mut ends = [-1; 2];
                 libc::pipe2(ends.as_mut_ptr(), 0);
@@ -59,7 +61,7 @@ fn create(fd: i32, special: &Special) -> bool {
                 return is_placed & (libc::close(other) == 0);
             }
         };
-        move_to(made, fd, special.flags)
+        move_to(created, fd, special.flags)
     }
 }
 
@@ -75,59 +77,61 @@ fn open_end(end: i32, fd: i32, flags: i32) -> bool {
 
 /// Returns the saved objects that this process lacks or has changed to other objects.
 pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
-    // Pipes have different numbers in another process.
+    // Pipes have other numbers in another process. Maps saved numbers to current ones.
     let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut is_its_pipe = |then: u64, now: u64| match pipes.get(&then) {
+    let mut is_same_pipe = |saved: u64, now: u64| match pipes.get(&saved) {
         Some(known) => *known == now,
         None if pipes.values().any(|known| *known == now) => false,
-        None => pipes.insert(then, now).is_none(),
+        None => pipes.insert(saved, now).is_none(),
     };
-    let mut is_there = |(fd, special): &(&i32, &Special)| {
+    let mut exists = |(fd, special): &(&i32, &Special)| {
         let Some(now) = now.get(fd).filter(|now| now.is_like(special)) else {
             return false;
         };
         match (special.pipe(), now.pipe()) {
-            (Some(then), Some(now)) => is_its_pipe(then, now),
+            (Some(saved), Some(now)) => is_same_pipe(saved, now),
             _ => true,
         }
     };
-    let all = saved.iter().filter(|it| !is_there(it));
+    let all = saved.iter().filter(|entry| !exists(entry));
     let mut missing: BTreeSet<i32> = all.map(|(fd, _)| *fd).collect();
-    with_other_ends(saved, &mut missing);
+    add_other_ends(saved, &mut missing);
     missing
 }
 
 /// Adds the other ends of missing sockets, and all descriptors of both ends.
-fn with_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) {
+fn add_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) {
     let sockets = missing.iter().filter_map(|fd| saved[fd].socket());
     let numbers: BTreeSet<u64> = sockets
         .flat_map(|socket| [Some(socket.number()), socket.peer()])
         .flatten()
         .collect();
-    let is_of_them = |special: &Special| {
+    let is_missing_socket = |special: &Special| {
         let socket = special.socket();
         socket.is_some_and(|socket| numbers.contains(&socket.number()))
     };
-    let all = saved.iter().filter(|(_, special)| is_of_them(special));
+    let all = saved
+        .iter()
+        .filter(|(_, special)| is_missing_socket(special));
     missing.extend(all.map(|(fd, _)| *fd));
 }
 
 /// Creates both ends of a pair of sockets, and returns their descriptors.
-fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
-    let is_other = |(_, it): &(&i32, &Special)| {
-        it.same_as.is_none() && it.socket().map(Socket::number) == socket.peer()
+fn create_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
+    let is_other_end = |(_, special): &(&i32, &Special)| {
+        special.same_as.is_none() && special.socket().map(Socket::number) == socket.peer()
     };
-    let (&other_fd, other) = saved.iter().find(is_other)?;
-    let (made, Some(end)) = socket.make().ok()? else {
+    let (&other_fd, other) = saved.iter().find(is_other_end)?;
+    let (created, Some(other_end)) = socket.create().ok()? else {
         return None;
     };
-    let is_placed = move_to(made.into_raw_fd(), fd, saved[&fd].flags)
-        & move_to(end.into_raw_fd(), other_fd, other.flags);
+    let is_placed = move_to(created.into_raw_fd(), fd, saved[&fd].flags)
+        & move_to(other_end.into_raw_fd(), other_fd, other.flags);
     is_placed.then_some([fd, other_fd])
 }
 
-/// Creates sockets with an address anew, and returns their descriptors.
-fn make_with_addresses(
+/// Creates missing sockets that have an address, and returns their descriptors.
+fn create_with_addresses(
     saved: &BTreeMap<i32, Special>,
     missing: &BTreeSet<i32>,
 ) -> Result<BTreeSet<i32>, LostSocket> {
@@ -137,11 +141,11 @@ fn make_with_addresses(
         .iter()
         .filter(has_address)
         .for_each(|&fd| sockets::abandon(fd));
-    let made = sockets::rebuild(&primary_sockets(saved), missing)?;
-    let is_placed = |(fd, made): (i32, OwnedFd)| {
-        move_to(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd)
+    let created = sockets::rebuild(&primary_sockets(saved), missing)?;
+    let move_to_number = |(fd, socket): (i32, OwnedFd)| {
+        move_to(socket.into_raw_fd(), fd, saved[&fd].flags).then_some(fd)
     };
-    Ok(made.into_iter().filter_map(is_placed).collect())
+    Ok(created.into_iter().filter_map(move_to_number).collect())
 }
 
 /// Creates the [`missing`] objects without content.
@@ -154,40 +158,41 @@ pub fn create_missing(
     saved: &BTreeMap<i32, Special>,
     missing: &BTreeSet<i32>,
 ) -> Result<BTreeSet<i32>, LostSocket> {
-    let mut made = make_with_addresses(saved, missing)?;
+    let mut created = create_with_addresses(saved, missing)?;
     for fd in missing {
         let special = &saved[fd];
-        if made.contains(fd) {
+        if created.contains(fd) {
             continue;
         }
-        let is_there = |other: &i32| {
-            made.contains(other) || saved.contains_key(other) && !missing.contains(other)
+        let exists = |other: &i32| {
+            created.contains(other) || saved.contains_key(other) && !missing.contains(other)
         };
-        let of_pipe = |is_read: bool| {
-            let is_end = move |(_, it): &(&i32, &Special)| {
-                it.pipe() == special.pipe() && it.is_read() == is_read
+        let ends_of_pipe = |is_read: bool| {
+            let is_end = move |(_, end): &(&i32, &Special)| {
+                end.pipe() == special.pipe() && end.is_read() == is_read
             };
             saved.iter().filter(is_end).map(|(end, _)| *end)
         };
-        let has_come = if let Some(other) = special.same_as {
+        let is_created = if let Some(other) = special.same_as {
             // SAFETY: dup3(2); the program does not use the previous object of the descriptor.
-            is_there(&other)
+            exists(&other)
                 && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
         } else if let Some(socket) = special.socket().filter(|socket| socket.peer().is_some()) {
-            made.extend(make_pair(saved, *fd, socket).into_iter().flatten());
-            made.contains(fd)
+            created.extend(create_pair(saved, *fd, socket).into_iter().flatten());
+            created.contains(fd)
         } else if special.pipe().is_none() {
             create(*fd, special)
-        } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
+        } else if let Some(end) = ends_of_pipe(true).chain(ends_of_pipe(false)).find(exists) {
             open_end(end, *fd, special.flags)
         } else {
             // If the other end is not in this process, another process has it.
-            let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
-            is_whole && create(*fd, special)
+            let has_both_ends =
+                special.is_orphan() || ends_of_pipe(!special.is_read()).next().is_some();
+            has_both_ends && create(*fd, special)
         };
-        if has_come {
-            made.insert(*fd);
+        if is_created {
+            created.insert(*fd);
         }
     }
-    Ok(made)
+    Ok(created)
 }

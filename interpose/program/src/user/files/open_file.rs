@@ -40,7 +40,12 @@ impl OpenFile {
     /// Returns the file of a descriptor; `None` if no name opens it.
     ///
     /// `lower` lists lower descriptors, which may share the open file description.
-    pub fn of(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<OpenFile> {
+    pub fn from_fd(
+        fd: i32,
+        stat: &libc::stat,
+        is_programs: bool,
+        lower: &[i32],
+    ) -> Option<OpenFile> {
         // SAFETY: fcntl(2) that only queries.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         let has_name = match stat.st_mode & libc::S_IFMT {
@@ -70,11 +75,11 @@ impl OpenFile {
 
     /// True if a descriptor that is open on `now` can stay open for this file.
     ///
-    /// Otherwise this file is opened again. A file with an equal path counts as this file. In the
-    /// process that was saved (`is_saved_process`), a file with an equal inode also counts, because
-    /// the program may have renamed or removed it since. One case is excluded: the program has
-    /// removed the file, and the rollback has restored its name. The name may then refer to a copy
-    /// with another inode, so the file is opened again.
+    /// Otherwise this file is opened again. The descriptor can stay open if its path is equal. In
+    /// the process that was saved (`is_saved_process`), an equal inode suffices, because the
+    /// program may have renamed or removed the file since the cut. One case is excluded: the
+    /// program has removed the file, and the rollback has restored its name. Then the name may
+    /// refer to a copy with another inode, which must be opened.
     pub fn is_open_as(&self, now: &OpenFile, is_saved_process: bool) -> bool {
         let is_name_restored = || {
             Path::new(OsStr::from_bytes(&self.path))
@@ -111,13 +116,13 @@ pub fn keep_nameless(files: &mut BTreeMap<i32, OpenFile>, has_warned: &Cell<bool
             continue;
         }
         if !read.insert(file.id) {
-            file.nameless = Some(Nameless::of(fd, file.id, None));
+            file.nameless = Some(Nameless::new(fd, file.id, None));
             continue;
         }
         match content(fd, file.flags, remaining) {
             Ok(Some(content)) => {
                 remaining -= content.len();
-                file.nameless = Some(Nameless::of(fd, file.id, Some(content)));
+                file.nameless = Some(Nameless::new(fd, file.id, Some(content)));
             }
             Ok(None) if has_warned.replace(true) => {}
             Ok(None) => log::warn!(

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Weak;
 
-/// Open files that the program has not opened, and the state of the last cut.
+/// Data about open files that this process needs between cuts.
 pub struct OpenFileState {
     /// Descriptors inherited from the launcher: a replacement has its own.
     pub inherited: StateCell<Vec<Inherited>>,
@@ -45,8 +45,8 @@ impl OpenFileState {
     /// True if the program, not its launcher, has opened the descriptor.
     ///
     /// Pipes of standard input are excluded: [`crate::user::input`] restores them.
-    pub fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
-        let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
+    pub fn is_programs(&self, fd: i32, file_stat: &libc::stat) -> bool {
+        let is_pipe = file_stat.st_mode & libc::S_IFMT == libc::S_IFIFO;
         fd > libc::STDERR_FILENO || streams::was_stream(fd) || !is_pipe && !self.was_inherited(fd)
     }
 }

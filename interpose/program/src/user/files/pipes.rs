@@ -22,7 +22,7 @@ pub fn is_orphan(fd: i32) -> bool {
 }
 
 /// Returns the number of bytes in the pipe.
-fn waiting(fd: i32) -> usize {
+fn unread_bytes(fd: i32) -> usize {
     let mut count = 0;
     // SAFETY: ioctl(2) that fills a number.
     let rc = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) };
@@ -37,7 +37,7 @@ pub fn capacity(fd: i32) -> i32 {
 
 /// Returns a copy of the pipe's content.
 pub fn content(fd: i32) -> Vec<u8> {
-    let length = waiting(fd).min(MAX_CONTENT);
+    let length = unread_bytes(fd).min(MAX_CONTENT);
     let mut ends = [0; 2];
     let mut bytes = vec![0; length];
     // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with the program's descriptor, and
@@ -47,9 +47,9 @@ pub fn content(fd: i32) -> Vec<u8> {
             return Vec::new();
         }
         libc::fcntl(ends[1], libc::F_SETPIPE_SZ, capacity(fd));
-        let there = libc::tee(fd, ends[1], length, libc::SPLICE_F_NONBLOCK).max(0);
-        let got = libc::read(ends[0], bytes.as_mut_ptr().cast(), there as usize).max(0);
-        bytes.truncate(got as usize);
+        let copied = libc::tee(fd, ends[1], length, libc::SPLICE_F_NONBLOCK).max(0);
+        let count = libc::read(ends[0], bytes.as_mut_ptr().cast(), copied as usize).max(0);
+        bytes.truncate(count as usize);
         for end in ends {
             libc::close(end);
         }
@@ -64,7 +64,7 @@ pub fn objection(fd: i32) -> Option<String> {
     if flags & libc::O_DIRECT != 0 {
         return Some("it keeps what is written apart (O_DIRECT); make it without".into());
     }
-    let length = waiting(fd);
+    let length = unread_bytes(fd);
     let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
     (is_read && length > 0 && content(fd).len() != length).then(|| {
         format!("it holds {length} bytes, too many to be kept; let the program read them sooner")
@@ -87,7 +87,7 @@ pub fn refill(fd: i32, flags: i32, capacity: i32, bytes: &[u8]) -> io::Result<()
     empty(fd, flags);
     // SAFETY: fcntl(2); a capacity that is too small is detected below.
     unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, capacity) };
-    // A descriptor of the write end of the pipe.
+    // Opens the write end, whichever end `fd` is.
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK);
     options

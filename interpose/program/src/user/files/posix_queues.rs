@@ -1,8 +1,8 @@
 //! POSIX message queues that only this process uses (mq_overview(7)).
 //!
-//! Only this process uses a queue that has no name, has one open file description, and was not
-//! inherited by a child. The kernel cannot copy messages, so they are received and sent a second
-//! time. Meanwhile all threads of the program are stopped, and none waits in the kernel.
+//! A queue is used by this process only if it has no name, has one open file description, and was
+//! not inherited by a child. The kernel offers no way to copy messages. So at a cut they are
+//! received, and sent again, while all threads of the program are stopped.
 #![allow(unsafe_code)]
 
 use super::former_name;
@@ -50,19 +50,19 @@ pub struct Queue {
 pub fn is_queue(fd: i32) -> bool {
     // SAFETY: fstatfs(2) fills a structure of this function.
     unsafe {
-        let mut about: libc::statfs = std::mem::zeroed();
-        libc::fstatfs(fd, &raw mut about) == 0 && about.f_type as i64 == FILE_SYSTEM
+        let mut file_stat: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(fd, &raw mut file_stat) == 0 && file_stat.f_type as i64 == FILE_SYSTEM
     }
 }
 
 /// Returns the reason why a queue cannot be restored.
-pub fn objection(fd: i32, about: &libc::stat) -> Option<String> {
-    let why = if about.st_nlink > 0 {
+pub fn objection(fd: i32, file_stat: &libc::stat) -> Option<String> {
+    let why = if file_stat.st_nlink > 0 {
         NAMED
     } else if children::has_any() || !is_open_once(fd) {
         SHARED
     } else {
-        match text_of(fd) {
+        match description_of(fd) {
             Some(text) if has_notification(&text) => NOTIFIED,
             Some(_) if open_separately(fd).is_ok() => return None,
             _ => UNREADABLE,
@@ -86,7 +86,7 @@ fn is_open_once(fd: i32) -> bool {
 /// Reads the kernel's description of a queue.
 ///
 /// `None` if the queue is open for writing only.
-fn text_of(fd: i32) -> Option<String> {
+fn description_of(fd: i32) -> Option<String> {
     let mut text = [0u8; 256];
     // SAFETY: pread(2) into an array of this function.
     let length = unsafe { libc::pread(fd, text.as_mut_ptr().cast(), text.len(), 0) };
@@ -112,7 +112,7 @@ fn open_separately(fd: i32) -> Result<File> {
 }
 
 /// Converts the return value of a call, which is -1 after an error.
-fn outcome(rc: isize) -> Result<isize> {
+fn check(rc: isize) -> Result<isize> {
     match rc {
         -1 => Err(Error::last_os_error()),
         rc => Ok(rc),
@@ -126,7 +126,7 @@ fn receive_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
         let (mut priority, at) = (0, text.as_mut_ptr().cast());
         // SAFETY: mq_receive(3) writes `max_bytes` at most, and a priority.
         let rc = unsafe { libc::mq_receive(queue.as_raw_fd(), at, max_bytes, &raw mut priority) };
-        match outcome(rc) {
+        match check(rc) {
             Ok(length) => messages.push((priority, text[..length as usize].to_vec())),
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(messages),
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -139,7 +139,7 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
     for (priority, text) in messages {
         let (fd, at) = (queue.as_raw_fd(), text.as_ptr().cast());
         // SAFETY: mq_send(3) reads the text.
-        let send = || outcome(unsafe { libc::mq_send(fd, at, text.len(), *priority) } as isize);
+        let send = || check(unsafe { libc::mq_send(fd, at, text.len(), *priority) } as isize);
         while let Err(error) = send() {
             if error.raw_os_error() != Some(libc::EINTR) {
                 return Err(error);
@@ -161,34 +161,34 @@ fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
 
 impl Queue {
     /// Returns the queue of a descriptor with its messages.
-    pub fn of(fd: i32) -> Option<Queue> {
-        let about = stat(fd)?;
+    pub fn from_fd(fd: i32) -> Option<Queue> {
+        let file_stat = stat(fd)?;
         let path = path_of(fd);
-        // Closing the queue ends a notification that was requested after the cut, which the kernel
-        // would otherwise send.
+        // Opening and closing the queue ends a notification that was requested after the cut.
+        // Otherwise the kernel would send it.
         drop(open_separately(fd).ok()?);
         let queue = open_separately(fd).ok()?;
         // SAFETY: mq_getattr(3) fills a structure of this function.
         let limits = unsafe {
             let mut limits: libc::mq_attr = std::mem::zeroed();
-            outcome(libc::mq_getattr(fd, &raw mut limits) as isize).ok()?;
+            check(libc::mq_getattr(fd, &raw mut limits) as isize).ok()?;
             limits
         };
         Some(Queue {
             name: former_name::former(&path)?.as_os_str().as_bytes().to_vec(),
-            inode: about.st_ino,
+            inode: file_stat.st_ino,
             max_messages: limits.mq_maxmsg,
             max_bytes: limits.mq_msgsize,
-            mode: about.st_mode & 0o7777,
-            user: about.st_uid,
-            group: about.st_gid,
+            mode: file_stat.st_mode & 0o7777,
+            user: file_stat.st_uid,
+            group: file_stat.st_gid,
             messages: copy_all(&queue, limits.mq_msgsize as usize).ok()?,
         })
     }
 
     /// True if replacing the messages turns this queue into `other`.
     pub fn can_become(&self, other: &Queue) -> bool {
-        let key = |it: &Queue| (it.inode, it.max_messages, it.max_bytes);
+        let key = |queue: &Queue| (queue.inode, queue.max_messages, queue.max_bytes);
         key(self) == key(other) && self.name == other.name
     }
 
@@ -196,20 +196,20 @@ impl Queue {
     ///
     /// The queue gets its former name if that is free, because the descriptor's link in `/proc`
     /// shows the name.
-    pub fn make(&self, flags: i32) -> Result<OwnedFd> {
+    pub fn create(&self, flags: i32) -> Result<OwnedFd> {
         let other = format!("/understudy.{}", std::process::id()).into_bytes();
-        let made = self.make_as(&self.name);
-        let made = made.or_else(|_| self.make_as(&other))?;
+        let created = self.create_as(&self.name);
+        let created = created.or_else(|_| self.create_as(&other))?;
         let access = flags & (libc::O_ACCMODE | libc::O_NONBLOCK);
-        let path = CString::new(format!("/proc/self/fd/{}", made.as_raw_fd()))?;
+        let path = CString::new(format!("/proc/self/fd/{}", created.as_raw_fd()))?;
         // SAFETY: open(2) of a valid string; the descriptor is new.
         unsafe {
-            let fd = outcome(libc::open(path.as_ptr(), access | libc::O_CLOEXEC) as isize)?;
+            let fd = check(libc::open(path.as_ptr(), access | libc::O_CLOEXEC) as isize)?;
             Ok(OwnedFd::from_raw_fd(fd as i32))
         }
     }
 
-    fn make_as(&self, name: &[u8]) -> Result<OwnedFd> {
+    fn create_as(&self, name: &[u8]) -> Result<OwnedFd> {
         let name = CString::new(name)?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
@@ -218,9 +218,9 @@ impl Queue {
             (limits.mq_maxmsg, limits.mq_msgsize) = (self.max_messages, self.max_bytes);
             let mode: libc::mode_t = 0o600;
             let fd = libc::mq_open(name.as_ptr(), flags, mode, &raw const limits);
-            let made = OwnedFd::from_raw_fd(outcome(fd as isize)? as i32);
-            outcome(libc::mq_unlink(name.as_ptr()) as isize)?;
-            Ok(made)
+            let created = OwnedFd::from_raw_fd(check(fd as isize)? as i32);
+            check(libc::mq_unlink(name.as_ptr()) as isize)?;
+            Ok(created)
         }
     }
 
@@ -231,11 +231,11 @@ impl Queue {
         send_all(&queue, &self.messages)?;
         // SAFETY: fchmod(2), fchown(2) of a descriptor of this process.
         unsafe {
-            let about = stat(fd).ok_or_else(Error::last_os_error)?;
-            if (about.st_uid, about.st_gid) != (self.user, self.group) {
-                outcome(libc::fchown(fd, self.user, self.group) as isize)?;
+            let file_stat = stat(fd).ok_or_else(Error::last_os_error)?;
+            if (file_stat.st_uid, file_stat.st_gid) != (self.user, self.group) {
+                check(libc::fchown(fd, self.user, self.group) as isize)?;
             }
-            outcome(libc::fchmod(fd, self.mode) as isize).map(drop)
+            check(libc::fchmod(fd, self.mode) as isize).map(drop)
         }
     }
 }
@@ -263,11 +263,11 @@ mod tests {
     fn messages_are_copied_and_put_back_in_order() {
         let messages = vec![(7, vec![1; 32]), (3, vec![2]), (3, vec![3, 3]), (0, vec![])];
         let queue = queue(messages);
-        let made = queue.make(libc::O_RDONLY).expect("mq_open(3)");
+        let made = queue.create(libc::O_RDONLY).expect("mq_open(3)");
         let fd = made.as_raw_fd();
         queue.fill(fd).expect("mq_send(3)");
         for _ in 0..2 {
-            let read = Queue::of(fd).expect("a queue");
+            let read = Queue::from_fd(fd).expect("a queue");
             let inode = read.inode;
             assert_eq!(
                 read,
@@ -277,13 +277,16 @@ mod tests {
                 }
             );
         }
-        let about = stat(fd).expect("fstat(2)");
+        let file_stat = stat(fd).expect("fstat(2)");
         assert!(is_queue(fd) && is_open_once(fd));
         let other = open_separately(fd).expect("open(2)");
-        assert_eq!(objection(fd, &about).as_deref(), Some(SHARED));
+        assert_eq!(objection(fd, &file_stat).as_deref(), Some(SHARED));
         drop(other);
         queue.fill(fd).expect("mq_send(3)");
-        assert_eq!(Queue::of(fd).map(|it| it.messages), Some(queue.messages));
+        assert_eq!(
+            Queue::from_fd(fd).map(|it| it.messages),
+            Some(queue.messages)
+        );
     }
 
     #[test]

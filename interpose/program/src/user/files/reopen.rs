@@ -35,18 +35,21 @@ pub fn reopen(fd: i32, file: &OpenFile, all: &BTreeMap<i32, OpenFile>) -> Result
                 Ok(())
             };
         }
-        let made = file.nameless.as_ref().map(|it| open_or_make(it, fd, all));
-        let path = match made {
+        let nameless = file
+            .nameless
+            .as_ref()
+            .map(|nameless| open_or_create(nameless, fd, all));
+        let path = match nameless {
             None => proc_names::actual(&file.path),
-            Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
+            Some(Ok(ref file)) => format!("/proc/self/fd/{}", file.as_raw_fd()).into_bytes(),
             Some(Err(_)) => return Err(file.failed("cannot be made again")),
         };
         let path = CString::new(path).map_err(|_| file.failed("has an impossible name"))?;
-        let mut not = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
-        if made.is_some() {
-            not |= libc::O_TMPFILE;
+        let mut omitted = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
+        if nameless.is_some() {
+            omitted |= libc::O_TMPFILE;
         }
-        let opened = open_despite_mode(&path, file.flags & !not);
+        let opened = open_despite_mode(&path, file.flags & !omitted);
         if opened < 0 {
             return Err(file.failed("cannot be opened again"));
         }
@@ -66,15 +69,15 @@ fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {
         let opened = libc::open(path.as_ptr(), flags);
-        let mut about: libc::stat = std::mem::zeroed();
+        let mut file_stat: libc::stat = std::mem::zeroed();
         let is_refused = opened < 0 && *libc::__errno_location() == libc::EACCES;
-        if !is_refused || libc::stat(path.as_ptr(), &raw mut about) != 0 {
+        if !is_refused || libc::stat(path.as_ptr(), &raw mut file_stat) != 0 {
             return opened;
         }
-        libc::chmod(path.as_ptr(), about.st_mode & 0o7777 | 0o600);
+        libc::chmod(path.as_ptr(), file_stat.st_mode & 0o7777 | 0o600);
         let opened = libc::open(path.as_ptr(), flags);
         let error = *libc::__errno_location();
-        libc::chmod(path.as_ptr(), about.st_mode & 0o7777);
+        libc::chmod(path.as_ptr(), file_stat.st_mode & 0o7777);
         *libc::__errno_location() = error;
         opened
     }
@@ -83,35 +86,35 @@ fn open_despite_mode(path: &CStr, flags: i32) -> i32 {
 /// Opens the file without a name that belongs to descriptor `fd`.
 ///
 /// Uses the file of another descriptor in `all` if that is already open, or creates a file.
-fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, OpenFile>) -> io::Result<File> {
+fn open_or_create(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, OpenFile>) -> io::Result<File> {
     let is_same = |open: &OpenFile| {
         open.nameless
             .as_ref()
-            .is_some_and(|it| it.id == nameless.id)
+            .is_some_and(|other| other.id == nameless.id)
     };
-    // Lower descriptors have been restored. A higher descriptor may still be open.
-    let is_there = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
-    let twin = all
+    // Lower descriptors have been restored. A higher one may refer to the file since before.
+    let is_open = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
+    let other = all
         .iter()
-        .find(|&(&other, open)| is_there(other) && is_same(open));
-    twin.map_or_else(
-        || make_like(&all[&fd]),
+        .find(|&(&other, open)| is_open(other) && is_same(open));
+    other.map_or_else(
+        || create_like(&all[&fd]),
         |(&other, _)| File::open(link_of(other)),
     )
 }
 
 /// Creates an empty file in the directory of `file` if possible, else in memory.
-fn make_like(file: &OpenFile) -> io::Result<File> {
+fn create_like(file: &OpenFile) -> io::Result<File> {
     let path = Path::new(OsStr::from_bytes(&file.path));
     let is_in_memory = memory_file::is_memory_file_name(&file.path);
     let directory = path.parent().filter(|_| !is_in_memory);
-    let like = |directory| {
+    let create_in = |directory| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
         options.custom_flags(libc::O_TMPFILE).open(directory).ok()
     };
-    if let Some(made) = directory.and_then(like) {
-        return Ok(made);
+    if let Some(created) = directory.and_then(create_in) {
+        return Ok(created);
     }
-    memory_file::make(&file.path)
+    memory_file::create(&file.path)
 }

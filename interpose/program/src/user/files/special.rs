@@ -1,8 +1,9 @@
 //! Descriptors of kernel objects that only this process uses.
 //!
-//! The objects are event counters, timers, signals, epoll sets, and pipes and pairs of sockets of
-//! which the process has both ends. Event loops consist of such objects. The kernel reports their
-//! state (proc(5), `fdinfo`), so a replacement creates them anew.
+//! The objects are event counters (eventfd(2)), timers (timerfd_create(2)), signal descriptors
+//! (signalfd(2)), epoll sets, POSIX message queues, and pipes and sockets of which this process has
+//! both ends. Event loops consist of such objects. The kernel reports their state (proc(5),
+//! `fdinfo`), so that a replacement can create equal ones.
 #![allow(unsafe_code)]
 
 use super::pipes;
@@ -47,6 +48,7 @@ pub(super) enum SpecialKind {
     Queue(Queue),
 }
 
+/// Descriptor of a kernel object that only this process uses.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Special {
     pub(super) kind: SpecialKind,
@@ -87,7 +89,7 @@ fn member(line: &str) -> Option<(i32, u32, u64)> {
 
 impl Special {
     /// Returns the object of a descriptor; `None` if it cannot be created anew.
-    pub fn of(fd: i32, local: &LocalSockets) -> Option<Special> {
+    pub fn from_fd(fd: i32, local: &LocalSockets) -> Option<Special> {
         let path = path_of(fd);
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
         let flags = i32::from_str_radix(value(&text, "flags:")?, 8).ok()?;
@@ -97,16 +99,16 @@ impl Special {
                 is_semaphore: value(&text, "eventfd-semaphore:") == Some("1"),
             },
             b"anon_inode:[timerfd]" => {
-                let [[interval, more], [next, and]] = [
+                let [[interval_s, interval_ns], [next_s, next_ns]] = [
                     pair(value(&text, "it_interval:")?)?,
                     pair(value(&text, "it_value:")?)?,
                 ];
-                // An expiry that was not read is repeated at once.
+                // An expiry that the program has not read yet is repeated after 1 ns.
                 let has_expired = value(&text, "ticks:") != Some("0");
                 let times = if has_expired {
-                    [interval, more, 0, 1]
+                    [interval_s, interval_ns, 0, 1]
                 } else {
-                    [interval, more, next, and]
+                    [interval_s, interval_ns, next_s, next_ns]
                 };
                 SpecialKind::Timer {
                     clock: value(&text, "clockid:")?.parse().ok()?,
@@ -119,9 +121,9 @@ impl Special {
                 SpecialKind::Set(members.map(member).collect::<Option<_>>()?)
             }
             socket if socket.starts_with(b"socket:[") => {
-                SpecialKind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
+                SpecialKind::Socket(Socket::from_fd(fd, stat(fd)?.st_ino, local)?)
             }
-            _ if is_queue(fd) => SpecialKind::Queue(Queue::of(fd)?),
+            _ if is_queue(fd) => SpecialKind::Queue(Queue::from_fd(fd)?),
             pipe => {
                 let number = std::str::from_utf8(pipe)
                     .ok()?
@@ -154,7 +156,7 @@ impl Special {
         let descriptors: Vec<i32> = descriptors.copied().collect();
         let local = LocalSockets::among(&descriptors);
         for fd in descriptors {
-            let Some(mut special) = Special::of(fd, &local) else {
+            let Some(mut special) = Special::from_fd(fd, &local) else {
                 continue;
             };
             let is_same = |(other, _): &(&i32, &Special)| is_same_description(fd, **other);
@@ -164,9 +166,9 @@ impl Special {
         all
     }
 
-    /// True if setting its content turns this object into `other`.
+    /// True if this object equals `other` except for content that can be set.
     pub(super) fn is_like(&self, other: &Special) -> bool {
-        let is_alike = match (&self.kind, &other.kind) {
+        let is_same_kind = match (&self.kind, &other.kind) {
             (
                 SpecialKind::Counter {
                     is_semaphore: one, ..
@@ -179,11 +181,11 @@ impl Special {
             (SpecialKind::Pipe { .. }, SpecialKind::Pipe { is_orphan, .. }) => {
                 self.is_read() == other.is_read() && (!is_orphan || self.is_orphan())
             }
-            (SpecialKind::Socket(now), SpecialKind::Socket(then)) => now.can_become(then),
-            (SpecialKind::Queue(now), SpecialKind::Queue(then)) => now.can_become(then),
+            (SpecialKind::Socket(now), SpecialKind::Socket(saved)) => now.can_become(saved),
+            (SpecialKind::Queue(now), SpecialKind::Queue(saved)) => now.can_become(saved),
             (one, kind) => discriminant(one) == discriminant(kind),
         };
-        is_alike && self.same_as == other.same_as
+        is_same_kind && self.same_as == other.same_as
     }
 
     pub(super) fn pipe(&self) -> Option<u64> {
@@ -236,24 +238,28 @@ pub(super) fn set_signals(fd: i32, mask: u64) -> i32 {
 
 /// Returns the sockets, each with its lowest descriptor.
 pub(super) fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
-    let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
+    let primary = saved
+        .iter()
+        .filter(|(_, special)| special.same_as.is_none());
     primary
-        .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
+        .filter_map(|(fd, special)| Some((*fd, special.socket()?)))
         .collect()
 }
 
-fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
-    let control = |what, &(descriptor, events, u64): &(i32, u32, u64)| {
+/// Changes the members of an epoll set from `now` to `saved`.
+fn set_members(fd: i32, now: &[(i32, u32, u64)], saved: &[(i32, u32, u64)]) {
+    let control = |operation, &(descriptor, events, u64): &(i32, u32, u64)| {
         let mut event = libc::epoll_event { events, u64 };
         // SAFETY: epoll_ctl(2); a descriptor that no longer exists is ignored.
-        unsafe { libc::epoll_ctl(fd, what, descriptor, &raw mut event) };
+        unsafe { libc::epoll_ctl(fd, operation, descriptor, &raw mut event) };
     };
     now.iter()
-        .filter(|it| !then.contains(it))
-        .for_each(|it| control(libc::EPOLL_CTL_DEL, it));
-    then.iter()
-        .filter(|it| !now.contains(it))
-        .for_each(|it| control(libc::EPOLL_CTL_ADD, it));
+        .filter(|member| !saved.contains(member))
+        .for_each(|member| control(libc::EPOLL_CTL_DEL, member));
+    saved
+        .iter()
+        .filter(|member| !now.contains(member))
+        .for_each(|member| control(libc::EPOLL_CTL_ADD, member));
 }
 
 /// Restores the content of the objects that exist.
@@ -266,7 +272,7 @@ pub fn restore_content(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
         .iter()
         .filter(|(_, special)| special.same_as.is_none())
     {
-        let Some(now) = Special::of(fd, &local) else {
+        let Some(now) = Special::from_fd(fd, &local) else {
             continue;
         };
         if now.flags != special.flags {
@@ -305,13 +311,14 @@ pub fn restore_content(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
                     is_orphan,
                 },
             ) if special.is_read() && now != content => {
-                let is_other = |it: &Special| it.pipe() == Some(*number) && !it.is_read();
-                if *is_orphan || saved.values().any(is_other) {
+                let is_write_end =
+                    |other: &Special| other.pipe() == Some(*number) && !other.is_read();
+                if *is_orphan || saved.values().any(is_write_end) {
                     pipes::refill(fd, special.flags, *capacity, content)?;
                 }
             }
-            (SpecialKind::Queue(_), SpecialKind::Queue(then)) => then.fill(fd)?,
-            (SpecialKind::Set(now), SpecialKind::Set(then)) => set_members(fd, now, then),
+            (SpecialKind::Queue(_), SpecialKind::Queue(saved)) => saved.fill(fd)?,
+            (SpecialKind::Set(now), SpecialKind::Set(saved)) => set_members(fd, now, saved),
             _ => {}
         }
     }

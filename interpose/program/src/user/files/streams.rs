@@ -16,8 +16,8 @@ pub struct Stream {
 
 impl Stream {
     /// Returns the stream of a descriptor with this status, if it has one.
-    pub fn of(fd: i32, about: &libc::stat) -> Option<Stream> {
-        let stream = stream_relay::stream_of((about.st_dev, about.st_ino))?;
+    pub fn from_fd(fd: i32, file_stat: &libc::stat) -> Option<Stream> {
+        let stream = stream_relay::stream_of((file_stat.st_dev, file_stat.st_ino))?;
         // SAFETY: fcntl(2) that only queries.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
         let close_on_exec = flags & libc::FD_CLOEXEC != 0;

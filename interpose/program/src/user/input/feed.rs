@@ -28,6 +28,7 @@ pub struct Feed {
     pipe: File,
     /// Device and inode of the pipe.
     id: (u64, u64),
+    /// Memory that this process and the relay share.
     positions: &'static InputPage,
 }
 
@@ -48,7 +49,7 @@ impl From<io::Error> for FeedError {
 
 impl Feed {
     /// Returns the input that this process has had since its start, if it is relayed.
-    pub fn present() -> Option<Feed> {
+    pub fn current() -> Option<Feed> {
         let place = process_info::place()?;
         if place.number.0 != place.guardian.0 {
             return None;
@@ -58,7 +59,7 @@ impl Feed {
     }
 
     /// Makes this guardian's relay feed another pipe from `position` on.
-    pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
+    pub fn from_position(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
         let place = process_info::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let request = InputRequest::From { position };
         let (feed, line, writer) = Feed::request(&place, guardian, request)?;
@@ -98,10 +99,10 @@ impl Feed {
             return Err(io::Error::from(io::ErrorKind::InvalidData).into());
         };
         let pipe = File::from(move_owned_descriptor(pipe));
-        let about = pipe.metadata()?;
+        let metadata = pipe.metadata()?;
         let feed = Feed {
             guardian,
-            id: (about.dev(), about.ino()),
+            id: (metadata.dev(), metadata.ino()),
             pipe,
             positions: map(&page)?,
         };
@@ -126,7 +127,7 @@ impl Feed {
     pub fn position(&self) -> io::Result<u64> {
         let until = Instant::now() + WRITE_TIMEOUT;
         loop {
-            if let Some(position) = self.positions.position(|| self.waiting()) {
+            if let Some(position) = self.positions.position(|| self.unread()) {
                 return Ok(position);
             }
             if Instant::now() >= until {
@@ -136,7 +137,8 @@ impl Feed {
         }
     }
 
-    fn waiting(&self) -> u64 {
+    /// Returns the number of bytes in the pipe.
+    fn unread(&self) -> u64 {
         let mut count: libc::c_int = 0;
         // SAFETY: ioctl(2), FIONREAD, fills a number.
         unsafe { libc::ioctl(self.pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
@@ -160,7 +162,8 @@ impl Feed {
 
 /// Keeps a pipe's write end open until the pipe contains all of the input.
 ///
-/// Otherwise the program would find the end of the input when the relay exits.
+/// Otherwise, if the relay exits, the program would find the end of the input. Instead, a further
+/// read ends the job.
 fn keep_writer(line: &Line, writer: File, inode: u64) {
     loop {
         match line.receive(None) {
@@ -169,7 +172,7 @@ fn keep_writer(line: &Line, writer: File, inode: u64) {
             Err(_) => break,
         }
     }
-    remote_input::end_at_read(inode, message::INPUT_RELAY_GONE)
+    remote_input::end_job_at_read(inode, message::INPUT_RELAY_GONE)
 }
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {

@@ -5,7 +5,7 @@ use crate::user::open_descriptors;
 use std::fs;
 use understudy_image::process_memory;
 
-/// Arguments of a system call that name descriptors.
+/// Way in which the arguments of a system call name descriptors.
 enum DescriptorArguments {
     /// The first argument is a descriptor.
     Descriptor,
@@ -43,43 +43,57 @@ pub fn is_read(inode: u64) -> bool {
     let calls = threads.flatten().filter_map(call);
     calls
         .filter_map(|line| parse(&line))
-        .any(|call| waits(call, inode))
+        .any(|call| call.waits_for(inode))
 }
 
-/// Returns number and first two arguments of the call in which a thread waits.
-fn parse(line: &str) -> Option<(i64, [u64; 2])> {
+/// System call in which a thread waits.
+struct WaitingCall {
+    number: i64,
+    /// The first two arguments.
+    arguments: [u64; 2],
+}
+
+/// Parses a file `syscall`; `None` for a thread that runs.
+fn parse(line: &str) -> Option<WaitingCall> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;
     let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-    Some((number, [argument()?, argument()?]))
+    Some(WaitingCall {
+        number,
+        arguments: [argument()?, argument()?],
+    })
 }
 
-fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
-    let is_pipe = |fd: i32| open_descriptors::stat(fd).is_some_and(|about| about.st_ino == inode);
-    let names = CALLS.iter().find(|(call, _)| *call == number);
-    match names.map(|(_, names)| names) {
-        None => false,
-        Some(DescriptorArguments::Descriptor) => is_pipe(first as i32),
-        Some(DescriptorArguments::Polled) => {
-            let entries = copy(first, second.min(MAX_DESCRIPTORS) * POLLFD);
-            let fd = |entry: &[u8]| entry.first_chunk().copied().map(i32::from_ne_bytes);
-            entries.chunks(POLLFD as usize).filter_map(fd).any(is_pipe)
-        }
-        Some(DescriptorArguments::Selected) => {
-            let set = copy(second, first.min(MAX_DESCRIPTORS).div_ceil(8));
-            let is_in = |fd: &i32| {
-                let byte = set.get(*fd as usize / 8);
-                byte.is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
-            };
-            (0..first.min(MAX_DESCRIPTORS) as i32)
-                .filter(is_in)
-                .any(is_pipe)
-        }
-        Some(DescriptorArguments::Watched) => {
-            let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", first as i32));
-            let word = format!("ino:{inode:x}");
-            let is_its = |line: &str| line.split_whitespace().any(|it| it == word);
-            about.is_ok_and(|about| about.lines().any(is_its))
+impl WaitingCall {
+    /// True if the call waits for input of this pipe.
+    fn waits_for(&self, inode: u64) -> bool {
+        let [first, second] = self.arguments;
+        let is_pipe = |fd: i32| open_descriptors::stat(fd).is_some_and(|stat| stat.st_ino == inode);
+        let kind = CALLS.iter().find(|(call, _)| *call == self.number);
+        match kind.map(|(_, kind)| kind) {
+            None => false,
+            Some(DescriptorArguments::Descriptor) => is_pipe(first as i32),
+            Some(DescriptorArguments::Polled) => {
+                let entries = copy(first, second.min(MAX_DESCRIPTORS) * POLLFD);
+                let fd = |entry: &[u8]| entry.first_chunk().copied().map(i32::from_ne_bytes);
+                entries.chunks(POLLFD as usize).filter_map(fd).any(is_pipe)
+            }
+            Some(DescriptorArguments::Selected) => {
+                let set = copy(second, first.min(MAX_DESCRIPTORS).div_ceil(8));
+                let is_in = |fd: &i32| {
+                    let byte = set.get(*fd as usize / 8);
+                    byte.is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
+                };
+                (0..first.min(MAX_DESCRIPTORS) as i32)
+                    .filter(is_in)
+                    .any(is_pipe)
+            }
+            Some(DescriptorArguments::Watched) => {
+                let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", first as i32));
+                let entry = format!("ino:{inode:x}");
+                let has_entry = |line: &str| line.split_whitespace().any(|word| word == entry);
+                info.is_ok_and(|info| info.lines().any(has_entry))
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Input on another node, of which the program has read nothing so far.
 //!
-//! Most programs read none of their standard input. For a program that does read it, the end of the
-//! input would be a wrong result. So a read blocks, and a thread that detects a blocked read ends
-//! the job.
+//! A replacement on another node cannot reach the relay. Most programs never read standard input,
+//! so they may continue. If the program does read, the end of the input would be a wrong result. So
+//! the replacement gets a pipe on which a read blocks, and a thread that detects a blocked read
+//! ends the job.
 #![allow(unsafe_code)]
 
 use super::readers;
@@ -18,7 +19,7 @@ use understudy_catalogue::message;
 /// Interval at which the program's threads are examined.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pipe without content. The writer stays open, because a read would otherwise find the end.
+/// Pipe without content; its write end stays open, so that reads block.
 static PIPE: OnceLock<EmptyPipe> = OnceLock::new();
 
 struct EmptyPipe {
@@ -47,26 +48,26 @@ impl EmptyPipe {
 ///
 /// # Errors
 /// Fails with the errors of pipe(2), and of starting a thread.
-pub fn withhold() -> io::Result<File> {
+pub fn blocking_pipe() -> io::Result<File> {
     if let Some(pipe) = PIPE.get() {
         return pipe.reader.try_clone();
     }
     let pipe = EmptyPipe::new()?;
     let thread = std::thread::Builder::new().name("understudy-input".into());
     let inode = pipe.inode;
-    thread.spawn(move || end_at_read(inode, message::INPUT_ON_OTHER_NODE))?;
+    thread.spawn(move || end_job_at_read(inode, message::INPUT_ON_OTHER_NODE))?;
     PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
 /// Waits until a thread of the program reads the pipe, then ends the job.
-pub fn end_at_read(inode: u64, words: &str) -> ! {
+pub fn end_job_at_read(inode: u64, message: &str) -> ! {
     let is_read = || {
-        let _held = shim::acquire_descriptor_right();
+        let _right = shim::acquire_descriptor_right();
         readers::is_read(inode)
     };
     while !is_read() {
         std::thread::sleep(POLL_INTERVAL);
     }
-    system_calls::print_message(words);
+    system_calls::print_message(message);
     system_calls::exit_now(understudy_abi::exit::STATE_NOT_SAVED)
 }

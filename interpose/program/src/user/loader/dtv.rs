@@ -1,9 +1,10 @@
 //! The main thread's dynamic thread vector (DTV), which both sides use.
 //!
-//! ld.so allocates a thread-local block when a library's thread-local data is used for the first
-//! time, and enters it under the library's number. A rollback must restore the program side's
-//! entries and keep the runtime side's. To prevent moves of the vector, it is replaced at the start
-//! by a vector that is long enough for all libraries.
+//! The vector has one entry for each library with thread-local data, of either side, under the
+//! library's number. ld.so allocates a library's block at its first use and enters the address. A
+//! rollback must restore the entries of the program side's libraries and keep those of the runtime
+//! side's. ld.so would move a vector that is too short, so it is replaced at the start by a vector
+//! that is long enough for all libraries.
 //!
 //! The vector's format is an ABI between ld.so and libc: the control block's second word points to
 //! entry 0, which contains a generation. The length is stored before entry 0 (Drepper, "ELF
@@ -30,13 +31,14 @@ const VECTOR_LENGTH: usize = 4096;
 /// Offset of the second word of the control block.
 const VECTOR_OFFSET: u64 = 8;
 
-fn place() -> *mut *mut DtvEntry {
+/// Returns the word of the control block that points to entry 0.
+fn pointer() -> *mut *mut DtvEntry {
     (tls::control_block() + VECTOR_OFFSET) as *mut *mut DtvEntry
 }
 
 fn vector() -> *mut DtvEntry {
     // SAFETY: a word of this thread's control block.
-    unsafe { place().read() }
+    unsafe { pointer().read() }
 }
 
 /// Replaces ld.so's vector by a long one.
@@ -71,7 +73,7 @@ pub fn lengthen(modules: &[ModuleInfo]) -> bool {
             block: VECTOR_LENGTH as u64,
             allocated: 0,
         });
-        place().write(new.add(1));
+        pointer().write(new.add(1));
     }
     true
 }
@@ -82,10 +84,10 @@ pub fn entries() -> Vec<DtvEntry> {
     unsafe { std::slice::from_raw_parts(vector(), VECTOR_LENGTH + 1) }.to_vec()
 }
 
-/// Restores all entries except those of the modules `but`.
-pub fn restore_except(saved: &[DtvEntry], but: &[ModuleInfo]) {
+/// Restores all entries except those of the modules `excepted`.
+pub fn restore_except(saved: &[DtvEntry], excepted: &[ModuleInfo]) {
     for (number, &entry) in saved.iter().enumerate() {
-        if !but
+        if !excepted
             .iter()
             .any(|module| number != 0 && module.tls_module == number as u64)
         {

@@ -3,18 +3,18 @@
 use super::loaded_libraries::link_maps;
 use std::path::Path;
 
-/// True if the program refers to a procedure whose name starts with `start`.
+/// True if the program refers to an MPI procedure whose name starts with `start`.
 ///
 /// Considers the program and its loaded libraries except MPI's own, and names in C and Fortran in
 /// lower case. Must be called while the program does not run.
 pub fn imports_procedure(start: &str) -> bool {
-    let is_it = |name: &[u8]| {
+    let matches = |name: &[u8]| {
         let name = name.to_ascii_lowercase();
         name.strip_prefix(b"p")
             .unwrap_or(&name)
             .starts_with(start.as_bytes())
     };
-    link_maps().any(|map| !is_of_mpi(map.name()) && map.imports().any(is_it))
+    link_maps().any(|map| !is_of_mpi(map.name()) && map.imports().any(matches))
 }
 
 /// True for the MPI library, its bindings for other languages, and understudy's libraries.

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use understudy_elf::{LinkMap, LoadedModule, LoaderDebug, ProgramHeader};
 use understudy_mpi::library;
 
+/// Loaded library of the program side.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Library {
     pub path: String,
@@ -39,7 +40,7 @@ pub struct ModuleInfo {
 }
 
 impl ModuleInfo {
-    fn of(module: &LoadedModule) -> ModuleInfo {
+    fn new(module: &LoadedModule) -> ModuleInfo {
         let base = module.base() as u64;
         let segments = || module.of_kind(ProgramHeader::LOAD);
         ModuleInfo {
@@ -59,16 +60,16 @@ impl ModuleInfo {
 /// Returns the modules of the program side, in load order.
 pub fn modules() -> Vec<ModuleInfo> {
     let mut modules: Vec<ModuleInfo> = Vec::new();
-    tls::for_each_module(|module| modules.push(ModuleInfo::of(module)));
+    tls::for_each_module(|module| modules.push(ModuleInfo::new(module)));
     modules
 }
 
 /// Returns the modules of the runtime side, followed by the MPI library's.
 pub fn runtime_modules() -> Vec<ModuleInfo> {
     let mut modules: Vec<ModuleInfo> = Vec::new();
-    let mut note = |module: &LoadedModule| modules.push(ModuleInfo::of(module));
-    library::for_each_own_module(&mut note);
-    library::for_each_module(&mut note);
+    let mut add = |module: &LoadedModule| modules.push(ModuleInfo::new(module));
+    library::for_each_own_module(&mut add);
+    library::for_each_module(&mut add);
     modules
 }
 
@@ -128,9 +129,9 @@ pub fn allocate_block(tls_module: u64) -> u64 {
 
 /// Makes ld.so record the blocks of libraries with static thread-local storage.
 ///
-/// The loader, ld.so, does not by default record the address of a block that is used only by code
-/// with fixed offsets. Acts if there is such a library after the first `known` ones. Must be called
-/// in an MPI procedure of the program, whose stack is used.
+/// Code with fixed offsets uses a block without a call of ld.so, which therefore does not know the
+/// block's address. Acts only if such a library follows the first `known` ones. Must be called in
+/// an MPI procedure of the program, whose stack is used.
 pub fn record_static_blocks(known: usize) {
     let modules = modules();
     if modules.iter().skip(known).any(|module| module.is_static) {

@@ -7,9 +7,9 @@
 //!   the main thread's vector      except the runtime side's entries
 //! ```
 //!
-//! The restored state is correct only if the runtime side has opened no library since. The state
-//! can be restored only in the process where it was copied: the records of the two sides point to
-//! each other, and in another process the runtime side's records have other addresses.
+//! A copy can be restored only in the process in which it was made, and only if the runtime side
+//! has opened no library since: the records of the two sides point to each other, and the runtime
+//! side's records have other addresses in other processes.
 #![allow(unsafe_code)]
 
 use super::dtv::{self, DtvEntry};
@@ -35,10 +35,14 @@ type MemoryCopy = (u64, Vec<u8>);
 /// State of ld.so at one time.
 pub struct LoaderSnapshot {
     data: Vec<MemoryCopy>,
+    /// Used memory of the program side's heap.
     heap: Vec<MemoryCopy>,
+    /// The preload library's bookkeeping of that heap.
     bookkeeping: Vec<u8>,
+    /// Blocks of the runtime side's heap that contain tables of both sides.
     shared: Vec<MemoryCopy>,
     vector: Vec<DtvEntry>,
+    /// Address and number of the runtime side's libraries, which must not have changed.
     runtime: Vec<(u64, u64)>,
 }
 
@@ -50,21 +54,21 @@ pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     // ld.so's first allocations follow its data, up to the end of the page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
-    let Some(not) = excluded_ranges(data) else {
+    let Some(excluded) = excluded_ranges(data) else {
         return Vec::new();
     };
     if !dtv::lengthen(&loaded_libraries::modules()) {
         return Vec::new();
     }
-    let mut places = vec![data];
-    places.extend(first_heap);
-    for hole in not {
-        places = places
+    let mut ranges = vec![data];
+    ranges.extend(first_heap);
+    for hole in excluded {
+        ranges = ranges
             .into_iter()
             .flat_map(|range| super::super::excluded_ranges::without(range, hole))
             .collect();
     }
-    places
+    ranges
 }
 
 /// Returns the ranges that must not be restored.
@@ -76,8 +80,8 @@ fn excluded_ranges(data: AddrRange) -> Option<[AddrRange; 3]> {
     // exports their offset for debuggers.
     const LISTS_AND_LOCK: u64 = 3 * 16 + 8 + 8 + 8;
     let global = process_info::user_symbol("_rtld_global");
-    let used = system_calls::debuggers_offset(c"_thread_db_rtld_global__dl_stack_used")?;
-    let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread")?;
+    let used = system_calls::thread_db_offset(c"_thread_db_rtld_global__dl_stack_used")?;
+    let size = system_calls::thread_db_size(c"_thread_db_sizeof_pthread")?;
     let info = process_info::user_symbol("_dl_get_tls_static_info");
     if global == 0 || info == 0 {
         return None;
@@ -103,6 +107,7 @@ fn excluded_ranges(data: AddrRange) -> Option<[AddrRange; 3]> {
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 
+/// Finds recursive mutexes that this thread has locked once, in ld.so's data.
 unsafe extern "C" fn find_own_mutex(
     _: *mut libc::dl_phdr_info,
     _: usize,
@@ -121,9 +126,10 @@ unsafe extern "C" fn find_own_mutex(
     1
 }
 
-/// Returns the range of ld.so's locks, which are adjacent.
+/// Returns the range of ld.so's two or three locks, which are adjacent.
 ///
-/// dl_iterate_phdr(3) holds the second lock while it calls the callback.
+/// dl_iterate_phdr(3) locks the second one while it calls the callback, so that the callback can
+/// find it by its content.
 fn locks(data: AddrRange) -> Option<AddrRange> {
     let mut argument: (AddrRange, Vec<u64>) = (data, Vec::new());
     // SAFETY: the callback receives the argument that it expects.
@@ -158,18 +164,18 @@ fn copy(range: AddrRange) -> MemoryCopy {
     (range.start, bytes.to_vec())
 }
 
-/// Writes only the words that differ, because other threads may be reading.
+/// Restores a copy. Writes only words that differ, because other threads may be reading.
 fn write((at, bytes): &MemoryCopy) {
     for (word, bytes) in (*at..)
         .step_by(WORD as usize)
         .zip(bytes.chunks_exact(WORD as usize))
     {
         let value = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let place = word as *mut u64;
+        let target = word as *mut u64;
         // SAFETY: aligned words that `copy` has read.
         unsafe {
-            if place.read() != value {
-                place.write(value);
+            if target.read() != value {
+                target.write(value);
             }
         }
     }
@@ -201,14 +207,14 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
 ///
 /// Includes blocks to which the first word of another block points, because ld.so's tables are
 /// chained by their first words. Blocks of threads are not included.
-fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
+fn shared_blocks(ranges: &[AddrRange]) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();
     let (start, length) = process_info::info().loader_data;
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in places.iter().filter(is_data).flat_map(words) {
+    for word in ranges.iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and below of its heap.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -236,15 +242,15 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 
 impl LoaderSnapshot {
     /// Copies the state of ld.so, which consists of these ranges.
-    pub fn take(places: &[AddrRange]) -> LoaderSnapshot {
+    pub fn take(ranges: &[AddrRange]) -> LoaderSnapshot {
         let heap = &process_info::info().loader_heap;
         LoaderSnapshot {
-            data: places.iter().copied().map(copy).collect(),
+            data: ranges.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the preload library's bookkeeping, which has this length.
             bookkeeping: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }
                 .to_vec(),
-            shared: shared_blocks(places).into_iter().map(copy).collect(),
+            shared: shared_blocks(ranges).into_iter().map(copy).collect(),
             vector: dtv::entries(),
             runtime: runtime_libraries(),
         }

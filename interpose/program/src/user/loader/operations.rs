@@ -34,10 +34,11 @@ pub struct Operation {
     pub removed: Vec<u64>,
 }
 
-/// Operations, and the list after the last operation.
+/// Operations since MPI_Init.
 #[derive(Default)]
 pub(super) struct OperationLog {
     operations: Vec<Operation>,
+    /// Libraries after the last operation.
     libraries: Vec<Library>,
     /// Number of calls.
     calls: u64,
@@ -54,14 +55,15 @@ pub fn begin(log: &StateCell<Option<OperationLog>>) {
     }));
 }
 
-fn own(log: &StateCell<Option<OperationLog>>) -> Option<RefMut<'_, OperationLog>> {
+/// Returns the log; `None` if this process has not started it.
+fn log_of_this_process(log: &StateCell<Option<OperationLog>>) -> Option<RefMut<'_, OperationLog>> {
     let log = RefMut::filter_map(log.borrow_mut(), Option::as_mut).ok()?;
     (log.process == std::process::id()).then_some(log)
 }
 
 /// Records a call that the program is about to make.
 pub fn record(log: &StateCell<Option<OperationLog>>, call: LoaderCall) {
-    if let Some(mut log) = own(log) {
+    if let Some(mut log) = log_of_this_process(log) {
         log.record_changes();
         log.calls += 1;
         log.operations.push(Operation {
@@ -74,12 +76,12 @@ pub fn record(log: &StateCell<Option<OperationLog>>, call: LoaderCall) {
 
 /// Returns the number of calls.
 pub fn calls(log: &StateCell<Option<OperationLog>>) -> u64 {
-    own(log).map_or(0, |log| log.calls)
+    log_of_this_process(log).map_or(0, |log| log.calls)
 }
 
 /// Returns the operations up to now.
 pub fn operations(log: &StateCell<Option<OperationLog>>) -> Vec<Operation> {
-    own(log).map_or_else(Vec::new, |mut log| {
+    log_of_this_process(log).map_or_else(Vec::new, |mut log| {
         log.record_changes();
         log.operations.clone()
     })
@@ -93,7 +95,7 @@ pub fn replace(
     operations: &[Operation],
     libraries: &[Library],
 ) {
-    if let Some(mut log) = own(log) {
+    if let Some(mut log) = log_of_this_process(log) {
         log.operations = operations.to_vec();
         log.libraries = libraries.to_vec();
     }
@@ -104,8 +106,8 @@ impl OperationLog {
     fn record_changes(&mut self) {
         let now = loaded_libraries::libraries();
         if now != self.libraries {
-            let made: Vec<Library> = missing(&self.libraries, &now).cloned().collect();
-            let gone: Vec<u64> = missing(&now, &self.libraries)
+            let added: Vec<Library> = difference(&now, &self.libraries).cloned().collect();
+            let removed: Vec<u64> = difference(&self.libraries, &now)
                 .map(|library| library.handle)
                 .collect();
             if self.operations.is_empty() {
@@ -116,15 +118,15 @@ impl OperationLog {
                 });
             }
             if let Some(last) = self.operations.last_mut() {
-                last.added.extend(made);
-                last.removed.extend(gone);
+                last.added.extend(added);
+                last.removed.extend(removed);
             }
             self.libraries = now;
         }
         self.shorten();
     }
 
-    /// Removes the last two operations if they opened and closed one library.
+    /// Removes the last two operations if the second one undoes the first one.
     fn shorten(&mut self) {
         if let [.., open, close] = &self.operations[..]
             && cancels(open, close)
@@ -134,9 +136,9 @@ impl OperationLog {
     }
 }
 
-/// Returns the libraries of `now` that are not in `before`.
-fn missing<'a>(before: &'a [Library], now: &'a [Library]) -> impl Iterator<Item = &'a Library> {
-    now.iter().filter(|library| !before.contains(library))
+/// Returns the libraries of `list` that are not in `other`.
+fn difference<'a>(list: &'a [Library], other: &'a [Library]) -> impl Iterator<Item = &'a Library> {
+    list.iter().filter(|library| !other.contains(library))
 }
 
 /// True if the second operation undoes the first.
@@ -144,12 +146,12 @@ fn cancels(open: &Operation, close: &Operation) -> bool {
     let (LoaderCall::Open { .. }, LoaderCall::Close { handle }) = (&open.call, &close.call) else {
         return false;
     };
-    let mut made: Vec<u64> = open.added.iter().map(|library| library.handle).collect();
-    let mut gone = close.removed.clone();
-    let is_its = made.first() == Some(handle);
-    made.sort_unstable();
-    gone.sort_unstable();
-    is_its && made == gone && open.removed.is_empty() && close.added.is_empty()
+    let mut added: Vec<u64> = open.added.iter().map(|library| library.handle).collect();
+    let mut removed = close.removed.clone();
+    let is_opened_library = added.first() == Some(handle);
+    added.sort_unstable();
+    removed.sort_unstable();
+    is_opened_library && added == removed && open.removed.is_empty() && close.added.is_empty()
 }
 
 /// True if `path` may be the name by which the library was opened.

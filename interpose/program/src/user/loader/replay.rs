@@ -3,9 +3,9 @@
 //! Opens and closes the libraries that the worker has opened and closed since MPI_Init, without
 //! running constructors and destructors: their effects are part of the pages.
 //!
-//! The libraries get the addresses that they had in the worker. So do ld.so's records of the
-//! libraries, which are the program's handles, and the blocks of their thread-local data, to which
-//! the program may have pointers.
+//! Three things get the addresses that they had in the worker: the libraries; ld.so's records of
+//! them, which are the program's handles; and the blocks of their thread-local data, to which the
+//! program may have pointers.
 #![allow(unsafe_code)]
 
 use super::loaded_libraries::{self, Library};
@@ -19,7 +19,7 @@ use understudy_abi::MAX_LIBRARY_ADDRESSES;
 use understudy_image::pages::AddrRange;
 use understudy_image::vmas::{self, Owner};
 
-/// Gives ld.so these libraries and blocks; the operations lead to this state.
+/// Replays `operations`, which lead to these libraries and blocks.
 pub fn run(
     libraries: &[Library],
     blocks: &[TlsBlock],
@@ -27,15 +27,17 @@ pub fn run(
 ) -> Result<(), UserError> {
     let now = loaded_libraries::libraries();
     let missing = || libraries.iter().filter(|library| !now.contains(library));
-    let late = || blocks.iter().filter(|block| block.current().is_none());
-    // Reserved, so that no other allocation takes these addresses.
+    let unallocated = || blocks.iter().filter(|block| block.current().is_none());
+    // No other allocation of ld.so may take these addresses before.
     let records = missing().map(|library| library.handle);
-    let mut reserved: Vec<u64> = records.chain(late().map(|block| block.allocated)).collect();
+    let mut reserved: Vec<u64> = records
+        .chain(unallocated().map(|block| block.allocated))
+        .collect();
     reserved.retain(|&address| reserve(address));
     for operation in operations {
         perform(operation, &mut reserved)?;
     }
-    for block in late() {
+    for block in unallocated() {
         block.allocate()?;
     }
     let now = loaded_libraries::libraries();
@@ -67,12 +69,12 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
         (process_info::info().program_hide_destructors)(handle as *const _)
     };
     operation.removed.iter().for_each(hide);
-    let made = &operation.added;
-    let room = |(index, library)| make_room(library, &made[..index]);
-    let places = made
+    let added = &operation.added;
+    let start_of = |(index, library)| make_room(library, &added[..index]);
+    let starts = added
         .iter()
         .enumerate()
-        .map(room)
+        .map(start_of)
         .collect::<Result<Vec<u64>, _>>()?;
     for library in &operation.added {
         let before = reserved.len();
@@ -81,7 +83,7 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
             return Err(UserError::Library(library.path.clone()));
         }
     }
-    prescribe(&operation.added, &places);
+    prescribe(&operation.added, &starts);
     match &operation.call {
         // The library may have been found in another library's search path. The path is known from
         // the worker.
@@ -121,7 +123,7 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
 
 /// Returns the start address of ld.so's mapping for this library, and makes room there.
 ///
-/// Unmaps memory of the program side in that range, because all of it is about to be replaced.
+/// Unmaps memory of the program side in that range: the restore replaces all of it anyway.
 ///
 /// For a library with an alignment of more than a page, ld.so (glibc 2.35 and later,
 /// `_dl_map_segment`) reserves the alignment in addition, and unmaps the excess on both sides.
@@ -129,11 +131,12 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
 fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
     const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
     let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);
-    let (lowest, room) = if alignment > PAGE && base.is_multiple_of(alignment) && is_aligning() {
-        (base - alignment + PAGE, length.max(alignment) + alignment)
-    } else {
-        (base & !(PAGE - 1), length)
-    };
+    let (lowest, window_length) =
+        if alignment > PAGE && base.is_multiple_of(alignment) && is_aligning() {
+            (base - alignment + PAGE, length.max(alignment) + alignment)
+        } else {
+            (base & !(PAGE - 1), length)
+        };
     let mapped = vmas::read_self()?;
     let loaded = loaded_libraries::libraries();
     let is_loaded = |range: AddrRange| {
@@ -149,19 +152,19 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
             && !zones().touches_excluded(vma.range)
     };
     for start in (lowest..=base).rev().step_by(PAGE as usize) {
-        let window = AddrRange::new(start, (start + room).next_multiple_of(PAGE));
+        let window = AddrRange::new(start, (start + window_length).next_multiple_of(PAGE));
         let mut inside = mapped
             .iter()
             .filter(|vma| vma.range.intersect(window).is_some());
         if is_loaded(window) || !inside.clone().all(|vma| is_plain(&vma)) {
             continue;
         }
-        for part in inside
+        for range in inside
             .by_ref()
             .filter_map(|vma| vma.range.intersect(window))
         {
-            // SAFETY: plain memory of the program side, which is no longer used.
-            unsafe { libc::munmap(part.start as *mut _, part.len() as usize) };
+            // SAFETY: memory of the program side, which the restore replaces.
+            unsafe { libc::munmap(range.start as *mut _, range.len() as usize) };
         }
         return Ok(start);
     }
@@ -182,14 +185,14 @@ fn is_aligning() -> bool {
 
 /// Sets the addresses of the next libraries, and of their records, for ld.so.
 fn prescribe(libraries: &[Library], starts: &[u64]) {
-    let (mut places, mut records) = ([0; MAX_LIBRARY_ADDRESSES], [0; MAX_LIBRARY_ADDRESSES]);
+    let (mut addresses, mut records) = ([0; MAX_LIBRARY_ADDRESSES], [0; MAX_LIBRARY_ADDRESSES]);
     for (index, (library, &start)) in libraries
         .iter()
         .zip(starts)
         .enumerate()
         .take(MAX_LIBRARY_ADDRESSES - 1)
     {
-        places[index] = start as usize;
+        addresses[index] = start as usize;
         records[index] = library.handle as usize;
     }
     // SAFETY: the preload library's lists, which only ld.so's calls of this thread use. The blocks
@@ -197,7 +200,7 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
     unsafe {
         process_info::info()
             .library_addresses
-            .write_volatile(places);
+            .write_volatile(addresses);
         process_info::info()
             .loader_heap
             .link_maps
@@ -205,11 +208,12 @@ fn prescribe(libraries: &[Library], starts: &[u64]) {
     }
 }
 
+/// Calls the program's dlopen(3) in `directory`.
 fn open(path: &str, flags: i32, directory: Option<&str>) {
     let Ok(path) = CString::new(path) else { return };
-    let back = directory.and_then(|directory| {
-        let here = std::env::current_dir().ok();
-        std::env::set_current_dir(directory).ok().and(here)
+    let former_directory = directory.and_then(|directory| {
+        let current = std::env::current_dir().ok();
+        std::env::set_current_dir(directory).ok().and(current)
     });
     let (open, path) = (
         process_info::info().program_dlopen as *const _,
@@ -217,8 +221,8 @@ fn open(path: &str, flags: i32, directory: Option<&str>) {
     );
     // SAFETY: dlopen(3) on the program's stack; the library's constructors are not run.
     unsafe { call_user(open, path, flags as u64, 0, 0, 0) };
-    if let Some(back) = back {
-        std::env::set_current_dir(back).unwrap_or_default();
+    if let Some(directory) = former_directory {
+        std::env::set_current_dir(directory).unwrap_or_default();
     }
 }
 

@@ -28,20 +28,20 @@ impl TlsBlock {
             .filter(|&block| block != 0)
     }
 
-    /// Allocates the block at its address.
+    /// Makes ld.so allocate the block at its saved address.
     ///
     /// # Errors
     /// Fails if ld.so allocates the block at another address.
     pub fn allocate(&self) -> Result<(), UserError> {
         let next = process_info::info().loader_heap.next_block;
         // SAFETY: the preload library's word; the block was reserved.
-        let made = unsafe {
+        let block = unsafe {
             next.write_volatile(self.allocated as usize);
-            let made = loaded_libraries::allocate_block(self.module);
+            let block = loaded_libraries::allocate_block(self.module);
             next.write_volatile(0);
-            made
+            block
         };
-        if made == self.address && dtv::entries()[self.module as usize].allocated == self.allocated
+        if block == self.address && dtv::entries()[self.module as usize].allocated == self.allocated
         {
             return Ok(());
         }

@@ -22,9 +22,10 @@ pub const RELAY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Positions in the two streams; `None` for a stream without a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct StreamPositions {
-    pub(super) places: [Option<Position>; 2],
+    pub(super) positions: [Option<Position>; 2],
 }
 
+/// Connection of this process to its relay.
 struct Output {
     view: LedgerView,
     pipes: [Option<RawFd>; 2],
@@ -32,8 +33,10 @@ struct Output {
     identities: [Option<(u64, u64)>; 2],
 }
 
-/// Also read by signal handlers and other threads.
+/// Connection to the relay; also used by signal handlers and other threads.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
+
+/// Duplicates a descriptor of a pipe for the runtime; `None` if it is no pipe.
 fn private_copy(fd: RawFd) -> Option<RawFd> {
     // SAFETY: fcntl(2) on a descriptor of this process; the program does not use the copy.
     unsafe {
@@ -49,14 +52,14 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 fn identity_of(pipe: RawFd) -> Option<(u64, u64)> {
     // SAFETY: a descriptor that stays open.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(pipe) });
-    let about = file.metadata().ok()?;
-    Some((about.dev(), about.ino()))
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 /// Returns the stream whose pipe has this identity.
 pub fn stream_of(identity: (u64, u64)) -> Option<usize> {
-    let known = OUTPUT.get()?.identities;
-    known.iter().position(|known| *known == Some(identity))
+    let identities = OUTPUT.get()?.identities;
+    identities.iter().position(|pipe| *pipe == Some(identity))
 }
 
 /// Returns a private descriptor of a stream's pipe.
@@ -157,7 +160,7 @@ pub fn set_idle(idle: bool) {
 /// Safe in a signal handler.
 pub fn report_exit(status: i32) {
     if let Some(output) = OUTPUT.get() {
-        output.view.leave(status);
+        output.view.record_early_exit(status);
     }
 }
 
@@ -183,7 +186,7 @@ pub fn capture() -> StreamPositions {
             .into_iter()
             .filter(|stream| output.pipes[stream.index()].is_some())
         {
-            saved.places[stream.index()] = output.view.position(stream).ok();
+            saved.positions[stream.index()] = output.view.position(stream).ok();
         }
     }
     saved
@@ -191,31 +194,31 @@ pub fn capture() -> StreamPositions {
 
 /// Continues from the positions of a cut, without forwarding output a second time.
 ///
-/// `inherited` contains the positions that the relay of the failed rank has reached. The positions
-/// are ignored if this process is the one that was saved (`own`).
+/// `own` is true if this process is the one that was saved. Otherwise `inherited` contains the
+/// positions up to which the relay of the failed rank has forwarded the output.
 pub fn restore(saved: &StreamPositions, own: bool, inherited: [Position; 2]) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
-        let (Some(place), true) = (
-            saved.places[stream.index()],
+        let (Some(position), true) = (
+            saved.positions[stream.index()],
             output.pipes[stream.index()].is_some(),
         ) else {
             continue;
         };
-        let done = if own {
-            output.view.rebase(stream, place)
+        let result = if own {
+            output.view.rebase(stream, position)
         } else {
             output
                 .view
-                .takeover(stream, place, inherited[stream.index()])
+                .takeover(stream, position, inherited[stream.index()])
         };
-        if let Err(error) = done {
+        if let Err(error) = result {
             log::warn!("{}", message::relay_silent_twice(error));
         }
     }
 }
 
-/// Permits the relay to remove the ledger, because the rank ends regularly.
+/// Requests that the relay removes the ledger, because the rank exits normally.
 pub fn release() {
     if let Some(output) = OUTPUT.get() {
         output.view.remove_on_close();

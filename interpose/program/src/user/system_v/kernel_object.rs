@@ -17,22 +17,22 @@ pub struct ObjectAccess {
 impl ObjectAccess {
     const PERMISSIONS: u32 = 0o777;
 
-    pub fn of(about: &libc::ipc_perm) -> ObjectAccess {
+    pub fn from_permissions(permissions: &libc::ipc_perm) -> ObjectAccess {
         ObjectAccess {
-            key: about.__key,
-            mode: u32::from(about.mode) & ObjectAccess::PERMISSIONS,
-            user: about.uid,
-            group: about.gid,
+            key: permissions.__key,
+            mode: u32::from(permissions.mode) & ObjectAccess::PERMISSIONS,
+            user: permissions.uid,
+            group: permissions.gid,
         }
     }
 
-    pub fn has_key_of(&self, about: &libc::ipc_perm) -> bool {
-        self.key == about.__key
+    pub fn has_key_of(&self, permissions: &libc::ipc_perm) -> bool {
+        self.key == permissions.__key
     }
 
-    pub fn write_to(&self, about: &mut libc::ipc_perm) {
-        (about.uid, about.gid) = (self.user, self.group);
-        about.mode = self.mode as _;
+    pub fn write_to(&self, permissions: &mut libc::ipc_perm) {
+        (permissions.uid, permissions.gid) = (self.user, self.group);
+        permissions.mode = self.mode as _;
     }
 
     /// Returns permissions for objects of tests.
@@ -121,5 +121,11 @@ impl<Content> ObjectState<Content> {
     }
 }
 
-/// Objects that had to be created anew: kind, identifier at the cut, and new identifier.
-pub type Exchanged = Vec<(i64, i32, i32)>;
+/// Object that a recovery has created in place of one that no longer existed.
+pub struct ReplacedObject {
+    pub kind: i64,
+    /// Identifier in the kernel at the cut.
+    pub saved: i32,
+    /// Identifier in the kernel now.
+    pub current: i32,
+}

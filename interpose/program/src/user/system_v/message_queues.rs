@@ -79,7 +79,7 @@ pub(super) fn read(real: i32) -> io::Result<ObjectState<Queue>> {
         messages.push(message);
     }
     Ok(ObjectState {
-        access: ObjectAccess::of(&about.msg_perm),
+        access: ObjectAccess::from_permissions(&about.msg_perm),
         content: Queue {
             limit: about.msg_qbytes,
             messages,

@@ -49,7 +49,7 @@ pub(super) fn read(real: i32) -> io::Result<ObjectState<Set>> {
         is_used.push(user != 0);
     }
     Ok(ObjectState {
-        access: ObjectAccess::of(&about.sem_perm),
+        access: ObjectAccess::from_permissions(&about.sem_perm),
         content: Set { values, is_used },
         is_foreign,
     })

@@ -1,7 +1,9 @@
-//! Number of the system call at an address of the program's code.
+//! Number of the system call before an address of the program's code.
 //!
-//! Compilers load the number by `mov $number,%eax`. Between this load and the call they may load
-//! arguments, as in glibc's msgrcv(2) and select(2).
+//! After a system call that a signal has interrupted, rax contains the result, and the number is
+//! lost. It is found in the code: compilers load the number by `mov $number,%eax` before the call.
+//! Between load and call there may be instructions that load arguments into other registers, as in
+//! glibc's msgrcv(2) and select(2).
 
 /// Maximum length of the code between the load and the call, in bytes.
 const MAX_BETWEEN: usize = 16;
@@ -17,11 +19,12 @@ const MAX_NUMBER: u32 = 1024;
 /// Returns the number that the code before a system call loads.
 pub fn loaded_number(code: &[u8]) -> Option<usize> {
     let loads = (0..=code.len().checked_sub(LOAD)?).rev();
-    loads.into_iter().find_map(|at| {
-        let (load, between) = code[at..].split_at(LOAD);
+    loads.into_iter().find_map(|offset| {
+        let (load, between) = code[offset..].split_at(LOAD);
         let number = u32::from_le_bytes(load[1..].try_into().ok()?);
-        // The last five bytes of `mov $number,%r8d` are equal.
-        let has_prefix = at > 0 && matches!(code[at - 1], 0x40..=0x4f if code[at - 1] & 1 != 0);
+        // With a REX prefix, the same bytes are `mov $number,%r8d`.
+        let before = offset.checked_sub(1).map(|before| code[before]);
+        let has_prefix = before.is_some_and(|rex| matches!(rex, 0x40..=0x4f) && rex & 1 != 0);
         let is_move = load[0] == MOVE && !has_prefix;
         let is_load = is_move && number < MAX_NUMBER && keeps_number(between);
         is_load.then_some(number as usize)

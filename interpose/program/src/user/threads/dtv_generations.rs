@@ -1,10 +1,18 @@
 //! Generations of libraries with thread-local data, as recorded by threads.
 //!
-//! Each thread has a vector of its blocks, with a *generation*. If a library was opened in a later
-//! generation, ld.so updates the thread's vector, and discards blocks of other libraries that had
-//! equal numbers. Vectors are in the image, but ld.so's table with the generations of the libraries
-//! is not: in another process the libraries may have been opened in other generations. libc exports
-//! the format of the table for debuggers (nptl_db/structs.def).
+//! ld.so increases its *generation* whenever libraries are opened or closed. Its table contains the
+//! generation in which each library was opened. Each thread has a vector of its thread-local blocks
+//! and the generation up to which this vector is valid. If a library has a later generation, ld.so
+//! updates the vector at the next access, and discards blocks of closed libraries that had equal
+//! numbers.
+//!
+//! The vectors are in the image, but the table is not. In a replacement the libraries may have
+//! other generations. So each vector gets a generation that divides the libraries into the same two
+//! groups as at the cut: those that the vector knows, and later ones. Example: at the cut the
+//! libraries had the generations 3 and 7, and the vector 5. If they have 2 and 4 now, the vector
+//! gets 2.
+//!
+//! libc exports the format of the table for debuggers (nptl_db/structs.def).
 #![allow(unsafe_code)]
 
 use crate::user::loader;
@@ -26,12 +34,12 @@ unsafe fn word(at: u64) -> u64 {
 
 /// Returns the generations of the program's libraries; `None` if libc does not export the format.
 pub fn generations() -> Option<Vec<Generation>> {
-    let size = system_calls::debuggers_size(c"_thread_db_sizeof_dtv_slotinfo")?;
+    let size = system_calls::thread_db_size(c"_thread_db_sizeof_dtv_slotinfo")?;
     let global = process_info::user_symbol("_rtld_global");
     if global == 0 {
         return None;
     }
-    let offset = system_calls::debuggers_offset;
+    let offset = system_calls::thread_db_offset;
     let first = global + offset(c"_thread_db_rtld_global__dl_tls_dtv_slotinfo_list")?;
     let [length, next] = [
         c"_thread_db_dtv_slotinfo_list_len",
@@ -41,16 +49,16 @@ pub fn generations() -> Option<Vec<Generation>> {
     let (length, next) = (length?, next?);
     let entries = offset(c"_thread_db_dtv_slotinfo_list_slotinfo")?;
     let generation = offset(c"_thread_db_dtv_slotinfo_gen")?;
-    // SAFETY: ld.so's list of parts of its table, which does not change, because all threads are
+    // SAFETY: ld.so's table is a list of arrays, which does not change, because all threads are
     // stopped.
     unsafe {
-        let (mut all, mut piece) = (Vec::new(), word(first));
-        while piece != 0 {
+        let (mut all, mut node) = (Vec::new(), word(first));
+        while node != 0 {
             all.extend(
-                (0..word(piece + length))
-                    .map(|index| word(piece + entries + index * size + generation)),
+                (0..word(node + length))
+                    .map(|index| word(node + entries + index * size + generation)),
             );
-            piece = word(piece + next);
+            node = word(node + next);
         }
         let numbers = loader::libraries()
             .into_iter()
@@ -74,47 +82,48 @@ pub fn generation_of(block: u64) -> Option<u64> {
     (!heap.contains(&vector)).then(|| unsafe { word(vector) })
 }
 
-/// Returns the generation for a thread in this process.
+/// Returns the generation for a thread's vector in this process.
 ///
-/// The thread had generation `known` in a process where libraries were opened in the generations
-/// `then`.
-fn translate(known: u64, then: &[Generation], now: &[Generation]) -> Option<u64> {
-    let here = |number: u64| {
+/// The vector had the generation `saved` at the cut, when the libraries had those in `libraries`.
+/// `now` are the libraries' generations in this process. `None` if no generation divides them
+/// alike.
+fn translate(saved: u64, libraries: &[Generation], now: &[Generation]) -> Option<u64> {
+    let current = |number: u64| {
         now.iter()
             .find(|(other, _)| *other == number)
             .map(|(_, generation)| *generation)
     };
     let (mut least, mut limit) = (0, u64::MAX);
-    for &(number, generation) in then {
-        let here = here(number)?;
-        if generation <= known {
-            least = least.max(here);
+    for &(number, generation) in libraries {
+        let current = current(number)?;
+        if generation <= saved {
+            least = least.max(current);
         } else {
-            limit = limit.min(here);
+            limit = limit.min(current);
         }
     }
-    if least <= known && known < limit {
-        return Some(known);
+    if least <= saved && saved < limit {
+        return Some(saved);
     }
     (least < limit).then_some(least)
 }
 
-/// Sets a generation so that a thread's vector covers the libraries as before.
+/// Sets the generation of a thread's vector, translated from the one `saved` at the cut.
 ///
-/// Returns false if no generation does.
+/// Returns false if there is no suitable generation.
 ///
 /// # Safety
 /// `block` must be the control block of a stopped thread.
 pub unsafe fn set_generation(
     block: u64,
-    known: u64,
-    then: &[Generation],
+    saved: u64,
+    libraries: &[Generation],
     now: &[Generation],
 ) -> bool {
-    let Some(generation) = translate(known, then, now) else {
+    let Some(generation) = translate(saved, libraries, now) else {
         return false;
     };
-    if generation != known {
+    if generation != saved {
         // SAFETY: as in `generation_of`.
         unsafe { (word(block + VECTOR) as *mut u64).write(generation) };
     }

@@ -43,14 +43,14 @@ fn is_saved_thread(number: i32, block: u64, thread: &SavedThread) -> bool {
     block == thread.block && (thread.is_main() || number == thread.number.get())
 }
 
-/// True if this thread is the restoring thread, or takes the place of it.
+/// True if the saved thread continues as the restoring thread.
 ///
-/// Only one thread can have this control block.
+/// Both have the same control block, which only one thread can have.
 fn is_restoring(thread: &SavedThread) -> bool {
     mpi_lock::current_block() as u64 == thread.block
 }
 
-/// Makes the restoring thread leave the runtime.
+/// Makes the restoring thread leave the runtime: it resumes from its frame, or exits.
 extern "C" fn leave_runtime() -> ! {
     let rt = DOOR.get();
     mask(Some(u64::MAX));
@@ -77,6 +77,7 @@ extern "C" fn leave_runtime() -> ! {
     unsafe { slot::leave_by(slot, slot.stack()) }
 }
 
+/// Ends a parked thread, and waits until the kernel has removed it.
 fn end_thread(slot: &Slot) {
     slot.exists.store(1, Ordering::SeqCst);
     slot.send_command(END);
@@ -121,7 +122,7 @@ impl ThreadsAtCut {
         // SAFETY: all threads are stopped.
         match unsafe {
             threads
-                .places
+                .list_offsets
                 .replace(&super::stack_lists::StackLists::default())
         } {
             true => Ok(()),
@@ -132,7 +133,7 @@ impl ThreadsAtCut {
     /// Creates the missing threads, and returns the saved and the new numbers of all threads.
     ///
     /// Called after all other state is restored. The threads wait for the command to resume.
-    pub fn make(
+    pub fn create_missing(
         &self,
         rt: &Runtime,
         caller: &CutCaller<'_>,
@@ -155,7 +156,7 @@ impl ThreadsAtCut {
             return Ok(changed);
         };
         // SAFETY: all threads are stopped, and their memory is that of the image.
-        if !unsafe { threads.places.replace(&self.lists) } {
+        if !unsafe { threads.list_offsets.replace(&self.lists) } {
             return Err(UserError::ThreadsNotStopped(StopError::Loader));
         }
         let now = match self.threads[..] {
@@ -163,29 +164,29 @@ impl ThreadsAtCut {
             _ => dtv_generations::generations().ok_or(UserError::ThreadDataUnknown)?,
         };
         let all = self.all(rt, caller, main)?;
-        let quiet = BlockedSignals::begin();
+        let blocked_signals = BlockedSignals::begin();
         for thread in &all {
-            let [block, known] = [thread.block, thread.generation];
-            let is_notified = thread.is_main()
+            let [block, saved] = [thread.block, thread.generation];
+            let has_generation = thread.is_main()
                 // SAFETY: the thread's memory is restored, and the thread is stopped or not created
                 // yet.
-                || unsafe { dtv_generations::set_generation(block, known, &self.libraries, &now) };
-            if !is_notified {
+                || unsafe { dtv_generations::set_generation(block, saved, &self.libraries, &now) };
+            if !has_generation {
                 return Err(UserError::ThreadDataUnknown);
             }
             let number = if is_restoring(thread) {
                 rt.restoring_frame.set(thread.frame);
-                threads.places.write_number(thread.block)
+                threads.list_offsets.write_number(thread.block)
             } else if let Some(slot) = threads.parked().find(|slot| is_slot_of(slot, thread)) {
                 slot.frame.store(thread.frame as usize, Ordering::SeqCst);
-                ThreadNumber::of(slot.number.load(Ordering::Relaxed))
+                ThreadNumber::new(slot.number.load(Ordering::Relaxed))
             } else {
                 let slot = threads.slot_for(0).ok_or(UserError::ThreadsNotStopped(
                     StopError::TooManyThreads(slot::MAX_THREADS),
                 ))?;
                 slot.uses_tiles
                     .store(u32::from(uses_tiles), Ordering::Relaxed);
-                let number = threads.make(slot, thread)?;
+                let number = threads.create(slot, thread)?;
                 // SAFETY: the thread is parked, and its memory is that of the image.
                 unsafe { waiting::renumber(thread.frame as usize, thread.number, number) };
                 number
@@ -194,7 +195,7 @@ impl ThreadsAtCut {
             unsafe { system_v::redirect(rt, thread.frame as usize) };
             changed.push((thread.number, number));
         }
-        drop(quiet);
+        drop(blocked_signals);
         Ok(changed)
     }
 
@@ -232,7 +233,7 @@ impl ThreadsAtCut {
 }
 
 impl SavedThread {
-    /// The main thread without a frame; it is never created.
+    /// Returns the main thread without a frame; it is never created.
     fn main(number: ThreadNumber) -> SavedThread {
         SavedThread {
             number,
@@ -248,16 +249,18 @@ impl SavedThread {
 }
 
 impl super::Threads {
-    fn make(&self, slot: &Slot, thread: &SavedThread) -> Result<ThreadNumber, UserError> {
+    /// Creates a thread that waits in the slot for a command.
+    fn create(&self, slot: &Slot, thread: &SavedThread) -> Result<ThreadNumber, UserError> {
         slot.block.store(thread.block as usize, Ordering::Relaxed);
         slot.gs.store(thread.gs as usize, Ordering::Relaxed);
         slot.frame.store(thread.frame as usize, Ordering::Relaxed);
-        for (place, value) in slot.robust.iter().zip(thread.robust) {
-            place.store(value as usize, Ordering::Relaxed);
+        for (target, value) in slot.robust.iter().zip(thread.robust) {
+            target.store(value as usize, Ordering::Relaxed);
         }
         self.occupy(slot);
         let block = thread.block as usize;
-        let words = [self.places.number, self.places.exit_word].map(|offset| block + offset);
+        let words =
+            [self.list_offsets.number, self.list_offsets.exit_word].map(|offset| block + offset);
         // SAFETY: signals are blocked, the slot is free, and the thread's memory is restored.
         let number = unsafe { slot::create_thread(slot, slot.stack(), words[0], words[1], block) };
         if number < 0 {
@@ -269,7 +272,7 @@ impl super::Threads {
         while slot.state.load(Ordering::SeqCst) != PARKED {
             raw_syscall::futex_wait(&slot.state, slot::SENT, 0);
         }
-        let number = ThreadNumber::of(number as i32);
+        let number = ThreadNumber::new(number as i32);
         // Errors are ignored: on another node there are other processors.
         let _ = std::fs::write(
             format!("/proc/self/task/{}/comm", number.get()),

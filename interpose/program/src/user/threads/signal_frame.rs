@@ -1,10 +1,11 @@
-//! Signal frame for a thread that has to repeat its MPI call.
+//! Signal frame for a thread that must repeat its MPI call.
 //!
-//! The thread that made the cut and its call are given by the call's [`Frame`]. If another thread
-//! performs the recovery, the frame below is written to the stack of the first one, below its live
-//! part. That thread then resumes from the frame by rt_sigreturn(2), like threads that were
-//! stopped. The formats are the kernel's (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h)
-//! and the processor's (FXSAVE).
+//! At a cut all threads but one are stopped by a signal, so that their registers are in a signal
+//! frame on their stacks. The remaining thread made the cut in an MPI call, and its registers are
+//! in the call's [`Frame`]. If another thread performs the recovery, the first one needs a signal
+//! frame as well. This module writes it below the live part of the thread's stack. The thread then
+//! resumes by rt_sigreturn(2), like the others. The formats are the kernel's
+//! (arch/x86/include/uapi/asm/sigcontext.h and ucontext.h) and the processor's (FXSAVE).
 #![allow(unsafe_code)]
 
 use crate::arch::Frame;
@@ -31,6 +32,7 @@ const FXSAVE: u64 = 512;
 const FRAME_WORDS: usize = 1 + 5 + 23 + 1 + 8 + 1;
 /// Saved segment selectors.
 const SEGMENTS: u64 = 0x002b_0000_0000_0033;
+/// Flags of `ucontext_t`: the stack segment is saved (UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS).
 const SEGMENT_FLAGS: u64 = 2 | 4;
 /// Processor flags: interrupts enabled, and bit 1, which is always set.
 const PROCESSOR_FLAGS: u64 = 0x202;
@@ -57,6 +59,7 @@ impl CutCaller<'_> {
         Some(at)
     }
 
+    /// Returns the kernel's frame, and the floating-point area to which it points.
     fn words(&self) -> Option<([u64; FRAME_WORDS], [u8; FXSAVE as usize])> {
         const REGISTERS: usize = 1 + 5;
         let Frame {

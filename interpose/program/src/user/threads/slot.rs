@@ -1,4 +1,4 @@
-//! Slot of a stopped thread: a stack in the reserved range, and words for synchronisation.
+//! Slots of stopped threads: a stack in the reserved range, and words for synchronisation.
 //!
 //! ```text
 //!   FREE ──► SENT ──► PARKED ──► FREE     the thread resumes from its frame, or from a loaded one
@@ -22,17 +22,20 @@ use understudy_image::PAGE_SIZE;
 pub const MAX_THREADS: usize = 1024;
 const STACK_BYTES: usize = 32 << 10;
 
-/// Values of `program_state`.
+/// State of a slot that no thread uses.
 pub const FREE: u32 = 0;
+/// State of a slot whose thread was sent the signal and has not parked yet.
 pub const SENT: u32 = 1;
+/// State of a slot whose thread waits for a command.
 pub const PARKED: u32 = 2;
 
-/// Values of `command`.
+/// No command: the thread stays parked.
 pub const STAY: u32 = 0;
-/// Resume; no memory has been loaded.
+/// Command to resume; no memory has been loaded.
 pub const RESUME: u32 = 1;
-/// Resume; memory has been loaded, and `frame` is the saved one.
+/// Command to resume from the saved `frame`; memory has been loaded.
 pub const RESUME_FROM_IMAGE: u32 = 2;
+/// Command to exit.
 pub const END: u32 = 3;
 
 /// Thread, and its state while it is stopped.
@@ -50,7 +53,7 @@ pub struct Slot {
     pub round: AtomicU32,
     /// System call in which the thread was when the signal was sent.
     ///
-    /// Number, program counter and stack pointer.
+    /// The words are number, program counter and stack pointer.
     pub call: [AtomicUsize; 3],
     pub frame: AtomicUsize,
     /// Address of `struct pthread`, to which the fs register points.
@@ -153,6 +156,7 @@ fn rseq_offset() -> usize {
 #[repr(C)]
 struct ResumePoint {
     frame: usize,
+    /// 1 if the interrupted call continues with its remaining time (restart_syscall(2)).
     continues: usize,
 }
 
@@ -174,10 +178,10 @@ fn is_timed(call: usize, frame: usize) -> bool {
 /// The preload library's handler calls this on the slot's stack, with all signals blocked.
 unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
     // SAFETY: the kernel's frame of this thread.
-    let way = unsafe { find_resume_point(slot, frame) };
-    slot.frame.store(way.frame, Ordering::Relaxed);
+    let point = unsafe { find_resume_point(slot, frame) };
+    slot.frame.store(point.frame, Ordering::Relaxed);
     slot.continues
-        .store(way.continues as u32, Ordering::Relaxed);
+        .store(point.continues as u32, Ordering::Relaxed);
     let (block, mut gs) = (control_block::address(), 0usize);
     const ARCH_GET_GS: usize = 0x1004;
     // SAFETY: arch_prctl(2) writes one word.
@@ -190,7 +194,7 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
     slot.block.store(block, Ordering::Relaxed);
     slot.gs.store(gs, Ordering::Relaxed);
     let command = wait_for_command(slot);
-    let mut way = ResumePoint {
+    let mut point = ResumePoint {
         frame: slot.frame.load(Ordering::Relaxed),
         continues: slot.continues.load(Ordering::Relaxed) as usize,
     };
@@ -199,12 +203,12 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> ResumePoint {
         unsafe { end(slot, block) }
     }
     if command == RESUME_FROM_IMAGE {
-        way.continues = 0;
+        point.continues = 0;
         // SAFETY: the control block of this thread.
         unsafe { reregister_rseq(block) };
     }
     slot.state.store(FREE, Ordering::SeqCst);
-    way
+    point
 }
 
 /// Waits for a command, and returns it.
@@ -219,9 +223,10 @@ fn wait_for_command(slot: &Slot) -> u32 {
     }
 }
 
-/// Determines the frame to resume from, and rewinds it before an interrupted system call.
+/// Determines the frame to resume from.
 ///
-/// From an image the call is repeated.
+/// After an interrupted system call, the frame is changed so that the thread repeats the call: rax
+/// gets the call's number, and the program counter the address of the call.
 ///
 /// # Safety
 /// The frame must be the kernel's.
@@ -231,38 +236,38 @@ unsafe fn find_resume_point(slot: &Slot, frame: usize) -> ResumePoint {
     unsafe {
         let [pc, sp, result] = [RIP, RSP, RAX].map(|register| word(frame + register).read());
         if (code.restart..code.end).contains(&pc) {
-            // The thread was being resumed: its previous frame counts, to which the stack pointer
-            // leads.
-            let mut way = ResumePoint {
+            // The signal has interrupted the code that resumes a thread from an earlier stop. The
+            // thread must resume from its earlier frame, to which the stack pointer points.
+            let mut point = ResumePoint {
                 frame: sp,
                 continues: 0,
             };
             if pc < code.restarted
                 || pc == code.restarted && result as isize == -libc::EINTR as isize
             {
-                way.continues = 1;
+                point.continues = 1;
             } else if pc == code.restarted {
                 word(sp + RAX).write(result);
                 *word(sp + RIP) += 2;
             } else if pc == code.result_stored {
                 *word(sp + RIP) += 2;
             } else if pc >= code.restorer {
-                way.frame -= 8;
+                point.frame -= 8;
             }
-            return way;
+            return point;
         }
         let interrupted = result as isize == -libc::EINTR as isize
             && (pc as *const [u8; 2]).sub(1).read_unaligned() == SYSCALL;
-        let mut way = ResumePoint {
+        let mut point = ResumePoint {
             frame,
             continues: 0,
         };
         if interrupted && let Some(call) = interrupted_call(slot, pc, sp) {
             word(frame + RAX).write(call);
             *word(frame + RIP) -= 2;
-            way.continues = usize::from(is_timed(call, frame));
+            point.continues = usize::from(is_timed(call, frame));
         }
-        way
+        point
     }
 }
 
@@ -270,9 +275,9 @@ unsafe fn find_resume_point(slot: &Slot, frame: usize) -> ResumePoint {
 ///
 /// The number was recorded when the signal was sent, or is read from the code.
 unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
-    let [call, its_pc, its_sp] =
+    let [call, call_pc, call_sp] =
         [0, 1, 2].map(|index: usize| slot.call[index].load(Ordering::Relaxed));
-    if its_pc == pc && its_sp == sp {
+    if call_pc == pc && call_sp == sp {
         return Some(call);
     }
     // SAFETY: code of the program before a system call.
@@ -287,9 +292,9 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     }
 }
 
-/// Registers the area for restartable sequences anew.
+/// Registers the area for restartable sequences again.
 ///
-/// Loaded memory contains an old processor number.
+/// The loaded memory contains the number of a former processor, which the kernel then updates.
 ///
 /// # Safety
 /// `block` must be the caller's control block.

@@ -1,9 +1,10 @@
 //! ld.so's lists of threads' stacks, which include threads of all namespaces, and its locks.
 //!
-//! The nodes are links in `struct pthread`, which is located in the thread's stack. The heads are
-//! in ld.so's data, which does not roll back. So the program's nodes are removed before memory is
-//! loaded, and afterwards inserted as they were at the cut. The order of fields is glibc's from
-//! 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
+//! The lists are doubly linked. Their nodes are in `struct pthread`, in the thread's stack, and
+//! roll back with the program's memory. Their heads are in ld.so's data, and the nodes of the
+//! runtime side's threads are on the runtime side: neither rolls back. So the program's nodes are
+//! removed before memory is loaded, and inserted afterwards as they were at the cut. The order of
+//! fields is glibc's from 2.34 on (sysdeps/generic/ldsodefs.h, `struct rtld_global`).
 #![allow(unsafe_code)]
 
 use crate::arch::mpi_lock;
@@ -21,7 +22,8 @@ use understudy_mpi::exit_word::exit_word;
 /// The lists contain threads on stacks of ld.so, threads on stacks of their callers, and stacks for
 /// reuse.
 const LISTS: usize = 3;
-const LIST: usize = 16;
+/// Size of a list's head: two pointers.
+const HEAD_BYTES: usize = 16;
 /// Time limit for ld.so's lock while threads stop, one of which may hold it.
 const STOPPING_TIMEOUT: Duration = Duration::from_millis(100);
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,18 +83,19 @@ impl ListOffsets {
     /// Also `None` if libc does not export the offsets.
     pub fn find() -> Option<ListOffsets> {
         let global = process_info::user_symbol("_rtld_global") as usize;
-        let offset = |name| system_calls::debuggers_offset(name).map(|offset| offset as usize);
+        let offset = |name| system_calls::thread_db_offset(name).map(|offset| offset as usize);
         let used = offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;
         let number = offset(c"_thread_db_pthread_tid")?;
-        let size = system_calls::debuggers_size(c"_thread_db_sizeof_pthread")? as usize;
-        let places = ListOffsets {
+        let size = system_calls::thread_db_size(c"_thread_db_sizeof_pthread")? as usize;
+        let offsets = ListOffsets {
             heads: global + used,
             links: offset(c"_thread_db_pthread_list")?,
             number,
             exit_word: exit_word(number, size)?,
         };
-        (global != 0 && user == used + LIST && places.has_supported_format()).then_some(places)
+        (global != 0 && user == used + HEAD_BYTES && offsets.has_supported_format())
+            .then_some(offsets)
     }
 
     /// True if the lists have the known format.
@@ -112,11 +115,13 @@ impl ListOffsets {
         }
     }
 
+    /// True if a list leads back to its head in both directions.
+    ///
     /// # Safety
     /// The lock must be held.
     unsafe fn is_ring(&self, list: usize) -> bool {
         const MAX_NODES: usize = 1 << 16;
-        let head = self.heads + list * LIST;
+        let head = self.heads + list * HEAD_BYTES;
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut at = head;
@@ -134,10 +139,12 @@ impl ListOffsets {
         false
     }
 
+    /// Returns the address of the total size of stacks for reuse.
     fn cached(&self) -> usize {
-        self.heads + LISTS * LIST
+        self.heads + LISTS * HEAD_BYTES
     }
 
+    /// Returns the address of the word that names a list operation in progress.
     fn in_flight(&self) -> usize {
         self.cached() + 8
     }
@@ -168,10 +175,12 @@ impl ListOffsets {
         in_flight != 0 || self.lock_word().load(Ordering::Relaxed) != 0 || loader::is_locked()
     }
 
+    /// Returns the nodes of a list.
+    ///
     /// # Safety
     /// The lock must be held.
     unsafe fn nodes(&self, list: usize) -> Vec<usize> {
-        let head = self.heads + list * LIST;
+        let head = self.heads + list * HEAD_BYTES;
         let mut nodes = Vec::new();
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -219,6 +228,7 @@ impl ListOffsets {
         number
     }
 
+    /// True for the node of a thread of the program other than the main thread.
     fn is_programs(&self, node: usize) -> bool {
         let thread = ListedThread {
             block: node - self.links,
@@ -227,6 +237,8 @@ impl ListOffsets {
         !thread.is_runtimes() && thread.block != control_block::address()
     }
 
+    /// Returns the program's nodes.
+    ///
     /// # Safety
     /// All threads of the program must be stopped.
     pub unsafe fn save(&self) -> Option<StackLists> {
@@ -259,7 +271,7 @@ impl ListOffsets {
         // SAFETY: the lock is held.
         unsafe {
             for (list, programs) in saved.nodes.iter().enumerate() {
-                let head = self.heads + list * LIST;
+                let head = self.heads + list * HEAD_BYTES;
                 let others = self
                     .nodes(list)
                     .into_iter()

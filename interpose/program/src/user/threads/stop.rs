@@ -15,7 +15,7 @@ use understudy_catalogue::message;
 
 /// Threads of this process.
 pub struct Threads {
-    pub places: ListOffsets,
+    pub list_offsets: ListOffsets,
     pub slots: &'static [Slot],
     /// Number of stops so far.
     round: u32,
@@ -37,7 +37,9 @@ struct FailedStops {
 
 /// Time without a cut after which the user is warned.
 const WARNING_DELAY: Duration = Duration::from_secs(2);
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+/// Pause after the first failed stop, which doubles with each failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Guard for the installed signal handler.
 struct InstalledHandler {
@@ -49,13 +51,13 @@ impl InstalledHandler {
         const SA_RESTORER: u64 = 0x0400_0000;
         let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         let code = &process_info::info().stop;
-        let ours = [
+        let stop_action = [
             code.handler as u64,
             flags as u64 | SA_RESTORER,
             code.restorer as u64,
             u64::MAX,
         ];
-        let before = action(i64::from(STOP_SIGNAL), Some(&ours));
+        let before = action(i64::from(STOP_SIGNAL), Some(&stop_action));
         // SAFETY: the preload library's word.
         unsafe { code.other_handler.write(before[0] as usize) };
         InstalledHandler { before }
@@ -104,6 +106,7 @@ fn call_of(number: i32) -> [usize; 3] {
     if words.len() == 9 { parsed() } else { None }.unwrap_or_default()
 }
 
+/// Sends the stop signal to a thread, with the slot as its value.
 fn send(slot: &Slot, number: i32) -> bool {
     // SAFETY: a structure of numbers; rt_tgsigqueueinfo(2) for a thread of this process.
     unsafe {
@@ -129,14 +132,14 @@ const POLL_INTERVAL_NS: i64 = 200_000;
 /// Result of one poll.
 enum PollResult {
     AllStopped,
-    /// This thread is not parked yet.
-    Moving(i32),
+    /// The thread with this number is not parked yet.
+    Running(i32),
 }
 
 impl Threads {
-    pub fn new(places: ListOffsets) -> Threads {
+    pub fn new(list_offsets: ListOffsets) -> Threads {
         Threads {
-            places,
+            list_offsets,
             slots: slot::create_slots(),
             round: 0,
             are_stopped: false,
@@ -153,23 +156,23 @@ impl Threads {
         {
             return false;
         }
-        let Err(deaf) = self.stop(timeout) else {
+        let Err(error) = self.stop(timeout) else {
             self.failures = None;
             return true;
         };
-        log::debug!("the cut is put off: {deaf}");
+        log::debug!("the cut is postponed: {error}");
         let now = Instant::now();
         let failures = self.failures.get_or_insert(FailedStops {
             since: now,
             until: now,
-            pause: PAUSES.0,
+            pause: FIRST_PAUSE,
             has_warned: false,
         });
         failures.until = now + failures.pause;
-        failures.pause = (failures.pause * 2).min(PAUSES.1);
+        failures.pause = (failures.pause * 2).min(MAX_PAUSE);
         if !failures.has_warned && now - failures.since > WARNING_DELAY {
             failures.has_warned = true;
-            crate::system_calls::print_message(message::threads_not_stopped(deaf));
+            crate::system_calls::print_message(message::threads_not_stopped(error));
         }
         false
     }
@@ -186,7 +189,7 @@ impl Threads {
 
     /// Returns the slot that this thread had before, or a slot whose thread has ended.
     pub fn slot_for(&self, number: i32) -> Option<&'static Slot> {
-        let had = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
+        let had_slot = |slot: &&Slot| slot.number.load(Ordering::Relaxed) == number;
         let is_free = |slot: &&Slot| {
             let last = slot.number.load(Ordering::Relaxed);
             last == 0 || !exists(last)
@@ -194,7 +197,7 @@ impl Threads {
         let found = self
             .slots
             .iter()
-            .find(had)
+            .find(had_slot)
             .or_else(|| self.slots.iter().find(is_free))?;
         if found.number.swap(number, Ordering::Relaxed) != number {
             found.state.store(FREE, Ordering::SeqCst);
@@ -215,7 +218,7 @@ impl Threads {
             return Ok(());
         }
         self.round += 1;
-        let listed = self.places.threads().ok_or(StopError::Loader)?;
+        let listed = self.list_offsets.threads().ok_or(StopError::Loader)?;
         if listed
             .iter()
             .all(|thread| thread.is_runtimes() || thread.number <= 0)
@@ -227,15 +230,15 @@ impl Threads {
         let begin = Instant::now();
         let result = loop {
             match self.signal_and_poll() {
-                Ok(PollResult::AllStopped) if self.places.is_locked() => {
+                Ok(PollResult::AllStopped) if self.list_offsets.is_locked() => {
                     break Err(StopError::Loader);
                 }
                 Ok(PollResult::AllStopped) => break Ok(()),
-                Ok(PollResult::Moving(number)) if begin.elapsed() > timeout => {
+                Ok(PollResult::Running(number)) if begin.elapsed() > timeout => {
                     break Err(StopError::Thread(number));
                 }
-                Ok(PollResult::Moving(_)) => {}
-                Err(deaf) => break Err(deaf),
+                Ok(PollResult::Running(_)) => {}
+                Err(error) => break Err(error),
             }
         };
         match result {
@@ -268,8 +271,8 @@ impl Threads {
     ///
     /// Then waits for one thread that has received it.
     fn signal_and_poll(&self) -> Result<PollResult, StopError> {
-        let listed = self.places.threads().ok_or(StopError::Loader)?;
-        let (mut moving, mut waited_for) = (None, None);
+        let listed = self.list_offsets.threads().ok_or(StopError::Loader)?;
+        let (mut running, mut waited_for) = (None, None);
         for number in tasks() {
             let mut known = listed.iter().filter(|thread| thread.number == number);
             match known.next() {
@@ -277,19 +280,19 @@ impl Threads {
                 Some(_) => {}
                 // The thread is about to start or to end.
                 None => {
-                    moving = Some(number);
+                    running = Some(number);
                     continue;
                 }
             }
             let slot = self
                 .slot_for(number)
                 .ok_or(StopError::TooManyThreads(MAX_THREADS))?;
-            let is_asked = slot.round.load(Ordering::Relaxed) == self.round;
+            let is_signalled = slot.round.load(Ordering::Relaxed) == self.round;
             match slot.state.load(Ordering::SeqCst) {
-                PARKED if is_asked => continue,
+                PARKED if is_signalled => continue,
                 FREE => {
-                    for (place, value) in slot.call.iter().zip(call_of(number)) {
-                        place.store(value, Ordering::Relaxed);
+                    for (target, value) in slot.call.iter().zip(call_of(number)) {
+                        target.store(value, Ordering::Relaxed);
                     }
                     self.occupy(slot);
                     if !send(slot, number) {
@@ -299,14 +302,14 @@ impl Threads {
                 // The thread has not reacted to an earlier stop, or has not left it.
                 _ => {}
             }
-            (moving, waited_for) = (Some(number), Some(slot));
+            (running, waited_for) = (Some(number), Some(slot));
         }
         match waited_for {
             Some(slot) => raw_syscall::futex_wait(&slot.state, SENT, POLL_INTERVAL_NS),
-            None if moving.is_some() => std::thread::yield_now(),
+            None if running.is_some() => std::thread::yield_now(),
             None => {}
         }
-        Ok(moving.map_or(PollResult::AllStopped, PollResult::Moving))
+        Ok(running.map_or(PollResult::AllStopped, PollResult::Running))
     }
 
     /// Resumes all threads: `RESUME` if no memory has been loaded, `RESUME_FROM_IMAGE` if it has.

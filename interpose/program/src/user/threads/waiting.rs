@@ -1,11 +1,12 @@
 //! Thread numbers in the state of threads that wait for a mutex.
 //!
-//! A thread that was saved while it waited has another number in a replacement. Mutexes that
-//! compare owner and caller record the number of the thread (gettid(2)). libc may read the caller's
-//! number before it waits and record it afterwards: pthread_mutex_timedlock(3) and robust mutexes
-//! in all versions of glibc, pthread_mutex_lock(3) from 2.43 on. The copy is in libc's part of the
-//! stack, which ends at the return address into another library or the program, or in a
-//! callee-saved register.
+//! Mutexes of several types record the number of their owner (gettid(2)) and compare it with the
+//! caller's. libc may read the caller's number, wait for the mutex, and then record the number: so
+//! do pthread_mutex_timedlock(3) and robust mutexes in all versions of glibc, and
+//! pthread_mutex_lock(3) from 2.43 on. A thread that was saved during this wait has another number
+//! in a replacement, so libc's copy of the number must be replaced. The copy is in a callee-saved
+//! register, or in libc's part of the stack, which ends at the first return address into another
+//! library or the program.
 #![allow(unsafe_code)]
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
@@ -38,7 +39,7 @@ pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
         if !awaits_mutex(frame) {
             return;
         }
-        let [pc, stack] = [RIP, RSP].map(|place| word(frame + place).read());
+        let [pc, stack] = [RIP, RSP].map(|register| word(frame + register).read());
         let end = end_of_callee(pc, stack).unwrap_or(stack);
         let copies: Vec<usize> = (stack..end)
             .step_by(4)
@@ -64,7 +65,7 @@ pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
 pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
     // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
-        let [pc, call] = [RIP, RAX].map(|place| word(frame + place).read());
+        let [pc, call] = [RIP, RAX].map(|register| word(frame + register).read());
         let is_call = (pc as *const [u8; 2]).read_unaligned() == SYSCALL;
         let call = if is_call { call as libc::c_long } else { -1 };
         (call, &mut *word(frame + RDI))
@@ -78,7 +79,7 @@ pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
 unsafe fn awaits_mutex(frame: usize) -> bool {
     // SAFETY: words of the frame, and the code before which the kernel has stopped the thread.
     unsafe {
-        let [pc, call, address] = [RIP, RAX, RDI].map(|place| word(frame + place).read());
+        let [pc, call, address] = [RIP, RAX, RDI].map(|register| word(frame + register).read());
         let is_futex =
             call == libc::SYS_futex as usize && (pc as *const [u8; 2]).read_unaligned() == SYSCALL;
         is_futex && read(address).is_some_and(is_comparing_mutex)
@@ -105,8 +106,8 @@ fn library_of(address: usize) -> Option<usize> {
     // SAFETY: a structure of numbers and pointers, which dladdr fills; dladdr searches all
     // namespaces.
     unsafe {
-        let mut about: libc::Dl_info = std::mem::zeroed();
-        (libc::dladdr(address as *const _, &mut about) != 0).then_some(about.dli_fbase as usize)
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        (libc::dladdr(address as *const _, &mut info) != 0).then_some(info.dli_fbase as usize)
     }
 }
 
@@ -146,8 +147,8 @@ fn read(address: usize) -> Option<[u64; 3]> {
 mod tests {
     use super::*;
 
-    const OLD: ThreadNumber = ThreadNumber::of(4711);
-    const NEW: ThreadNumber = ThreadNumber::of(815);
+    const OLD: ThreadNumber = ThreadNumber::new(4711);
+    const NEW: ThreadNumber = ThreadNumber::new(815);
     const RECURSIVE: u64 = 1;
     const NORMAL: u64 = 0;
 

@@ -51,6 +51,7 @@ pub enum Notification {
     Disabled,
 }
 
+/// Timer and its interval and remaining time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Timer {
     pub kind: TimerKind,
@@ -78,12 +79,12 @@ fn parse(list: &str) -> Option<Vec<TimerKind>> {
 fn parse_timer(lines: &[&str]) -> Option<TimerKind> {
     let field = |at: usize, name: &str| lines.get(at)?.strip_prefix(name)?.strip_prefix(": ");
     let (signal, value) = field(1, "signal")?.split_once('/')?;
-    let (how, who) = field(2, "notify")?.split_once('/')?;
-    let notice = match (how, who.strip_prefix("tid.")) {
+    let (method, target) = field(2, "notify")?.split_once('/')?;
+    let notice = match (method, target.strip_prefix("tid.")) {
         ("none", _) => Notification::Disabled,
         ("signal", None) => Notification::Process,
         // Zero if the thread has ended.
-        ("signal", Some(thread)) => Notification::Thread(ThreadNumber::of(thread.parse().ok()?)),
+        ("signal", Some(thread)) => Notification::Thread(ThreadNumber::new(thread.parse().ok()?)),
         _ => return None,
     };
     Some(TimerKind {
@@ -138,9 +139,9 @@ pub fn read_all() -> Vec<Timer> {
     timers.collect()
 }
 
-/// Makes timers expire again that have expired since all threads stopped.
+/// Sets timers that have expired since all threads stopped to expire after 1 ns.
 ///
-/// No thread has received their signals yet.
+/// No thread has received their signals yet, so the signals must be repeated.
 pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
     let was_running = |kind: TimerKind| {
         stopped
@@ -156,10 +157,13 @@ pub fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
 }
 
 /// Returns the current number of a thread of the image.
-pub fn number_now(thread: ThreadNumber, changed: &[ThreadNumberChange]) -> Option<ThreadNumber> {
+pub fn current_number(
+    thread: ThreadNumber,
+    changed: &[ThreadNumberChange],
+) -> Option<ThreadNumber> {
     changed
         .iter()
-        .find(|(then, _)| *then == thread)
+        .find(|(saved, _)| *saved == thread)
         .map(|&(_, now)| now)
 }
 
@@ -174,7 +178,7 @@ impl Timer {
         let Notification::Thread(thread) = self.kind.notice else {
             return Ok(self);
         };
-        let Some(thread) = number_now(thread, changed) else {
+        let Some(thread) = current_number(thread, changed) else {
             let number = self.kind.number;
             return Err(UserError::Timer(format!(
                 "timer {number} cannot be made again: its thread has ended"
@@ -207,16 +211,16 @@ fn set(kind: &TimerKind, time: &TimerTimes) -> bool {
 /// # Errors
 /// Fails if a timer cannot be created or set.
 pub fn restore_all(saved: &[Timer], changed: &[ThreadNumberChange]) -> Result<(), UserError> {
-    let exist = list();
+    let existing = list();
     let timers = saved.iter().map(|timer| timer.translated(changed));
     let timers = timers.collect::<Result<Vec<Timer>, UserError>>()?;
     let is_saved = |kind: &TimerKind| timers.iter().any(|timer| timer.kind == *kind);
-    exist
+    existing
         .iter()
         .filter(|kind| !is_saved(kind))
         .for_each(|kind| delete(kind.number));
     for Timer { kind, time } in &timers {
-        if !exist.contains(kind) {
+        if !existing.contains(kind) {
             create(kind)?;
         }
         if !set(kind, time) {
@@ -233,18 +237,19 @@ fn delete(number: i32) {
 
 /// Creates a timer with a given number.
 ///
-/// Requests the number (Linux 6.15), or creates timers until their numbers have reached it.
+/// Requests the number from the kernel (Linux 6.15). Older kernels assign increasing numbers, so
+/// timers are created and deleted until one has the number.
 fn create(kind: &TimerKind) -> Result<(), UserError> {
     const PR_TIMER_CREATE_RESTORE_IDS: i32 = 77;
-    let ask = |on: u64| {
+    let request_numbers = |on: u64| {
         // SAFETY: prctl(2) that selects if timer_create(2) reads the requested number from its
         // result.
         unsafe { libc::prctl(PR_TIMER_CREATE_RESTORE_IDS, on, 0u64, 0u64, 0u64) }
     };
-    if ask(1) == 0 {
-        let made = create_any(kind, kind.number);
-        ask(0);
-        return made.map(drop);
+    if request_numbers(1) == 0 {
+        let result = create_any(kind, kind.number);
+        request_numbers(0);
+        return result.map(drop);
     }
     loop {
         let number = create_any(kind, 0)?;
@@ -302,12 +307,12 @@ mod tests {
     fn the_kernels_list_is_understood() {
         let timers = parse(LIST).expect("it is one");
         let notices: Vec<Notification> = timers.iter().map(|timer| timer.notice).collect();
-        let [main, other] = [42, 43].map(|number| Notification::Thread(ThreadNumber::of(number)));
+        let [main, other] = [42, 43].map(|number| Notification::Thread(ThreadNumber::new(number)));
         assert_eq!(
             notices,
             [Notification::Process, main, other, Notification::Disabled]
         );
-        assert_eq!(signalled(&timers), Some(ThreadNumber::of(43)));
+        assert_eq!(signalled(&timers), Some(ThreadNumber::new(43)));
         let clocks: Vec<i32> = timers.iter().map(|timer| timer.clock).collect();
         assert_eq!(clocks, [1, 0, 0, -6]);
         assert_eq!(
@@ -380,7 +385,7 @@ mod tests {
             },
             time,
         };
-        let thread = Notification::Thread(ThreadNumber::of(43));
+        let thread = Notification::Thread(ThreadNumber::new(43));
         let (never, later): (TimerTimes, TimerTimes) = ([0; 4], [0, 0, 0, 5000]);
         let stopped = [
             timer(0, thread, later),
@@ -400,13 +405,13 @@ mod tests {
         });
         set_expired(&mut now, &stopped);
         assert_eq!(now.map(|timer| timer.time[3]), [1, 0, 0, 0]);
-        let moved = [(ThreadNumber::of(43), ThreadNumber::of(99))];
+        let moved = [(ThreadNumber::new(43), ThreadNumber::new(99))];
         let there = now[0]
             .translated(&moved)
             .expect("its thread is there")
             .kind
             .notice;
-        assert_eq!(there, Notification::Thread(ThreadNumber::of(99)));
+        assert_eq!(there, Notification::Thread(ThreadNumber::new(99)));
         assert!(now[0].translated(&[]).is_err());
     }
 }

@@ -66,5 +66,5 @@ pub fn directory_of(path: &Path) -> FileId {
     let about = path
         .parent()
         .and_then(|above| std::fs::metadata(above).ok());
-    about.map_or(FileId::UNKNOWN, |about| FileId::of(&about))
+    about.map_or(FileId::UNKNOWN, |about| FileId::from_metadata(&about))
 }

@@ -8,7 +8,7 @@ use super::inode;
 use super::keeper::clone_or_copy;
 use super::object;
 use super::outcome::Outcome;
-use super::overwrite;
+use super::overwrite::{self, BackupRange};
 use super::undo_log::{Effect, FileId, LoggedRecord, UndoLog};
 use std::collections::HashMap;
 use std::fs::{self, Metadata, OpenOptions};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
-/// Time limit for a directory to become empty, because other processes remove their entries.
+/// Time limit for a directory to become empty: other processes may still remove entries.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Effect that could not be undone.
@@ -35,42 +35,43 @@ pub struct UndoError {
 /// The undo may be interrupted at any point and repeated: a record is removed as soon as its effect
 /// is undone, and undoing an effect a second time is harmless.
 pub fn undo(logs: &mut [UndoLog], first: Epoch) -> Result<(), UndoError> {
-    let mut renewed = RecreatedFiles::default();
+    let mut recreated = RecreatedFiles::default();
     loop {
-        let due = |log: &UndoLog| {
+        let last_time = |log: &UndoLog| {
             let last = log.last().map(|last| &last.record);
             last.filter(|last| last.section >= first)
                 .map(|last| last.time)
         };
-        let latest = (0..logs.len()).max_by_key(|&log| due(&logs[log]));
-        let Some(latest) = latest.filter(|&log| due(&logs[log]).is_some()) else {
+        let latest = (0..logs.len()).max_by_key(|&log| last_time(&logs[log]));
+        let Some(latest) = latest.filter(|&log| last_time(&logs[log]).is_some()) else {
             return Ok(());
         };
-        let Some(mut noted) = logs[latest].last().cloned() else {
+        let Some(mut logged) = logs[latest].last().cloned() else {
             return Ok(());
         };
-        renewed.find(&mut noted, logs);
-        noted.record.effect.renumber_device();
-        log::debug!("undone: {:?}", noted.record.effect);
-        let anchors = renewed.undo(&mut noted)?;
+        recreated.find(&mut logged, logs);
+        logged.record.effect.renumber_device();
+        log::debug!("undone: {:?}", logged.record.effect);
+        let anchors = recreated.undo(&mut logged)?;
         logs[latest].pop().map_err(|error| UndoError {
             path: "the undo log".into(),
             error,
         })?;
         // The backup is removed after its record, which refers to it.
-        if let Some(backup) = noted.record.effect.backup() {
+        if let Some(backup) = logged.record.effect.backup() {
             let _ = fs::remove_file(backup);
         }
         drop(anchors);
     }
 }
 
-/// Files that were created anew: their former and current identities.
+/// Current identities, by their former ones, of files that the undo has created again.
 #[derive(Default)]
 struct RecreatedFiles(HashMap<FileId, FileId>);
 
 impl RecreatedFiles {
-    fn now(&self, id: &FileId) -> FileId {
+    /// Returns the current identity of a file.
+    fn current(&self, id: &FileId) -> FileId {
         *self.0.get(&Self::key(id)).unwrap_or(id)
     }
 
@@ -81,10 +82,10 @@ impl RecreatedFiles {
 
     /// Finds the current name of a file that was written through a descriptor.
     ///
-    /// The file may have been renamed or removed before or meanwhile. Another record, which is not
-    /// undone yet, then contains the current name.
-    fn find(&self, noted: &mut LoggedRecord, logs: &[UndoLog]) {
-        let record = &mut noted.record;
+    /// The file may have been renamed or removed when it was written, or later by another rank.
+    /// Then another record, which is not undone yet, contains the current name.
+    fn find(&self, logged: &mut LoggedRecord, logs: &[UndoLog]) {
+        let record = &mut logged.record;
         let (Effect::Grown { path, id, .. }
         | Effect::Overwritten { path, id, .. }
         | Effect::Attributes { path, id, .. }
@@ -92,28 +93,30 @@ impl RecreatedFiles {
         else {
             return;
         };
-        let now = self.now(id);
-        let is_it = |place: &Path| {
-            found(place).is_ok_and(|found| found.is_some_and(|found| now.is_of(&found)))
+        let current = self.current(id);
+        let is_file = |path: &Path| {
+            found(path).is_ok_and(|found| found.is_some_and(|found| current.is_of(&found)))
         };
-        if is_it(path) {
+        if is_file(path) {
             return;
         }
-        let places =
+        let names =
             logs.iter()
                 .flat_map(UndoLog::records)
                 .filter_map(|record| match &record.effect {
-                    Effect::Removed { id: it, backup, .. } if it == id => Some((backup, record)),
-                    Effect::Renamed { to, id: it, .. } if it == id => Some((to, record)),
+                    Effect::Removed {
+                        id: other, backup, ..
+                    } if other == id => Some((backup, record)),
+                    Effect::Renamed { to, id: other, .. } if other == id => Some((to, record)),
                     _ => None,
                 });
-        if let Some((place, of)) = places.into_iter().find(|(place, _)| is_it(place)) {
-            path.clone_from(place);
-            // In both effects the second name is used.
-            if let (Some(own), Some(other)) =
-                (record.directories.first_mut(), of.directories.get(1))
+        if let Some((name, source)) = names.into_iter().find(|(name, _)| is_file(name)) {
+            path.clone_from(name);
+            // Both effects have the current name as their second name.
+            if let (Some(directory), Some(current)) =
+                (record.directories.first_mut(), source.directories.get(1))
             {
-                *own = *other;
+                *directory = *current;
             }
         }
     }
@@ -121,8 +124,8 @@ impl RecreatedFiles {
     /// Undoes an effect, and replaces its names by paths through open directories.
     ///
     /// Returns the anchors, which keep the directories open.
-    fn undo(&mut self, noted: &mut LoggedRecord) -> Result<Vec<Anchor>, UndoError> {
-        let record = &mut noted.record;
+    fn undo(&mut self, logged: &mut LoggedRecord) -> Result<Vec<Anchor>, UndoError> {
+        let record = &mut logged.record;
         let mut anchors = Vec::new();
         let subject = record.effect.paths().first().map(|path| path.to_path_buf());
         let failed = |error| UndoError {
@@ -130,52 +133,56 @@ impl RecreatedFiles {
             error,
         };
         for (path, directory) in record.effect.paths().into_iter().zip(&record.directories) {
-            let anchor = Anchor::new(path, self.now(directory)).map_err(failed)?;
+            let anchor = Anchor::new(path, self.current(directory)).map_err(failed)?;
             anchor.path().clone_into(path);
             anchors.push(anchor);
         }
-        self.undo_anchored(&record.effect, noted.outcome)
+        self.undo_anchored(&record.effect, logged.outcome)
             .map_err(failed)?;
         Ok(anchors)
     }
 
     fn undo_anchored(&mut self, effect: &Effect, outcome: Option<Outcome>) -> io::Result<()> {
-        let now = |id: &FileId| self.now(id);
-        let done = match effect {
-            Effect::Created { path } => self.remove_made(path, outcome),
-            Effect::Grown { path, id, size } => shrink(path, now(id), *size),
+        let current = |id: &FileId| self.current(id);
+        let result = match effect {
+            Effect::Created { path } => self.remove_created(path, outcome),
+            Effect::Grown { path, id, size } => shrink(path, current(id), *size),
             Effect::Changed {
                 path,
                 id,
                 size,
                 backup,
-            } => refill(path, now(id), *size, backup, outcome),
+            } => refill(path, current(id), *size, backup, outcome),
             Effect::Overwritten {
                 path,
                 id,
                 ranges,
                 bytes,
                 backup,
-                place,
+                backup_offset,
             } => {
-                let kept = backup.as_deref().map(|backup| (backup, *place, outcome));
-                overwrite::restore_ranges(path, now(id), ranges, bytes, kept)
+                let backup = backup.as_deref().map(|path| BackupRange {
+                    path,
+                    offset: *backup_offset,
+                    outcome,
+                });
+                overwrite::restore_ranges(path, current(id), ranges, bytes, backup)
             }
             Effect::Removed { path, id, backup } => restore_removed(path, *id, backup, outcome),
             Effect::RemovedDirectory { path, mode, .. } => make_directory(path, *mode),
-            Effect::Renamed { from, to, id, .. } => rename_back(from, to, now(id)),
+            Effect::Renamed { from, to, id, .. } => rename_back(from, to, current(id)),
             Effect::Attributes {
                 path,
                 id,
                 attributes,
-            } => inode::restore_attributes(path, now(id), attributes),
+            } => inode::restore_attributes(path, current(id), attributes),
             Effect::Extended {
                 path,
                 id,
                 name,
                 value,
-            } => inode::restore_extended(path, now(id), name, value.as_deref()),
-            Effect::Exchanged { from, to, id } => exchange_back(from, to, now(id)),
+            } => inode::restore_extended(path, current(id), name, value.as_deref()),
+            Effect::Exchanged { from, to, id } => exchange_back(from, to, current(id)),
             Effect::Object {
                 kind,
                 identifier,
@@ -192,20 +199,21 @@ impl RecreatedFiles {
         | Effect::RemovedDirectory { path, id, .. } = effect
             && let Ok(Some(metadata)) = found(path)
         {
-            self.0.insert(Self::key(id), FileId::of(&metadata));
+            self.0
+                .insert(Self::key(id), FileId::from_metadata(&metadata));
         }
-        done
+        result
     }
 
     /// Removes a file that the program has created, unless another file has its name.
-    fn remove_made(&self, path: &Path, outcome: Option<Outcome>) -> io::Result<()> {
+    fn remove_created(&self, path: &Path, outcome: Option<Outcome>) -> io::Result<()> {
         let Some(found) = found(path)? else {
             return Ok(());
         };
         let Some(outcome) = outcome else {
             return remove(path, &found);
         };
-        if self.now(&outcome.id).is_of(&found) {
+        if self.current(&outcome.id).is_of(&found) {
             return remove(path, &found);
         }
         match outcome.is_nothing() {
@@ -257,10 +265,13 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Truncates a file that has grown.
 fn shrink(path: &Path, id: FileId, size: u64) -> io::Result<()> {
     match found(path)? {
         Some(metadata)
-            if metadata.is_file() && FileId::of(&metadata) == id && metadata.len() > size =>
+            if metadata.is_file()
+                && FileId::from_metadata(&metadata) == id
+                && metadata.len() > size =>
         {
             inode::open_for_writing(path, id)?.set_len(size)
         }
@@ -268,6 +279,7 @@ fn shrink(path: &Path, id: FileId, size: u64) -> io::Result<()> {
     }
 }
 
+/// Restores the content of a file from its backup.
 fn refill(
     path: &Path,
     id: FileId,
@@ -290,24 +302,28 @@ fn refill(
     clone_or_copy(&backup, &file)
 }
 
+/// Renames a backup to the removed name.
 fn restore_removed(
     path: &Path,
     id: FileId,
     backup: &Path,
     outcome: Option<Outcome>,
 ) -> io::Result<()> {
-    let there = found(path)?;
+    let current = found(path)?;
     // If the file still exists, the rank failed before removing it, or the removal failed.
     let (Some(outcome), false) = (
         outcome,
-        there.as_ref().is_some_and(|it| FileId::of(it) == id),
+        current
+            .as_ref()
+            .is_some_and(|found| FileId::from_metadata(found) == id),
     ) else {
         return Ok(());
     };
-    // The process that performed the undo may have failed during this step.
-    let is_backup = |it: &Metadata| outcome.is(it);
-    match (found(backup)?.filter(is_backup), there) {
-        (_, Some(there)) if is_backup(&there) => Ok(()),
+    let is_backup = |metadata: &Metadata| outcome.is(metadata);
+    match (found(backup)?.filter(is_backup), current) {
+        // An earlier undo has renamed the backup, and was interrupted before its record was
+        // removed.
+        (_, Some(current)) if is_backup(&current) => Ok(()),
         (Some(_), None) => fs::rename(backup, path),
         (Some(_), Some(_)) => Err(another_file()),
         (None, _) => Err(lost_backup(backup)),
@@ -327,7 +343,7 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
 
 fn rename_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
     match found(to)? {
-        Some(metadata) if FileId::of(&metadata) == id && found(from)?.is_none() => {
+        Some(metadata) if FileId::from_metadata(&metadata) == id && found(from)?.is_none() => {
             fs::rename(to, from)
         }
         _ => Ok(()),
@@ -336,12 +352,12 @@ fn rename_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
 
 fn exchange_back(from: &Path, to: &Path, id: FileId) -> io::Result<()> {
     let (first, second) = (found(from)?, found(to)?);
-    let is_it = |metadata: &Metadata| FileId::of(metadata) == id;
+    let is_file = |metadata: &Metadata| FileId::from_metadata(metadata) == id;
     match (&first, &second) {
         // One of the two may have been created since the cut, and may have been removed.
-        (None, Some(there)) if is_it(there) => fs::rename(to, from),
-        (Some(_), Some(there)) if is_it(there) => exchange(from, to),
-        (Some(here), None) if !is_it(here) => fs::rename(from, to),
+        (None, Some(second)) if is_file(second) => fs::rename(to, from),
+        (Some(_), Some(second)) if is_file(second) => exchange(from, to),
+        (Some(first), None) if !is_file(first) => fs::rename(from, to),
         _ => Ok(()),
     }
 }

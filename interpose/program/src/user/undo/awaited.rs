@@ -31,30 +31,33 @@ impl Recorder {
         self.awaited.iter().any(|(other, _)| *other == thread)
     }
 
-    /// Records the outcome of the latest record that creates `made`.
-    pub(super) fn conclude(&mut self, made: &Path, outcome: Outcome) -> io::Result<()> {
-        match self.log.as_ref().is_some_and(|log| log.makes(made)) {
-            true => self.put(LogLine::Outcome(made.to_owned(), outcome)),
+    /// Records the outcome of the latest record that creates `name`.
+    pub(super) fn record_outcome(&mut self, name: &Path, outcome: Outcome) -> io::Result<()> {
+        match self.log.as_ref().is_some_and(|log| log.creates_name(name)) {
+            true => self.put(LogLine::Outcome(name.to_owned(), outcome)),
             false => Ok(()),
         }
     }
 
-    /// Records that a call of this thread is about to create a name; [`made`](Self::made) follows.
+    /// Records that a call of this thread is about to create a name;
+    /// [`name_created`](Self::name_created) follows.
     pub(super) fn await_name(&mut self, path: &Path) {
         let thread = self.thread();
         self.awaited.push((thread, path.to_owned()));
     }
 
     /// Records that the last call of this thread that creates a name has returned.
-    pub fn made(&mut self) -> io::Result<()> {
+    pub fn name_created(&mut self) -> io::Result<()> {
         let own = self.thread();
         let last = self.awaited.iter().rposition(|(thread, _)| *thread == own);
         let Some(last) = last else {
             return Ok(());
         };
         let (_, path): (_, PathBuf) = self.awaited.remove(last);
-        let outcome = metadata_of(&path).map_or(Outcome::NOTHING, |it| Outcome::of(&it));
-        self.conclude(&path, outcome)
+        let outcome = metadata_of(&path).map_or(Outcome::NOTHING, |metadata| {
+            Outcome::from_metadata(&metadata)
+        });
+        self.record_outcome(&path, outcome)
     }
 
     /// True if a call that creates a name has not returned yet.
@@ -65,9 +68,9 @@ impl Recorder {
     /// Records that the program is about to remove a file created since the cut.
     pub(super) fn remove_new(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         // Another rank may have replaced the file by its own.
-        let made = self.log.as_ref().and_then(|log| log.outcome_of(path));
-        match made.is_some_and(|made| made.is(metadata)) {
-            true => self.conclude(path, Outcome::removed(metadata)),
+        let created = self.log.as_ref().and_then(|log| log.outcome_of(path));
+        match created.is_some_and(|created| created.is(metadata)) {
+            true => self.record_outcome(path, Outcome::removed(metadata)),
             false => Ok(()),
         }
     }

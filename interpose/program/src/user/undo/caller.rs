@@ -20,7 +20,7 @@ impl Caller {
     }
 
     /// Returns another process of the user.
-    pub fn of(process: i32) -> Caller {
+    pub fn other(process: i32) -> Caller {
         Caller(format!("/proc/{process}"))
     }
 
@@ -31,7 +31,7 @@ impl Caller {
 
     /// Returns the absolute path of a name.
     ///
-    /// Only the last part of the path may be a link.
+    /// Links are resolved, except for the last component of the path.
     fn absolute(&self, (directory, name): (c_int, Option<&CStr>)) -> Option<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name?.to_bytes()));
         let full = if name.is_absolute() {
@@ -44,7 +44,7 @@ impl Caller {
         let found = fs::canonicalize(full.parent()?)
             .ok()?
             .join(full.file_name()?);
-        is_of_interest(&found).then_some(found)
+        is_restorable(&found).then_some(found)
     }
 
     /// Returns the call for an effect on names, if it concerns files of the program.
@@ -61,7 +61,7 @@ impl Caller {
                 flags: value as u32,
             },
             effect::OPEN => FileCall::Open {
-                path: followed(path),
+                path: follow_link(path),
                 flags: value as i32,
             },
             effect::REMOVE => FileCall::Remove {
@@ -74,7 +74,7 @@ impl Caller {
                 directory: directories,
             },
             effect::TRUNCATE => FileCall::Truncate {
-                path: followed(path),
+                path: follow_link(path),
                 length: value,
             },
             _ => return None,
@@ -91,10 +91,10 @@ impl Caller {
             Some(_) => self.absolute(names[0]),
         };
         let is_link_itself = value & effect::NO_FOLLOW != 0;
-        let path = path.filter(|path| is_of_interest(path))?;
+        let path = path.filter(|path| is_restorable(path))?;
         Some(match is_link_itself {
             true => path,
-            false => followed(path),
+            false => follow_link(path),
         })
     }
 }
@@ -106,12 +106,14 @@ pub fn full_name(name: &CStr) -> PathBuf {
     let found = Caller::own().absolute((libc::AT_FDCWD, Some(name)));
     found.map_or_else(
         || PathBuf::from(OsStr::from_bytes(name.to_bytes())),
-        followed,
+        follow_link,
     )
 }
 
-/// True if a path is in a file system for files.
-pub fn is_of_interest(path: &Path) -> bool {
+/// True if the file at a path can be restored.
+///
+/// False for files in proc(5), sysfs(5) and `/dev`. Files in `/dev/shm` can be restored.
+pub fn is_restorable(path: &Path) -> bool {
     let special = ["/proc", "/sys", "/dev"]
         .iter()
         .any(|top| path.starts_with(top));
@@ -119,7 +121,7 @@ pub fn is_of_interest(path: &Path) -> bool {
 }
 
 /// Returns the target of a symbolic link, even if the target does not exist yet.
-pub fn followed(path: PathBuf) -> PathBuf {
+pub fn follow_link(path: PathBuf) -> PathBuf {
     let Ok(target) = fs::read_link(&path) else {
         return path;
     };

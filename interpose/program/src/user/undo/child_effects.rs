@@ -42,7 +42,7 @@ const CLEAN_INTERVAL_MS: i32 = 200;
 
 /// State that the rank sets and the thread reads.
 struct ChildRecordingState {
-    answers: ReplyMode,
+    mode: ReplyMode,
     /// Section of the undo log to which effects belong.
     section: Epoch,
     /// First section that may have to be undone.
@@ -57,7 +57,7 @@ struct ChildRecordingState {
 
 impl ChildRecordingState {
     const START: ChildRecordingState = ChildRecordingState {
-        answers: ReplyMode::Recording,
+        mode: ReplyMode::Recording,
         section: Epoch::NONE,
         first_needed: Epoch::NONE,
         undone: 0,
@@ -66,11 +66,14 @@ impl ChildRecordingState {
     };
 }
 
+/// Treatment of a child's request.
 #[derive(PartialEq)]
 enum ReplyMode {
+    /// The effect is recorded, then the child gets a reply.
     Recording,
+    /// The child waits for its reply until the recovery has ended.
     Suspended,
-    /// Effects are no longer recorded.
+    /// The child gets a reply, and the effect is not recorded.
     Ended,
 }
 
@@ -110,7 +113,7 @@ impl ChildEffects {
         });
         let (ready, is_ready) = channel();
         let log = recorder.log_path().to_owned();
-        let mut noter = ChildRecorder {
+        let mut child_recorder = ChildRecorder {
             shared: Arc::clone(&shared),
             recorder,
             section: Epoch::NONE,
@@ -118,7 +121,7 @@ impl ChildEffects {
             undone: 0,
         };
         let thread = std::thread::Builder::new().name("understudy-undo".into());
-        with_signals_blocked(|| thread.spawn(move || noter.run(&ready)))?;
+        with_signals_blocked(|| thread.spawn(move || child_recorder.run(&ready)))?;
         is_ready.recv().map_err(io::Error::other)??;
         Ok(ChildEffects { shared, log })
     }
@@ -136,8 +139,8 @@ impl ChildEffects {
     /// Suspends replies; returns when no request is being processed.
     pub fn suspend(&self) {
         let mut state = self.shared.lock();
-        if state.answers == ReplyMode::Recording {
-            state.answers = ReplyMode::Suspended;
+        if state.mode == ReplyMode::Recording {
+            state.mode = ReplyMode::Suspended;
         }
     }
 
@@ -151,15 +154,15 @@ impl ChildEffects {
     /// Resumes replies.
     pub fn resume(&self) {
         let mut state = self.shared.lock();
-        if state.answers == ReplyMode::Suspended {
-            state.answers = ReplyMode::Recording;
+        if state.mode == ReplyMode::Suspended {
+            state.mode = ReplyMode::Recording;
             self.shared.changed.notify_all();
         }
     }
 
     /// True after [`end`](Self::end).
     pub fn has_ended(&self) -> bool {
-        self.shared.lock().answers == ReplyMode::Ended
+        self.shared.lock().mode == ReplyMode::Ended
     }
 
     /// Restarts recording after [`end`](Self::end), in another log.
@@ -176,7 +179,7 @@ impl ChildEffects {
     /// Stops recording, and removes the log unless it is to be kept.
     pub fn end(&self, is_kept: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
-        state.answers = ReplyMode::Ended;
+        state.mode = ReplyMode::Ended;
         self.shared.changed.notify_all();
         if is_kept {
             return Ok(());
@@ -185,6 +188,7 @@ impl ChildEffects {
     }
 }
 
+/// State of the thread that records effects of children.
 struct ChildRecorder {
     shared: Arc<SharedRecordingState>,
     recorder: Recorder,
@@ -221,10 +225,10 @@ impl ChildRecorder {
     fn wait_for_request(&mut self, listener: &UnixListener) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        if state.answers == ReplyMode::Recording {
+        if state.mode == ReplyMode::Recording {
             self.follow(&mut state);
         }
-        let has_work = state.has_records && state.answers != ReplyMode::Ended;
+        let has_work = state.has_records && state.mode != ReplyMode::Ended;
         drop(state);
         let mut poll = libc::pollfd {
             fd: listener.as_raw_fd(),
@@ -236,13 +240,13 @@ impl ChildRecorder {
         unsafe { libc::poll(&raw mut poll, 1, timeout) > 0 }
     }
 
-    /// Switches the recorder to the rank's section.
+    /// Applies the changes that the rank has made to the shared state.
     fn follow(&mut self, state: &mut ChildRecordingState) {
         if let Some(recorder) = state.next_recorder.take() {
             self.recorder = recorder;
             (self.section, self.first_needed) = (Epoch::NONE, Epoch::NONE);
         }
-        let done = if self.undone != state.undone {
+        let result = if self.undone != state.undone {
             self.recorder.resume(state.section)
         } else {
             if self.section != state.section {
@@ -255,12 +259,13 @@ impl ChildRecorder {
         };
         (self.undone, self.section) = (state.undone, state.section);
         self.first_needed = state.first_needed;
-        if let Err(error) = done {
+        if let Err(error) = result {
             log::warn!("{}", message::child_log_lost(error));
         }
         state.has_records = self.recorder.has_records();
     }
 
+    /// Receives a request, records its effect, and replies.
     fn serve(&mut self, mut child: UnixStream) -> io::Result<()> {
         child.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let Some(process) = process_of(&child)? else {
@@ -269,14 +274,14 @@ impl ChildRecorder {
         let (request, names) = receive(&mut child)?;
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        while state.answers == ReplyMode::Suspended {
+        while state.mode == ReplyMode::Suspended {
             state = shared
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         let mut was_awaited = self.recorder.awaits_name_of(request.thread);
-        if state.answers == ReplyMode::Recording && state.section != Epoch::NONE {
+        if state.mode == ReplyMode::Recording && state.section != Epoch::NONE {
             self.follow(&mut state);
             if request.kind != effect::NAME_CREATED {
                 // The thread that was to create the name has been killed.
@@ -286,31 +291,32 @@ impl ChildRecorder {
             if has_ended(&child) {
                 return Ok(());
             }
-            self.note(process, &request, &names);
+            self.record(process, &request, &names);
             state.has_records = self.recorder.has_records();
         }
         let is_awaited = self.recorder.awaits_name_of(request.thread);
-        let answer = match (is_awaited, was_awaited) {
+        let reply = match (is_awaited, was_awaited) {
             (true, false) => REPORT_RETURN,
             (false, true) => RETURN_NOTED,
             _ => CALL_ALLOWED,
         };
-        child.write_all(&[answer])
+        child.write_all(&[reply])
     }
 
-    fn note(&mut self, process: i32, request: &Request, names: &[Option<CString>; 2]) {
-        let caller = Caller::of(process);
+    /// Records the effect of a request.
+    fn record(&mut self, process: i32, request: &Request, names: &[Option<CString>; 2]) {
+        let caller = Caller::other(process);
         let names = [
             (request.directory, names[0].as_deref()),
             (request.other_directory, names[1].as_deref()),
         ];
         self.recorder.set_thread(request.thread);
-        let noted = match request.kind {
-            effect::NAME_CREATED => self.recorder.made(),
+        let result = match request.kind {
+            effect::NAME_CREATED => self.recorder.name_created(),
             effect::UNSEEN_PROGRAM => {
                 let name = names[0]
                     .1
-                    .map_or_else(Default::default, |it| it.to_string_lossy());
+                    .map_or_else(Default::default, |name| name.to_string_lossy());
                 return warn_of_unseen(Path::new(&*name));
             }
             effect::ATTRIBUTE => match caller.attributed(names, request.value) {
@@ -318,11 +324,11 @@ impl ChildRecorder {
                 None => Ok(()),
             },
             kind => match call(&caller, kind, names, request.value) {
-                Some(call) => self.recorder.note(&call),
+                Some(call) => self.recorder.record_call(&call),
                 None => Ok(()),
             },
         };
-        if let Err(error) = noted {
+        if let Err(error) = result {
             self.recorder.warn(
                 Path::new("a file that a child process changes"),
                 &error.to_string(),
@@ -349,7 +355,8 @@ fn listen() -> io::Result<UnixListener> {
 
 /// Returns the call that leads to an effect.
 ///
-/// The complete previous content is kept.
+/// A child reports no single writes, so opening a file for writing counts as truncation: its whole
+/// content is backed up.
 fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<FileCall> {
     let open = |descriptor| caller.open_file(descriptor);
     match kind {
@@ -362,7 +369,6 @@ fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<File
             flags: libc::O_RDWR | libc::O_TRUNC,
         }),
         effect::OPEN => match caller.call(kind, names, value)? {
-            // Writes of a child are not reported.
             FileCall::Open { path, flags } if overwrites(flags) => Some(FileCall::Open {
                 path,
                 flags: flags | libc::O_TRUNC,

@@ -15,7 +15,8 @@ pub enum Effect {
         id: FileId,
         size: u64,
     },
-    /// Bytes of the file may change; `backup` contains all once it has this size.
+    /// Bytes of the file may change. `backup` is a copy of the file, complete once it has `size`
+    /// bytes.
     Changed {
         path: PathBuf,
         id: FileId,
@@ -24,17 +25,18 @@ pub enum Effect {
     },
     /// Ranges of the file are overwritten.
     ///
-    /// The old bytes are in `bytes`, one range after the other, or in `backup` from `place` on,
-    /// once it has this size. One backup may contain several records.
+    /// The old bytes are in `bytes`, one range after the other, or in `backup` from `backup_offset`
+    /// on. One backup may contain the bytes of several records.
     Overwritten {
         path: PathBuf,
         id: FileId,
+        /// Offset and length of each range.
         ranges: Vec<(u64, u64)>,
         bytes: Vec<u8>,
         backup: Option<PathBuf>,
-        place: u64,
+        backup_offset: u64,
     },
-    /// The name is removed; the file stays at `backup`.
+    /// The name is removed. The file keeps the name `backup`, or `backup` is a copy.
     Removed {
         path: PathBuf,
         id: FileId,
@@ -92,7 +94,9 @@ impl Effect {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
             Effect::Overwritten {
-                backup, place: 0, ..
+                backup,
+                backup_offset: 0,
+                ..
             } => backup.as_deref(),
             // A backup that was moved.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
@@ -123,8 +127,8 @@ impl Effect {
         }
     }
 
-    /// Returns the name that the effect creates: a new one, or that of its backup.
-    pub fn made(&self) -> Option<&Path> {
+    /// Returns the name that the effect creates: a new name or a backup.
+    pub fn created_name(&self) -> Option<&Path> {
         match self {
             Effect::Created { path } => Some(path),
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
@@ -149,7 +153,7 @@ impl Effect {
         if let Ok(metadata) = std::fs::symlink_metadata(path)
             && id.is_of(&metadata)
         {
-            *id = FileId::of(&metadata);
+            *id = FileId::from_metadata(&metadata);
         }
     }
 }

@@ -25,7 +25,7 @@ impl FileId {
     };
 
     /// Returns the identity of the file that `metadata` describes.
-    pub fn of(metadata: &std::fs::Metadata) -> FileId {
+    pub fn from_metadata(metadata: &std::fs::Metadata) -> FileId {
         let born = metadata.created().ok();
         let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         FileId {
@@ -37,7 +37,7 @@ impl FileId {
 
     /// True if `metadata` describes this file, independently of its device's number.
     pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
-        let found = FileId::of(metadata);
+        let found = FileId::from_metadata(metadata);
         let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
         found.inode == self.inode && !is_unlike
     }
@@ -56,7 +56,7 @@ pub struct InodeAttributes {
 
 impl InodeAttributes {
     /// Returns the attributes of a file.
-    pub fn of(metadata: &std::fs::Metadata) -> InodeAttributes {
+    pub fn from_metadata(metadata: &std::fs::Metadata) -> InodeAttributes {
         InodeAttributes {
             mode: metadata.permissions().mode() & 0o7777,
             owner: metadata.uid(),

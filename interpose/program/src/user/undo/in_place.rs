@@ -1,7 +1,7 @@
 //! Recording of content that the program overwrites in open files.
 #![allow(unsafe_code)]
 
-use super::caller::is_of_interest;
+use super::caller::is_restorable;
 use super::file_call::metadata_of;
 use super::overwrite::Source;
 use super::recorder::{MAX_OVERWRITTEN, MAX_TRUNCATED, Recorded, Recorder};
@@ -19,7 +19,7 @@ use understudy_image::vmas::REMOVED;
 use understudy_policy::ranges::ByteRange;
 
 /// Maximum number of bytes that are read at once.
-const PIECE: usize = 16 << 20;
+const PIECE_BYTES: usize = 16 << 20;
 
 impl Recorder {
     /// Records that a range of an open file is about to be overwritten.
@@ -34,22 +34,22 @@ impl Recorder {
         // SAFETY: the program's descriptor, which stays open.
         let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let metadata = own.metadata()?;
-        let id = FileId::of(&metadata);
+        let id = FileId::from_metadata(&metadata);
         let length = length.min(metadata.len().saturating_sub(offset));
-        let noted = self.overwritten.get(&id);
-        let is_noted = self.recorded.get(&id) == Some(&Recorded::Content)
-            || noted.is_some_and(|noted| noted.contains((offset, length)));
+        let overwritten = self.overwritten.get(&id);
+        let is_recorded = self.recorded.get(&id) == Some(&Recorded::Content)
+            || overwritten.is_some_and(|ranges| ranges.contains((offset, length)));
         // The content of a file without a name is part of the checkpoint.
-        if length == 0 || is_noted || !metadata.is_file() || metadata.nlink() == 0 {
+        if length == 0 || is_recorded || !metadata.is_file() || metadata.nlink() == 0 {
             return Ok(());
         }
-        let named = fs::read_link(within(fd))?;
-        if !is_of_interest(&named) {
+        let named = fs::read_link(proc_path(fd))?;
+        if !is_restorable(&named) {
             return Ok(());
         }
-        let path = self.place_of(named, id)?;
+        let path = self.path_of(named, id)?;
         if is_mapped {
-            // Memory that was created by shm_open(3).
+            // A mapping of memory of shm_open(3), which the checkpoint contains.
             if path.starts_with(SHARED_MEMORY_DIRECTORY) && !self.recorded.contains_key(&id) {
                 return Ok(());
             }
@@ -65,12 +65,12 @@ impl Recorder {
             true => Source::Readable(&own),
             false => Source::Written(&own),
         };
-        let mut pieces = (offset..offset + length).step_by(PIECE);
+        let mut pieces = (offset..offset + length).step_by(PIECE_BYTES);
         pieces.try_for_each(|from| {
             self.overwrite(
                 || path.clone(),
                 file,
-                &[(from, (offset + length - from).min(PIECE as u64))],
+                &[(from, (offset + length - from).min(PIECE_BYTES as u64))],
             )
         })
     }
@@ -83,7 +83,7 @@ impl Recorder {
             .len();
         if size.saturating_sub(length) > MAX_TRUNCATED {
             self.warn(
-                &fs::read_link(within(fd))?,
+                &fs::read_link(proc_path(fd))?,
                 "what is cut off is too large to be kept",
             );
             return Ok(());
@@ -91,15 +91,17 @@ impl Recorder {
         self.overwrite_open(fd, (length, size.saturating_sub(length)), false)
     }
 
-    /// Returns a path of an open file.
+    /// Returns a path that leads to an open file.
     ///
-    /// The path is the file's name, or a name of its backup if the former was removed.
-    fn place_of(&mut self, named: PathBuf, id: FileId) -> io::Result<PathBuf> {
-        let is_it = |path: &Path| metadata_of(path).is_some_and(|found| FileId::of(&found) == id);
-        if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_it(&named) {
+    /// The path is the file's name, or a name of its backup if the file's own name was removed.
+    fn path_of(&mut self, named: PathBuf, id: FileId) -> io::Result<PathBuf> {
+        let is_file = |path: &Path| {
+            metadata_of(path).is_some_and(|found| FileId::from_metadata(&found) == id)
+        };
+        if !named.as_os_str().as_bytes().ends_with(REMOVED) || is_file(&named) {
             return Ok(named);
         }
-        if let Some(link) = self.links.get(&id).filter(|link| is_it(link)) {
+        if let Some(link) = self.links.get(&id).filter(|link| is_file(link)) {
             return Ok(link.clone());
         }
         let above = named.ancestors().skip(1);
@@ -107,14 +109,14 @@ impl Recorder {
             .filter_map(|directory| fs::read_dir(directory).ok())
             .flatten();
         let mut paths = entries.flatten().map(|entry| entry.path());
-        let found = paths.find(|path| self.keeper.is_backup(path) && is_it(path));
+        let found = paths.find(|path| self.keeper.is_backup(path) && is_file(path));
         self.link(
             &found.ok_or_else(|| io::Error::other("its name is gone"))?,
             id,
         )
     }
 
-    /// Creates another name of a backup, because the backup may be removed earlier.
+    /// Creates another name of a backup, because the backup itself may be removed earlier.
     fn link(&mut self, backup: &Path, id: FileId) -> io::Result<PathBuf> {
         let mut link = PathBuf::new();
         let record = |name: &Path| Effect::Overwritten {
@@ -123,9 +125,9 @@ impl Recorder {
             ranges: Vec::new(),
             bytes: Vec::new(),
             backup: Some(name.to_owned()),
-            place: 0,
+            backup_offset: 0,
         };
-        self.kept(backup.parent().unwrap_or(backup), record, |name| {
+        self.create_backup(backup.parent().unwrap_or(backup), record, |name| {
             link = name.to_owned();
             fs::hard_link(backup, name)
         })?;
@@ -134,6 +136,7 @@ impl Recorder {
     }
 }
 
-fn within(fd: c_int) -> PathBuf {
+/// Returns the path that proc(5) has for an open file.
+fn proc_path(fd: c_int) -> PathBuf {
     format!("/proc/self/fd/{fd}").into()
 }

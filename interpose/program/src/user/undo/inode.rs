@@ -19,14 +19,14 @@ use std::path::Path;
 impl Recorder {
     /// Records the attributes of a file, once in a section.
     pub(super) fn attributes(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let id = FileId::of(metadata);
+        let id = FileId::from_metadata(metadata);
         if !self.attributed.insert(id) {
             return Ok(());
         }
         self.write(Effect::Attributes {
             path: path.to_owned(),
             id,
-            attributes: InodeAttributes::of(metadata),
+            attributes: InodeAttributes::from_metadata(metadata),
         })
     }
 
@@ -41,7 +41,7 @@ impl Recorder {
         let Some(name) = name else {
             return self.attributes(path, &metadata);
         };
-        let id = FileId::of(&metadata);
+        let id = FileId::from_metadata(&metadata);
         if !self.extended.insert((id, name.to_owned())) {
             return Ok(());
         }
@@ -74,7 +74,8 @@ fn extended(file: &PinnedFile, name: &CStr) -> Option<Vec<u8>> {
     Some(value)
 }
 
-fn answer(rc: libc::c_int) -> io::Result<()> {
+/// Converts the result of a call of libc.
+fn check(rc: libc::c_int) -> io::Result<()> {
     match rc {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -105,39 +106,41 @@ impl PinnedFile {
         match PinnedFile::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
-            Ok(pinned) => Ok((FileId::of(&pinned.file.metadata()?) == id).then_some(pinned)),
+            Ok(pinned) => {
+                Ok((FileId::from_metadata(&pinned.file.metadata()?) == id).then_some(pinned))
+            }
         }
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         // SAFETY: chmod(2) with a valid string.
-        answer(unsafe { libc::chmod(self.path.as_ptr(), mode) })
+        check(unsafe { libc::chmod(self.path.as_ptr(), mode) })
     }
 }
 
 /// Sets mode, owner and times of a file where they differ.
-pub fn restore_attributes(path: &Path, id: FileId, then: &InodeAttributes) -> io::Result<()> {
+pub fn restore_attributes(path: &Path, id: FileId, saved: &InodeAttributes) -> io::Result<()> {
     let Some(pinned) = PinnedFile::find(path, id)? else {
         return Ok(());
     };
     let metadata = pinned.file.metadata()?;
-    let now = InodeAttributes::of(&metadata);
-    if (now.owner, now.group) != (then.owner, then.group) {
+    let now = InodeAttributes::from_metadata(&metadata);
+    if (now.owner, now.group) != (saved.owner, saved.group) {
         // SAFETY: chown(2) with a valid string.
-        answer(unsafe { libc::chown(pinned.path.as_ptr(), then.owner, then.group) })?;
+        check(unsafe { libc::chown(pinned.path.as_ptr(), saved.owner, saved.group) })?;
     }
     // A change of the owner clears bits of the mode (chown(2)).
-    let mode = InodeAttributes::of(&pinned.file.metadata()?).mode;
-    if mode != then.mode && !metadata.is_symlink() {
-        pinned.set_mode(then.mode)?;
+    let mode = InodeAttributes::from_metadata(&pinned.file.metadata()?).mode;
+    if mode != saved.mode && !metadata.is_symlink() {
+        pinned.set_mode(saved.mode)?;
     }
-    if now.times == then.times {
+    if now.times == saved.times {
         return Ok(());
     }
     let time = |(tv_sec, tv_nsec): (i64, i64)| libc::timespec { tv_sec, tv_nsec };
-    let times = then.times.map(time);
+    let times = saved.times.map(time);
     // SAFETY: utimensat(2) with a valid string and two times.
-    answer(unsafe { libc::utimensat(libc::AT_FDCWD, pinned.path.as_ptr(), times.as_ptr(), 0) })
+    check(unsafe { libc::utimensat(libc::AT_FDCWD, pinned.path.as_ptr(), times.as_ptr(), 0) })
 }
 
 /// Sets or removes an extended attribute.
@@ -145,19 +148,19 @@ pub fn restore_extended(
     path: &Path,
     id: FileId,
     name: &[u8],
-    then: Option<&[u8]>,
+    saved: Option<&[u8]>,
 ) -> io::Result<()> {
     let name = CString::new(name)?;
     let Some(pinned) = PinnedFile::find(path, id)? else {
         return Ok(());
     };
-    if extended(&pinned, &name).as_deref() == then {
+    if extended(&pinned, &name).as_deref() == saved {
         return Ok(());
     }
     let (path, name): (*const c_char, *const c_char) = (pinned.path.as_ptr(), name.as_ptr());
     // SAFETY: setxattr(2) or removexattr(2) with valid strings and a value of this length.
-    answer(unsafe {
-        match then {
+    check(unsafe {
+        match saved {
             Some(value) => libc::setxattr(path, name, value.as_ptr().cast(), value.len(), 0),
             None => libc::removexattr(path, name),
         }
@@ -180,7 +183,7 @@ pub fn open_for_writing(path: &Path, id: FileId) -> io::Result<File> {
         }
         other => other?,
     };
-    match FileId::of(&file.metadata()?) == id {
+    match FileId::from_metadata(&file.metadata()?) == id {
         true => Ok(file),
         false => Err(another_file()),
     }

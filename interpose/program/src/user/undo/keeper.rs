@@ -1,4 +1,4 @@
-//! Backups of content that an effect destroys.
+//! Creation of backups of content that an effect destroys.
 #![allow(unsafe_code)]
 
 use std::fmt::Display;
@@ -10,11 +10,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_abi::descriptor_facts::BACKUP_PREFIX;
 
-/// Maximum size of copies that are kept in memory.
+/// Maximum size of backups that are stored in memory.
 pub const MAX_IN_MEMORY: u64 = 64 << 10;
 
-/// Number of bytes of a file that are in memory at once.
-const PIECE: usize = 1 << 20;
+/// Maximum number of bytes that are copied through memory at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Location and names of a rank's backups.
 pub struct BackupStore {
@@ -22,13 +22,13 @@ pub struct BackupStore {
     pub memory: PathBuf,
     /// Prefix of the hidden names of all backups of the job.
     pub prefix: String,
-    /// Part of the names that distinguishes this keeper from others of the job.
+    /// Part of the names that distinguishes this process's backups from others of the job.
     label: String,
     count: u64,
 }
 
 impl BackupStore {
-    /// Creates a keeper with a label that no other keeper of the job has.
+    /// Creates a store; `label` must be unique in the job.
     pub fn new(memory: &Path, job: &str, label: &dyn Display) -> BackupStore {
         BackupStore {
             memory: memory.to_owned(),
@@ -95,11 +95,11 @@ pub fn copy(path: &Path, backup: &Path) -> io::Result<()> {
         .create_new(true)
         .mode(0o600)
         .open(backup)?;
-    let done = clone_or_copy(&from, &to);
-    if done.is_err() {
+    let result = clone_or_copy(&from, &to);
+    if result.is_err() {
         let _ = std::fs::remove_file(backup);
     }
-    done
+    result
 }
 
 /// Copies the content of a file to an empty file.
@@ -113,31 +113,34 @@ pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
 
 /// Copies a range of a file to an offset of another file.
 ///
-/// The data is shared if the file system can (copy_file_range(2)), and otherwise copied in pieces.
+/// Uses copy_file_range(2), which may share the data, or else copies in pieces.
 pub fn copy_range(
-    (from, mut at): (&File, u64),
-    (to, mut place): (&File, u64),
+    (from, mut from_offset): (&File, u64),
+    (to, mut to_offset): (&File, u64),
     length: u64,
 ) -> io::Result<()> {
-    let (end, mut buffer) = (at + length, Vec::new());
-    while at < end {
-        let most = (end - at).min(1 << 30) as usize;
-        let [mut offset, mut into] = [at, place].map(|it| it as libc::off64_t);
+    let (end, mut buffer) = (from_offset + length, Vec::new());
+    while from_offset < end {
+        let length = (end - from_offset).min(1 << 30) as usize;
+        let [mut read_at, mut write_at] =
+            [from_offset, to_offset].map(|offset| offset as libc::off64_t);
         let (source, target) = (from.as_raw_fd(), to.as_raw_fd());
         // SAFETY: copy_file_range(2) on two files, with offsets of this frame.
-        let copied =
-            unsafe { libc::copy_file_range(source, &mut offset, target, &mut into, most, 0) };
+        let copied = unsafe {
+            libc::copy_file_range(source, &mut read_at, target, &mut write_at, length, 0)
+        };
         let copied = match copied {
             1.. => copied as u64,
             // The call is not possible between these file systems.
             _ => {
-                buffer.resize(most.min(PIECE), 0);
-                from.read_exact_at(&mut buffer, at)?;
-                to.write_all_at(&buffer, place)?;
+                buffer.resize(length.min(PIECE_BYTES), 0);
+                from.read_exact_at(&mut buffer, from_offset)?;
+                to.write_all_at(&buffer, to_offset)?;
                 buffer.len() as u64
             }
         };
-        (at, place) = (at + copied, place + copied);
+        from_offset += copied;
+        to_offset += copied;
     }
     Ok(())
 }

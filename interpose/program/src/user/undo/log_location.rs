@@ -15,8 +15,9 @@ use understudy_catalogue::message;
 use understudy_formats::private_directories::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 
-/// Extension of a log that had to continue in memory.
+/// Extension of the mark on disk for a log that had to continue in memory.
 pub const MOVED: &str = "undo-moved";
+/// Extension of a log.
 const LOG: &str = "undo";
 /// Extension of a file that records effects of threads, which cannot be undone.
 ///
@@ -25,7 +26,7 @@ const LOG: &str = "undo";
 const THREADS: &str = "undo-threads";
 /// Extension of the lock that a process holds while it undoes effects.
 ///
-/// Each node has one lock, as has a job on disk.
+/// Each node has one lock. A job with logs on disk has one lock.
 pub const LOCK: &str = "undo-lock";
 
 /// Label of the log and the backups for children of a process.
@@ -38,10 +39,17 @@ impl Display for ChildLogLabel {
     }
 }
 
+/// Location of a job's logs.
 #[derive(Clone, Debug)]
 pub enum LogLocation {
-    /// Memory, with the name of the job and the number of its ranks.
-    Memory(String, u32),
+    /// The user's directory in memory.
+    Memory {
+        /// Name of the job, as in file names.
+        job: String,
+        /// Number of processes that the job has had.
+        ranks: u32,
+    },
+    /// The directory of the checkpoints on disk.
     Disk {
         directory: PathBuf,
         /// Identifies the job over all its starts.
@@ -64,7 +72,7 @@ impl LogLocation {
 
     fn named(&self, label: &dyn Display) -> PathBuf {
         match self {
-            LogLocation::Memory(job, _) => {
+            LogLocation::Memory { job, .. } => {
                 in_memory().join(format!("understudy-{job}-{label}.{LOG}"))
             }
             LogLocation::Disk { directory, .. } => directory.join(self.name_on_disk(label)),
@@ -78,7 +86,7 @@ impl LogLocation {
 
     fn name_on_disk(&self, label: &dyn Display) -> String {
         match self {
-            LogLocation::Memory(job, _) => format!("understudy-{job}-{label}.{LOG}"),
+            LogLocation::Memory { job, .. } => format!("understudy-{job}-{label}.{LOG}"),
             LogLocation::Disk { lineage, start, .. } => {
                 format!("understudy-{lineage}-{start:016x}-{label}.{LOG}")
             }
@@ -88,7 +96,7 @@ impl LogLocation {
     /// Returns the part of the names of backups that identifies the job.
     pub fn job(&self) -> &str {
         match self {
-            LogLocation::Memory(job, _) | LogLocation::Disk { lineage: job, .. } => job,
+            LogLocation::Memory { job, .. } | LogLocation::Disk { lineage: job, .. } => job,
         }
     }
 
@@ -97,7 +105,7 @@ impl LogLocation {
     /// Includes the logs of earlier starts of the job.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
-            LogLocation::Memory(_, ranks) => self.in_memory(*ranks).collect(),
+            LogLocation::Memory { ranks, .. } => self.in_memory(*ranks).collect(),
             LogLocation::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
@@ -115,17 +123,20 @@ impl LogLocation {
     fn found(&self, directory: &Path, extension: &str) -> Vec<PathBuf> {
         let start = format!("understudy-{}-", self.job());
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let is_ours = |path: &PathBuf| {
+        let is_of_job = |path: &PathBuf| {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             name.starts_with(&start) && path.extension() == Some(OsStr::new(extension))
         };
-        entries.map(|entry| entry.path()).filter(is_ours).collect()
+        entries
+            .map(|entry| entry.path())
+            .filter(is_of_job)
+            .collect()
     }
 
     /// Returns the file that records effects of a process's threads.
     ///
     /// The file is used if the record has to outlive the node.
-    pub fn of_threads(&self, process: ProcessNumber) -> PathBuf {
+    pub fn thread_effects_of(&self, process: ProcessNumber) -> PathBuf {
         self.log_of(process).with_extension(THREADS)
     }
 
@@ -136,7 +147,7 @@ impl LogLocation {
         let LogLocation::Disk { directory, .. } = self else {
             return false;
         };
-        let noted = |path: &PathBuf| {
+        let recorded = |path: &PathBuf| {
             let mut bytes = [0; size_of::<u64>()];
             open_own(path, libc::O_RDONLY)
                 .ok()?
@@ -146,8 +157,8 @@ impl LogLocation {
         };
         self.found(directory, THREADS)
             .iter()
-            .filter_map(noted)
-            .any(|noted| noted > epoch.0)
+            .filter_map(recorded)
+            .any(|recorded| recorded > epoch.0)
     }
 
     /// Checks that all logs of earlier starts of the job still exist.
@@ -169,8 +180,8 @@ impl LogLocation {
 
     /// True if a log on disk continues in memory.
     pub fn has_moved(&self, log: &Path) -> bool {
-        let refuge = log.file_name().map(|name| in_memory().join(name));
-        refuge.is_some_and(|refuge| refuge != log && refuge.exists())
+        let fallback = log.file_name().map(|name| in_memory().join(name));
+        fallback.is_some_and(|fallback| fallback != log && fallback.exists())
     }
 
     /// Lists files of a process that failed while it rewrote its log or undid effects.
@@ -178,7 +189,7 @@ impl LogLocation {
         let mut all = Vec::new();
         for extension in [REWRITTEN, LOCK, THREADS] {
             match self {
-                LogLocation::Memory(_, ranks) => {
+                LogLocation::Memory { ranks, .. } => {
                     let logs = self.in_memory(*ranks);
                     all.extend(logs.map(|log| log.with_extension(extension)));
                 }
@@ -191,19 +202,20 @@ impl LogLocation {
         all
     }
 
-    /// Removes the logs of ended processes, or all logs if `nobody_goes_back`.
+    /// Removes the logs of ended processes.
     ///
-    /// A killed process holds the lock of its log until the kernel has released all its resources.
-    pub fn clean(&self, nobody_goes_back: bool) {
+    /// Removes all logs if no process can roll back any more. A killed process holds the lock of
+    /// its log until the kernel has released its resources.
+    pub fn clean(&self, is_rollback_impossible: bool) {
         let logs = self
             .logs()
             .into_iter()
             .filter_map(|path| UndoLog::open(&path).ok().flatten());
-        for log in logs.filter(|log| nobody_goes_back || log.is_abandoned()) {
+        for log in logs.filter(|log| is_rollback_impossible || log.is_abandoned()) {
             let _ = log.remove();
         }
         for path in self.partial_files() {
-            if !nobody_goes_back && !is_abandoned(&path) {
+            if !is_rollback_impossible && !is_abandoned(&path) {
                 continue;
             }
             let _ = fs::remove_file(path);

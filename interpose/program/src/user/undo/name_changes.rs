@@ -37,14 +37,15 @@ impl Recorder {
             return Ok(());
         }
         self.created.remove(path);
-        let id = FileId::of(metadata);
+        let id = FileId::from_metadata(metadata);
         let record = |backup: &Path| Effect::Removed {
             path: path.to_owned(),
             id,
             backup: backup.to_owned(),
         };
-        // A program that empties a directory while listing it also removes backups. Backups of
-        // backups are placed one directory higher, because the loop would otherwise never end.
+        // A program that empties a directory while it lists the directory also finds and removes
+        // backups. The backup of a backup is placed one directory higher, because otherwise the
+        // program would always find another one.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
         let directory = if self.keeper.is_backup(path) {
@@ -52,13 +53,14 @@ impl Recorder {
         } else {
             directory
         };
-        self.kept(directory, record, |backup| {
+        self.create_backup(directory, record, |backup| {
             keeper::link(path, backup, metadata)
         })
     }
 
-    /// Records the removal of a directory. Moves backups in it away, which would prevent the
-    /// removal.
+    /// Records the removal of a directory.
+    ///
+    /// Backups in the directory would prevent its removal, so they are moved one directory higher.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let Some(backups) = self.keeper.only_backups(path)? else {
             return Ok(());
@@ -69,7 +71,7 @@ impl Recorder {
                 continue;
             };
             let to = self.keeper.name(&above);
-            let id = FileId::of(&metadata);
+            let id = FileId::from_metadata(&metadata);
             let (old, new) = (from.clone(), to.clone());
             self.write(Effect::Renamed {
                 from: old,
@@ -83,49 +85,51 @@ impl Recorder {
         self.created.remove(path);
         self.write(Effect::RemovedDirectory {
             path: path.to_owned(),
-            id: FileId::of(metadata),
+            id: FileId::from_metadata(metadata),
             mode: metadata.permissions().mode() & 0o7777,
         })
     }
 
+    /// Discards names below a directory that were recorded as created.
     fn forget_below(&mut self, directory: &Path) {
         self.created
             .retain(|path| path == directory || !path.starts_with(directory));
     }
 
-    /// True if rename(2) will fail. In this case no record may be written, because a backup under
-    /// another name would not be safe from the program's next calls.
+    /// True if rename(2) will fail, so that no record may be written.
+    ///
+    /// A backup of the target would not be safe from the program's next calls.
     fn rename_fails(&self, source: &Metadata, to: &Path, target: Option<&Metadata>) -> bool {
-        let elsewhere = to
+        let is_on_other_device = to
             .parent()
             .and_then(metadata_of)
             .is_none_or(|above| above.dev() != source.dev());
-        let unlike = target.is_some_and(|target| target.is_dir() != source.is_dir());
-        let full = target.is_some_and(|target| {
+        let has_other_type = target.is_some_and(|target| target.is_dir() != source.is_dir());
+        let is_not_empty = target.is_some_and(|target| {
             target.is_dir() && !matches!(self.keeper.only_backups(to), Ok(Some(_)))
         });
-        elsewhere || unlike || full
+        is_on_other_device || has_other_type || is_not_empty
     }
 
     pub(super) fn rename(&mut self, from: &Path, to: &Path, flags: u32) -> io::Result<()> {
         let (Some(source), target) = (metadata_of(from), metadata_of(to)) else {
             return Ok(());
         };
-        let id = FileId::of(&source);
-        let renamed = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
+        let id = FileId::from_metadata(&source);
+        let owned = |from: &Path, to: &Path| (from.to_owned(), to.to_owned());
         if flags & libc::RENAME_EXCHANGE != 0 {
             if target.is_none() {
                 return Ok(());
             }
             self.created.clear();
-            let (from, to) = renamed(from, to);
+            let (from, to) = owned(from, to);
             return self.write(Effect::Exchanged { from, to, id });
         }
-        let same = target
+        let is_same_file = target
             .as_ref()
-            .is_some_and(|target| FileId::of(target) == id);
-        let refused = target.is_some() && flags & libc::RENAME_NOREPLACE != 0;
-        if same || refused || self.rename_fails(&source, to, target.as_ref()) {
+            .is_some_and(|target| FileId::from_metadata(target) == id);
+        let is_refused = target.is_some() && flags & libc::RENAME_NOREPLACE != 0;
+        if is_same_file || is_refused || self.rename_fails(&source, to, target.as_ref()) {
             return Ok(());
         }
         match &target {
@@ -140,7 +144,7 @@ impl Recorder {
         } else {
             self.created.remove(to);
         }
-        let (from, to) = renamed(from, to);
+        let (from, to) = owned(from, to);
         let directory = source.is_dir();
         self.write(Effect::Renamed {
             from,

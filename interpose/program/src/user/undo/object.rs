@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Records an object that was created.
-pub fn note_object(rt: &Runtime, kind: i64, identifier: i32) {
+pub fn record_object(rt: &Runtime, kind: i64, identifier: i32) {
     with_recorder(rt, Path::new("a System V object"), |recorder| {
         recorder.write(Effect::Object {
             kind,
@@ -32,13 +32,13 @@ pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<(
 }
 
 /// Records the name of a POSIX message queue that was created and is open.
-pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
-    let Some(about) = stat(fd) else { return };
+pub fn record_queue(rt: &Runtime, name: &CStr, fd: i32) {
+    let Some(file_stat) = stat(fd) else { return };
     let name = name.to_bytes();
     with_recorder(rt, Path::new(OsStr::from_bytes(name)), |recorder| {
         recorder.write(Effect::Queue {
             name: name.to_vec(),
-            inode: about.st_ino,
+            inode: file_stat.st_ino,
             namespace: kernel_object::namespace(),
         })
     });
@@ -68,8 +68,8 @@ pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Resul
             };
         }
         let queue = OwnedFd::from_raw_fd(fd);
-        let is_it = stat(queue.as_raw_fd()).is_some_and(|it| it.st_ino == inode);
-        match is_it && libc::mq_unlink(name.as_ptr()) != 0 {
+        let is_same = stat(queue.as_raw_fd()).is_some_and(|stat| stat.st_ino == inode);
+        match is_same && libc::mq_unlink(name.as_ptr()) != 0 {
             true => Err(io::Error::last_os_error()),
             false => Ok(()),
         }

@@ -1,11 +1,11 @@
 //! Files that effects have created, recorded after the effects.
 //!
-//! A record is written before its effect, when the new file or the backup of an old file does not
-//! exist yet. The outcome follows the record as soon as the file exists, and contains the file's
-//! identity. Thus undo removes only files that the program has created, and not files of other
-//! processes at their names, and detects a backup that was moved, removed or exchanged. A record
-//! without an outcome is the last record of a process that failed during the call: nothing was
-//! destroyed before the backup was complete.
+//! A record is written before its effect, when the new file or the backup does not exist yet. The
+//! outcome is written when the file exists, and contains its identity. By the identity, the undo
+//! distinguishes a file that the program has created from a file that another process has created
+//! under the same name, and detects that a backup was moved, removed or exchanged. A record without
+//! an outcome is the last record of a process that failed during the call. The call had destroyed
+//! nothing, because the backup was not complete.
 
 use super::file_id::FileId;
 use std::fs::Metadata;
@@ -27,9 +27,9 @@ impl Outcome {
     };
 
     /// Returns the outcome of a call that created a file.
-    pub fn of(metadata: &Metadata) -> Outcome {
+    pub fn from_metadata(metadata: &Metadata) -> Outcome {
         Outcome {
-            id: FileId::of(metadata),
+            id: FileId::from_metadata(metadata),
             is_removed: false,
         }
     }
@@ -38,7 +38,7 @@ impl Outcome {
     pub fn removed(metadata: &Metadata) -> Outcome {
         Outcome {
             is_removed: true,
-            ..Outcome::of(metadata)
+            ..Outcome::from_metadata(metadata)
         }
     }
 

@@ -1,9 +1,11 @@
 //! Backups of ranges of a file that are about to be overwritten.
 //!
-//! The old bytes are read before the record gets its time. So a record never contains bytes that a
-//! rank with a later record has written. Among the records of all ranks for one byte, the first one
-//! contains the byte of the cut: whatever the order in which ranks write, undoing all records from
-//! the latest to the first restores it. A rank needs one record per byte and section.
+//! Several ranks may overwrite the same byte. All records are undone from the latest to the first,
+//! so the record with the earliest time must contain the byte of the cut. This is so because each
+//! rank reads the old bytes before its record gets its time: a write by another rank that it could
+//! have read has an earlier record. Example: the byte is `a` at the cut. Rank 0 records `a` at time
+//! 1 and writes `b`; rank 1 records `b` at time 2 and writes `c`. The undo writes `b`, then `a`.
+//! Each rank needs one record per byte and section.
 #![allow(unsafe_code)]
 
 use super::backup::open_backup;
@@ -24,9 +26,11 @@ use understudy_policy::ranges::ByteRange;
 
 /// Maximum number of overwritten bytes per section that are kept in the log.
 ///
-/// Smaller in tests, which thus reach it.
+/// Smaller in tests, so that they exceed it.
 const MAX_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
-/// Size from which bytes are copied from file to file.
+/// Maximum number of old bytes that are read into memory.
+///
+/// More are copied from file to file.
 const MAX_BUFFERED: u64 = 16 << 20;
 
 /// Open file whose old bytes are needed.
@@ -56,9 +60,9 @@ impl Source<'_> {
 fn read(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
     let mut rest = bytes;
     for &(offset, length) in ranges {
-        let (part, after) = rest.split_at_mut(length as usize);
-        file.read_exact_at(part, offset)?;
-        rest = after;
+        let (range_bytes, others) = rest.split_at_mut(length as usize);
+        file.read_exact_at(range_bytes, offset)?;
+        rest = others;
     }
     Ok(())
 }
@@ -69,7 +73,7 @@ fn read(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
 /// file (fcntl(2), unshare(2)).
 fn read_in_separate_table(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -> io::Result<()> {
     let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
-    let act = || {
+    let read_separately = || {
         // SAFETY: unshare(2) of this thread's table of descriptors.
         if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
             return Err(io::Error::last_os_error());
@@ -77,7 +81,7 @@ fn read_in_separate_table(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -
         read(&File::open(name)?, ranges, bytes)
     };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
+        let thread = std::thread::Builder::new().spawn_scoped(scope, read_separately)?;
         thread
             .join()
             .unwrap_or_else(|_| Err(ErrorKind::Other.into()))
@@ -87,8 +91,8 @@ fn read_in_separate_table(file: &File, ranges: &[ByteRange], bytes: &mut [u8]) -
 impl Recorder {
     /// Records that ranges of a file are about to be written.
     ///
-    /// The record contains their old bytes, which are read from `source`. Most ranges have already
-    /// been recorded, and the file's name is not needed.
+    /// The record contains their old bytes, which are read from `source`. `name` is called only if
+    /// some of the bytes have not been recorded yet.
     pub fn overwrite(
         &mut self,
         name: impl Fn() -> PathBuf,
@@ -96,7 +100,7 @@ impl Recorder {
         ranges: &[ByteRange],
     ) -> io::Result<()> {
         let metadata = source.file().metadata()?;
-        let id = FileId::of(&metadata);
+        let id = FileId::from_metadata(&metadata);
         if !self.recorded.contains_key(&id) {
             self.record_first_use(&name(), &metadata)?;
         }
@@ -104,16 +108,16 @@ impl Recorder {
         if self.recorded.get(&id) != Some(&Recorded::Size) {
             return Ok(());
         }
-        let known = self.overwritten.entry(id).or_default();
+        let recorded = self.overwritten.entry(id).or_default();
         let mut new = Vec::new();
         for &(offset, length) in ranges {
             let end = offset.saturating_add(length).min(metadata.len());
-            known.add((offset, end.saturating_sub(offset)), &mut new);
+            recorded.add((offset, end.saturating_sub(offset)), &mut new);
         }
         match new.iter().map(|(_, length)| length).sum::<u64>() {
             0 => Ok(()),
-            total if total <= MAX_BUFFERED => self.keep_old(&name(), id, source, new, total),
-            _ => self.keep_large(&name(), id, source.file(), new),
+            total if total <= MAX_BUFFERED => self.store_old(&name(), id, source, new, total),
+            _ => self.store_large(&name(), id, source.file(), new),
         }
     }
 
@@ -123,16 +127,17 @@ impl Recorder {
     fn record_first_use(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         if self.is_new(path, metadata) {
             self.recorded
-                .insert(FileId::of(metadata), Recorded::Content);
+                .insert(FileId::from_metadata(metadata), Recorded::Content);
             return Ok(());
         }
         self.size(path, metadata)
     }
 
-    /// Keeps old bytes in the log, or many in a file beside this one.
+    /// Stores old bytes in the log, or in a backup beside the file.
     ///
-    /// The bytes are appended to those that the file beside this one already contains.
-    fn keep_old(
+    /// The backup is used if the log has many bytes. A file has one such backup, to which later
+    /// bytes are appended.
+    fn store_old(
         &mut self,
         path: &Path,
         id: FileId,
@@ -151,7 +156,7 @@ impl Recorder {
                 ranges,
                 bytes,
                 backup: None,
-                place: 0,
+                backup_offset: 0,
             });
         }
         let directory = path.parent().unwrap_or(&path);
@@ -160,29 +165,33 @@ impl Recorder {
             .pools
             .remove(&id)
             .filter(|(pool, _)| metadata_of(pool).is_some());
-        let (backup, place) = pool.unwrap_or_else(|| (self.keeper.name(directory), 0));
+        let (backup, backup_offset) = pool.unwrap_or_else(|| (self.keeper.name(directory), 0));
         self.write(Effect::Overwritten {
             path,
             id,
             ranges,
             bytes: Vec::new(),
             backup: Some(backup.clone()),
-            place,
+            backup_offset,
         })?;
         let mut options = OpenOptions::new();
-        options.write(true).create_new(place == 0).mode(0o600);
+        options
+            .write(true)
+            .create_new(backup_offset == 0)
+            .mode(0o600);
         let pool = options.open(&backup)?;
-        pool.write_all_at(&bytes, place)?;
-        self.conclude(&backup, Outcome::of(&pool.metadata()?))?;
-        self.pools.insert(id, (backup, place + length));
+        pool.write_all_at(&bytes, backup_offset)?;
+        self.record_outcome(&backup, Outcome::from_metadata(&pool.metadata()?))?;
+        self.pools.insert(id, (backup, backup_offset + length));
         Ok(())
     }
 
-    /// Copies bytes of any number to a backup beside the file.
+    /// Copies any number of old bytes to a backup beside the file.
     ///
-    /// The backup has a separate record until it is complete. Without that record it would never be
-    /// removed if the rank failed meanwhile.
-    fn keep_large(
+    /// The copy takes long, and the time of the overwriting record must be later than the copy. So
+    /// the backup is first recorded as a created file, which the undo would remove if the rank
+    /// failed during the copy.
+    fn store_large(
         &mut self,
         path: &Path,
         id: FileId,
@@ -207,58 +216,69 @@ impl Recorder {
         let record = |path: &Path| Effect::Created {
             path: path.to_owned(),
         };
-        let made = self.kept(&directory, record, |backup| {
+        let created = self.create_backup(&directory, record, |backup| {
             make(named.get_or_init(|| backup.to_owned()))
         });
         let backup = named.into_inner().unwrap_or_default();
-        made?;
+        created?;
         let path = path.to_owned();
-        let outcome = Outcome::of(&fs::symlink_metadata(&backup)?);
+        let outcome = Outcome::from_metadata(&fs::symlink_metadata(&backup)?);
         self.write(Effect::Overwritten {
             path,
             id,
             ranges,
             bytes: Vec::new(),
             backup: Some(backup.clone()),
-            place: 0,
+            backup_offset: 0,
         })?;
-        self.conclude(&backup, outcome)
+        self.record_outcome(&backup, outcome)
     }
 }
 
-/// Restores old bytes.
+/// Old bytes of a record in a backup.
+pub struct BackupRange<'a> {
+    pub path: &'a Path,
+    pub offset: u64,
+    /// Outcome of the record; `None` if the rank failed before the backup was complete.
+    pub outcome: Option<Outcome>,
+}
+
+/// Restores old bytes, from `backup` or else from `bytes`.
 ///
-/// The file was not overwritten if the rank failed before all old bytes were kept.
+/// Does nothing if the rank failed before its backup was complete: the file was not overwritten.
 pub fn restore_ranges(
     path: &Path,
     id: FileId,
     ranges: &[ByteRange],
     bytes: &[u8],
-    kept: Option<(&Path, u64, Option<Outcome>)>,
+    backup: Option<BackupRange<'_>>,
 ) -> io::Result<()> {
     let total: u64 = ranges.iter().map(|(_, length)| length).sum();
     match metadata_of(path) {
         None => return Ok(()),
-        Some(found) if found.is_file() && FileId::of(&found) == id => {}
+        Some(found) if found.is_file() && FileId::from_metadata(&found) == id => {}
         Some(_) => return Err(another_file()),
     }
-    let kept = match kept {
-        Some((_, _, None)) => return Ok(()),
-        Some((backup, place, Some(outcome))) => {
-            Some((open_backup(backup, outcome, place + total)?, place))
-        }
+    let backup = match backup {
+        Some(BackupRange { outcome: None, .. }) => return Ok(()),
+        Some(BackupRange {
+            path,
+            offset,
+            outcome: Some(outcome),
+        }) => Some((open_backup(path, outcome, offset + total)?, offset)),
         None => None,
     };
     let file = inode::open_for_writing(path, id)?;
-    let mut at = 0;
+    // Number of old bytes that are restored.
+    let mut done = 0;
     for &(offset, length) in ranges {
-        match &kept {
-            Some((backup, place)) => {
-                keeper::copy_range((backup, place + at), (&file, offset), length)?
+        match &backup {
+            Some((backup, backup_offset)) => {
+                keeper::copy_range((backup, backup_offset + done), (&file, offset), length)?
             }
-            None => file.write_all_at(&bytes[at as usize..(at + length) as usize], offset)?,
+            None => file.write_all_at(&bytes[done as usize..(done + length) as usize], offset)?,
         }
-        at += length;
+        done += length;
     }
     Ok(())
 }

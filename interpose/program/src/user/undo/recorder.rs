@@ -23,22 +23,25 @@ pub(super) const MAX_OVERWRITTEN: u64 = 64 << 20;
 /// Largest file in bytes that is copied because the program truncates it.
 pub(super) const MAX_TRUNCATED: u64 = 1 << 30;
 
-/// Part of a file that has been recorded in this section.
+/// Extent to which a file has been recorded in this section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Recorded {
+    /// Only the size: the file may grow, and overwritten ranges are recorded one by one.
     Size,
+    /// The whole content, or the file is new: nothing more need be recorded.
     Content,
 }
 
 /// Recorder of the effects of one process.
 pub struct Recorder {
-    place: PathBuf,
+    /// Path of the log.
+    path: PathBuf,
     pub(super) keeper: BackupStore,
     pub(super) log: Option<UndoLog>,
     section: Epoch,
     /// Start of the section. Times of files may be a few milliseconds behind the clock.
     section_start: SystemTime,
-    /// Path at which the log continues if its place cannot be written.
+    /// Path at which the log continues if its file cannot be written.
     fallback: Option<PathBuf>,
     /// Clock that all processes of a node share, in nanoseconds.
     clock: fn() -> u64,
@@ -48,7 +51,7 @@ pub struct Recorder {
     pub(super) recorded: HashMap<FileId, Recorded>,
     /// Ranges of files whose old bytes have been recorded since the cut.
     pub(super) overwritten: HashMap<FileId, ByteRanges>,
-    /// Backup with old bytes of a file, and their number.
+    /// Backups to which overwritten bytes of a file are appended, and their lengths.
     pub(super) pools: HashMap<FileId, (PathBuf, u64)>,
     /// Names of open files whose own names were removed.
     pub(super) links: HashMap<FileId, PathBuf>,
@@ -68,11 +71,11 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder that does not record yet.
     ///
-    /// The log will be at `place`, and small backups in `memory`. `label` must be unique in
-    /// the job.
-    pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
+    /// The log will be at `path`, and small backups in the directory `memory`. `label` must be
+    /// unique in the job.
+    pub fn new(path: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
-            place,
+            path,
             keeper: BackupStore::new(memory, job, label),
             log: None,
             section: Epoch::NONE,
@@ -94,21 +97,24 @@ impl Recorder {
         }
     }
 
-    /// Creates the log immediately, for a log that outlasts the node. See [`Recorder::on_disk`].
-    pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
-        self.log = Some(UndoLog::create(&self.place)?);
-        Ok(self.on_disk(refuge))
+    /// Creates the log at once, for a log on disk ([`Recorder::on_disk`]).
+    pub fn lasting(mut self, fallback: PathBuf) -> io::Result<Recorder> {
+        self.log = Some(UndoLog::create(&self.path)?);
+        Ok(self.on_disk(fallback))
     }
 
-    /// Measures times since 1970, and sets the path at which the log can continue.
-    pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
-        (self.fallback, self.clock) = (Some(refuge), realtime_ns);
+    /// Configures a log that other nodes may read.
+    ///
+    /// The times are since 1970, which all nodes share. The log can continue at the path
+    /// `fallback`.
+    pub fn on_disk(mut self, fallback: PathBuf) -> Recorder {
+        (self.fallback, self.clock) = (Some(fallback), realtime_ns);
         self
     }
 
     /// Returns the path of the log.
     pub fn log_path(&self) -> &Path {
-        &self.place
+        &self.path
     }
 
     /// True if the log has records.
@@ -160,7 +166,7 @@ impl Recorder {
     }
 
     /// Records the effects of `call`, which is about to be made.
-    pub fn note(&mut self, call: &FileCall) -> io::Result<()> {
+    pub fn record_call(&mut self, call: &FileCall) -> io::Result<()> {
         match call {
             FileCall::Open { path, flags } => self.open(path, *flags),
             FileCall::Rename { from, to, flags } => self.rename(from, to, *flags),
@@ -174,6 +180,7 @@ impl Recorder {
         }
     }
 
+    /// Writes the record of an effect.
     pub(super) fn write(&mut self, effect: Effect) -> io::Result<()> {
         let record = Record::new(self.section, (self.clock)(), effect);
         self.put(LogLine::Record(record))
@@ -183,28 +190,29 @@ impl Recorder {
         let appended = match &mut self.log {
             Some(log) => log.append(line.clone()),
             none => {
-                UndoLog::create(&self.place).and_then(|log| none.insert(log).append(line.clone()))
+                UndoLog::create(&self.path).and_then(|log| none.insert(log).append(line.clone()))
             }
         };
         match (appended, self.fallback.take()) {
-            (Err(_), Some(refuge)) => self.continue_at(refuge, line),
-            (done, refuge) => {
-                self.fallback = refuge;
-                done
+            (Err(_), Some(fallback)) => self.continue_at(fallback, line),
+            (result, fallback) => {
+                self.fallback = fallback;
+                result
             }
         }
     }
 
-    fn continue_at(&mut self, refuge: PathBuf, line: LogLine) -> io::Result<()> {
-        let mut log = UndoLog::create(&refuge)?;
-        for noted in self.log.iter().flat_map(UndoLog::noted) {
-            log.append_with_outcome(noted.clone())?;
+    /// Copies the log to `fallback`, appends `line` there, and continues there.
+    fn continue_at(&mut self, fallback: PathBuf, line: LogLine) -> io::Result<()> {
+        let mut log = UndoLog::create(&fallback)?;
+        for logged in self.log.iter().flat_map(UndoLog::logged_records) {
+            log.append_with_outcome(logged.clone())?;
         }
         log.append(line)?;
         // A restarted job must not take the old file for the complete log.
-        let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
+        let _ = fs::rename(&self.path, self.path.with_extension(MOVED));
         self.log = Some(log);
-        self.place = refuge;
+        self.path = fallback;
         self.keeper.memory = in_memory();
         Ok(())
     }
@@ -237,8 +245,9 @@ impl Recorder {
 
     /// True if this file was created since the cut.
     ///
-    /// Another rank may have replaced the file by an old one, so the time of birth counts as well.
-    /// Without that time (statx(2)) files are considered old.
+    /// The name alone does not prove this, because another rank may have renamed an old file to it.
+    /// So the time of birth must be later than the cut. A file without that time (statx(2)) counts
+    /// as old.
     pub(super) fn is_new(&self, path: &Path, metadata: &Metadata) -> bool {
         self.created.contains(path)
             && metadata
@@ -246,6 +255,7 @@ impl Recorder {
                 .is_ok_and(|born| born > self.section_start)
     }
 
+    /// Records that a file or directory is about to be created.
     fn created(&mut self, path: &Path) -> io::Result<()> {
         self.write(Effect::Created {
             path: path.to_owned(),
@@ -257,7 +267,7 @@ impl Recorder {
 
     /// Records that the file may grow.
     pub(super) fn size(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let id = FileId::of(metadata);
+        let id = FileId::from_metadata(metadata);
         if self.recorded.contains_key(&id) {
             return Ok(());
         }
@@ -271,9 +281,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records that the file may change.
+    /// Records that the file's content may change.
+    ///
+    /// Creates a backup of files up to `limit` bytes.
     fn content(&mut self, path: &Path, metadata: &Metadata, limit: u64) -> io::Result<()> {
-        let id = FileId::of(metadata);
+        let id = FileId::from_metadata(metadata);
         if self.recorded.get(&id) == Some(&Recorded::Content) {
             return Ok(());
         }
@@ -294,8 +306,8 @@ impl Recorder {
         };
         let (memory, directory) = (self.keeper.memory.clone(), path.parent().unwrap_or(path));
         let make = |backup: &Path| keeper::copy(path, backup);
-        if size > keeper::MAX_IN_MEMORY || self.kept(&memory, record, make).is_err() {
-            self.kept(directory, record, make)?;
+        if size > keeper::MAX_IN_MEMORY || self.create_backup(&memory, record, make).is_err() {
+            self.create_backup(directory, record, make)?;
         }
         self.recorded.insert(id, Recorded::Content);
         Ok(())
@@ -304,7 +316,7 @@ impl Recorder {
     /// Writes a record, and then creates its backup in `directory`.
     ///
     /// A backup without a record would never be removed.
-    pub(super) fn kept(
+    pub(super) fn create_backup(
         &mut self,
         directory: &Path,
         record: impl Fn(&Path) -> Effect,
@@ -314,7 +326,7 @@ impl Recorder {
         self.write(record(&backup))?;
         let made = make(&backup).and_then(|()| fs::symlink_metadata(&backup));
         match (made, &mut self.log) {
-            (Ok(made), _) => self.conclude(&backup, Outcome::of(&made)),
+            (Ok(made), _) => self.record_outcome(&backup, Outcome::from_metadata(&made)),
             (Err(error), Some(log)) => {
                 // Without a record no process removes the backup.
                 let _ = fs::remove_file(&backup);

@@ -58,21 +58,22 @@ pub unsafe fn file_effect(
         }
         _ => {
             if let Some(call) = Caller::own().call(kind, names, value) {
-                note(rt, &call);
+                record_call(rt, &call);
             }
         }
     }
 }
 
-/// Records that a part of an open file is about to be overwritten.
+/// Records that a range of an open file is about to be overwritten.
 ///
-/// The part is overwritten by a write or in a mapping.
-pub fn record_overwriting(rt: &Runtime, fd: c_int, part: &effect::FilePart, is_mapped: bool) {
+/// The cause is a write, or a mapping.
+pub fn record_overwriting(rt: &Runtime, fd: c_int, range: &effect::FilePart, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
-        recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
+        recorder.overwrite_open(fd, (range.offset, range.length), is_mapped)
     });
 }
 
+/// Lets the recorder record an effect on an open file, if effects are recorded.
 fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
     let _raised = TemporaryFileLimit::new();
     if is_recording(rt)
@@ -88,32 +89,37 @@ fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Resul
 ///
 /// False in a child that the program has forked, which has a copy of the recorder.
 fn is_recording(rt: &Runtime) -> bool {
-    let is_of_this =
+    let is_of_this_process =
         |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
     (role::is_protected() || rt.undo.early.get())
-        && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
+        && rt
+            .undo
+            .recorder
+            .borrow()
+            .as_ref()
+            .is_some_and(is_of_this_process)
 }
 
 /// Records a call that understudy is about to make for the program; [`record_created`] follows.
-pub fn note(rt: &Runtime, call: &FileCall) {
+pub fn record_call(rt: &Runtime, call: &FileCall) {
     with_recorder(rt, call.path(), |recorder| {
-        let noted = recorder.note(call);
+        let result = recorder.record_call(call);
         WRITTEN.await_name(recorder.awaits_name());
-        noted
+        result
     });
 }
 
 /// Records that the last recorded call has been made.
 pub fn record_created(rt: &Runtime) {
     with_recorder(rt, Path::new("a new file"), |recorder| {
-        let noted = recorder.made();
+        let result = recorder.name_created();
         WRITTEN.await_name(recorder.awaits_name());
-        noted
+        result
     });
 }
 
 /// Records ranges of an open file of the program that understudy is about to write.
-pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[ByteRange]) {
+pub fn record_range_overwriting(rt: &Runtime, file: &File, ranges: &[ByteRange]) {
     let name = || last_name_of(file);
     if is_recording(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()

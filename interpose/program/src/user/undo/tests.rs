@@ -1,7 +1,7 @@
 //! Tests of the log, and tools of the tests of undoing.
 
 use super::apply;
-use super::caller::followed;
+use super::caller::follow_link;
 use super::file_call::{FileCall, exchange};
 use super::log_location::{LOCK, LogLocation};
 use super::recorder::Recorder;
@@ -196,7 +196,7 @@ fn another_file_of_the_same_name_is_not_cut() {
     fs::write(&path, "twelve bytes").unwrap();
     fs::write(&other, "b").unwrap();
     let mut log = UndoLog::create(&room.log(0)).unwrap();
-    let id = FileId::of(&fs::metadata(&other).unwrap());
+    let id = FileId::from_metadata(&fs::metadata(&other).unwrap());
     let effect = Effect::Grown {
         path: path.clone(),
         id,
@@ -252,12 +252,12 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
         directories: true,
     };
     rank.begin(Epoch(1));
-    rank.note(&remove(&file)).unwrap();
+    rank.record_call(&remove(&file)).unwrap();
     fs::remove_file(&file).unwrap();
     assert_eq!(room.backups().len(), 1);
     rank.begin(Epoch(2));
     // The backup is moved twice, and its directory is renamed in between.
-    rank.note(&remove(&top.join("d/f"))).unwrap();
+    rank.record_call(&remove(&top.join("d/f"))).unwrap();
     fs::remove_dir(top.join("d/f")).unwrap();
     let (from, to) = (top.join("d"), top.join("e"));
     let rename = FileCall::Rename {
@@ -265,9 +265,9 @@ fn a_backup_that_was_moved_is_found_when_it_is_forgotten() {
         to: to.clone(),
         flags: 0,
     };
-    rank.note(&rename).unwrap();
+    rank.record_call(&rename).unwrap();
     fs::rename(&from, &to).unwrap();
-    rank.note(&remove(&to)).unwrap();
+    rank.record_call(&remove(&to)).unwrap();
     fs::remove_dir(&to).unwrap();
     assert_eq!(room.backups().len(), 1);
     rank.forget_before(Epoch(2)).unwrap();
@@ -294,7 +294,7 @@ fn an_exchange_is_undone_after_one_name_was_removed() {
     };
     write(1, Effect::Created { path: new.clone() });
     fs::write(&new, "new").unwrap();
-    let id = FileId::of(&fs::metadata(&new).unwrap());
+    let id = FileId::from_metadata(&fs::metadata(&new).unwrap());
     let (from, to) = (new.clone(), old.clone());
     write(2, Effect::Exchanged { from, to, id });
     exchange(&new, &old).unwrap();

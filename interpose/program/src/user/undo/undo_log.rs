@@ -28,17 +28,19 @@ pub const REWRITTEN: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
 const VERSION: u32 = 6;
+/// Length of magic and version.
 const HEADER: u64 = 16;
+/// Number of bytes in front of each line: its length and its checksum.
 const FRAME: usize = 12;
 
 /// Effect in the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
-    /// Number of the cut that the effect followed.
+    /// Number of the cut that the effect follow_link.
     pub section: Epoch,
     /// Time since the node's start, by which the records of all its ranks are ordered.
     pub time: u64,
-    /// Directories of the effect's names.
+    /// Identities of the directories that contain the effect's names, in the order of the names.
     pub directories: Vec<FileId>,
     pub effect: Effect,
 }
@@ -46,7 +48,7 @@ pub struct Record {
 impl Record {
     /// Creates the record of an effect that is about to happen.
     pub fn new(section: Epoch, time: u64, mut effect: Effect) -> Record {
-        let directories = effect.paths().into_iter().map(|it| directory_of(it));
+        let directories = effect.paths().into_iter().map(|path| directory_of(path));
         Record {
             section,
             time,
@@ -91,25 +93,24 @@ fn first_line(bytes: &[u8]) -> Option<(LogLine, usize)> {
     Some((line, FRAME + content.len()))
 }
 
-/// Returns all possible names of a file after moves, of which some may have failed.
+/// Returns all possible names of a file after `moves`, of which some may have failed.
 ///
-/// The file was at `path` before the `moves` of itself or of its directories, the last one first.
-fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
-    let mut places = vec![path.to_owned()];
+/// The file was at `path` before the moves. Each move (old and new name) is that of the file or of
+/// a directory above it; the last move comes first in the list.
+fn possible_names(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
+    let mut names = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {
-        let below = places
-            .iter()
-            .filter_map(|place| place.strip_prefix(from).ok());
+        let below = names.iter().filter_map(|name| name.strip_prefix(from).ok());
         // Joining an empty path would add a slash, as for a directory.
         let moved = |below: &Path| match below.as_os_str().is_empty() {
             true => to.to_path_buf(),
             false => to.join(below),
         };
         let mut new: Vec<PathBuf> = below.map(moved).collect();
-        new.retain(|place| !places.contains(place));
-        places.append(&mut new);
+        new.retain(|name| !names.contains(name));
+        names.append(&mut new);
     }
-    places
+    names
 }
 
 /// Log of a rank, as read by any process.
@@ -123,7 +124,7 @@ pub struct UndoLog {
 /// Record with its position in the file.
 #[derive(Clone, Debug)]
 pub struct LoggedRecord {
-    at: u64,
+    offset: u64,
     pub record: Record,
     /// File that the effect has created, if known.
     pub outcome: Option<Outcome>,
@@ -190,42 +191,47 @@ impl UndoLog {
 
     fn parse(&mut self, bytes: &[u8]) {
         self.records.clear();
-        let mut at = HEADER as usize;
-        while let Some((line, length)) = bytes.get(at..).and_then(first_line) {
-            self.add(at as u64, line);
-            at += length;
+        let mut offset = HEADER as usize;
+        while let Some((line, length)) = bytes.get(offset..).and_then(first_line) {
+            self.add(offset as u64, line);
+            offset += length;
         }
     }
 
-    fn add(&mut self, at: u64, line: LogLine) {
+    /// Adds a line that is stored at this offset.
+    fn add(&mut self, offset: u64, line: LogLine) {
         match line {
             LogLine::Record(record) => self.records.push(LoggedRecord {
-                at,
+                offset,
                 record,
                 outcome: None,
             }),
-            LogLine::Outcome(made, outcome) => {
-                if let Some(noted) = self.making(&made).and_then(|it| self.records.get_mut(it)) {
-                    noted.outcome = Some(outcome);
+            LogLine::Outcome(created, outcome) => {
+                if let Some(logged) = self
+                    .creator_of(&created)
+                    .and_then(|index| self.records.get_mut(index))
+                {
+                    logged.outcome = Some(outcome);
                 }
             }
         }
     }
 
-    fn making(&self, made: &Path) -> Option<usize> {
+    /// Returns the index of the latest record that creates this name.
+    fn creator_of(&self, name: &Path) -> Option<usize> {
         self.records
             .iter()
-            .rposition(|noted| noted.record.effect.made() == Some(made))
+            .rposition(|logged| logged.record.effect.created_name() == Some(name))
     }
 
     /// Returns the outcome of the latest record that creates this name.
-    pub fn outcome_of(&self, made: &Path) -> Option<Outcome> {
-        self.records.get(self.making(made)?)?.outcome
+    pub fn outcome_of(&self, name: &Path) -> Option<Outcome> {
+        self.records.get(self.creator_of(name)?)?.outcome
     }
 
     /// True if a record creates this name.
-    pub fn makes(&self, made: &Path) -> bool {
-        self.making(made).is_some()
+    pub fn creates_name(&self, name: &Path) -> bool {
+        self.creator_of(name).is_some()
     }
 
     /// Reads the log again, because another process may have changed it.
@@ -249,12 +255,12 @@ impl UndoLog {
     }
 
     /// Writes a record with its outcome.
-    pub fn append_with_outcome(&mut self, noted: LoggedRecord) -> io::Result<()> {
-        let outcome = noted.record.effect.made().map(Path::to_owned);
-        let outcome = outcome.zip(noted.outcome);
-        self.append(LogLine::Record(noted.record))?;
-        outcome.map_or(Ok(()), |(made, outcome)| {
-            self.append(LogLine::Outcome(made, outcome))
+    pub fn append_with_outcome(&mut self, logged: LoggedRecord) -> io::Result<()> {
+        let outcome = logged.record.effect.created_name().map(Path::to_owned);
+        let outcome = outcome.zip(logged.outcome);
+        self.append(LogLine::Record(logged.record))?;
+        outcome.map_or(Ok(()), |(name, outcome)| {
+            self.append(LogLine::Outcome(name, outcome))
         })
     }
 
@@ -263,20 +269,20 @@ impl UndoLog {
     }
 
     /// Lists all records with their outcomes.
-    pub fn noted(&self) -> impl Iterator<Item = &LoggedRecord> {
+    pub fn logged_records(&self) -> impl Iterator<Item = &LoggedRecord> {
         self.records.iter()
     }
 
     /// Removes the last record.
     pub fn pop(&mut self) -> io::Result<()> {
         match self.records.pop() {
-            Some(noted) => self.file.set_len(noted.at),
+            Some(logged) => self.file.set_len(logged.offset),
             None => Ok(()),
         }
     }
 
     pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter().map(|noted| &noted.record)
+        self.records.iter().map(|logged| &logged.record)
     }
 
     /// Removes all sections before `first`, and their backups.
@@ -289,14 +295,14 @@ impl UndoLog {
             return Ok(());
         }
         self.remove_backups(count);
-        let kept: Vec<LoggedRecord> = self.noted().skip(count).cloned().collect();
+        let kept: Vec<LoggedRecord> = self.logged_records().skip(count).cloned().collect();
         if kept.is_empty() {
             self.records.clear();
             return self.file.set_len(HEADER);
         }
         let mut next = UndoLog::create(&self.path.with_extension(REWRITTEN))?;
-        for noted in kept {
-            next.append_with_outcome(noted)?;
+        for logged in kept {
+            next.append_with_outcome(logged)?;
         }
         std::fs::rename(&next.path, &self.path)?;
         next.path.clone_from(&self.path);
@@ -306,12 +312,12 @@ impl UndoLog {
 
     /// Removes the backups of the first `count` records.
     fn remove_backups(&self, count: usize) {
-        // From the last record on, so that the moves after a record are known: moves of
-        // directories, and of backups out of removed directories. If such a move is undone later,
-        // no record refers to the backup any more.
+        // A backup may have been moved after its record was written: with its directory, or out of
+        // a directory that was removed. So the records are examined from the last one on, and
+        // `moves` contains all moves after the examined record.
         let mut moves: Vec<(&Path, &Path)> = Vec::new();
-        for (index, noted) in self.records.iter().enumerate().rev() {
-            let record = &noted.record;
+        for (index, logged) in self.records.iter().enumerate().rev() {
+            let record = &logged.record;
             match &record.effect {
                 Effect::Renamed {
                     from,
@@ -325,8 +331,8 @@ impl UndoLog {
                 _ => {}
             }
             if let (Some(backup), true) = (record.effect.backup(), index < count) {
-                for place in places(backup, &moves) {
-                    let _ = std::fs::remove_file(place);
+                for name in possible_names(backup, &moves) {
+                    let _ = std::fs::remove_file(name);
                 }
             }
         }
@@ -345,7 +351,7 @@ impl UndoLog {
         self.file.unlock().expect("it was locked");
     }
 
-    /// Removes the log and its backups. Another process may have removed it before.
+    /// Removes the log and its backups; another process may have removed them before.
     pub fn remove(self) -> io::Result<()> {
         self.remove_backups(self.records.len());
         match std::fs::remove_file(&self.path) {

@@ -12,7 +12,7 @@ pub struct UndoState {
     /// Recorder of effects of child processes.
     pub child_effects: StateCell<Option<ChildEffects>>,
     /// True if effects of child processes cannot be recorded.
-    pub cannot_note_child_effects: Cell<bool>,
+    pub cannot_record_children: Cell<bool>,
     /// Location beside the checkpoints on disk, until the end of the job.
     pub on_disk: StateCell<Option<LogLocation>>,
     /// True if effects are recorded before MPI_Init.
@@ -27,7 +27,7 @@ impl UndoState {
         UndoState {
             recorder: StateCell::new(None),
             child_effects: StateCell::new(None),
-            cannot_note_child_effects: Cell::new(false),
+            cannot_record_children: Cell::new(false),
             on_disk: StateCell::new(None),
             early: Cell::new(false),
         }

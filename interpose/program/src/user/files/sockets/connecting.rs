@@ -1,8 +1,8 @@
 //! Connections from a port that other connections may also use (ip(7)).
 //!
-//! The kernel, when it chooses the ports, assigns one port to several connections whose other ends
-//! differ. bind(2) does not share a port in this way; a port range that contains one port does
-//! (IP_LOCAL_PORT_RANGE, Linux 6.3).
+//! The kernel, if it chooses the port of a connection, may use one port for several connections
+//! whose other ends differ. A program cannot get such a port by bind(2). But it can restrict the
+//! kernel's choice to a range of one port (IP_LOCAL_PORT_RANGE, Linux 6.3).
 #![allow(unsafe_code)]
 
 use super::endpoint::Endpoint;
@@ -27,11 +27,11 @@ pub unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
 /// # Errors
 /// Returns `AddrInUse` while another connection, possibly a closed one, occupies the port.
 pub fn connect_from(
-    make: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<OwnedFd>,
     from: &Endpoint,
     to: &Endpoint,
 ) -> io::Result<OwnedFd> {
-    connect_in_range(make()?, from, to).or_else(|_| connect_bound(make()?, from, to))
+    connect_in_range(create()?, from, to).or_else(|_| connect_bound(create()?, from, to))
 }
 
 /// Connects from a range of one port.
@@ -55,6 +55,7 @@ fn connect_in_range(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Resu
     }
 }
 
+/// Connects after bind(2) to the port.
 fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<OwnedFd> {
     let fd = socket.as_raw_fd();
     REUSE_PORT.write_number(fd, 1);
@@ -63,11 +64,12 @@ fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<
     Ok(socket)
 }
 
+/// Starts connect(2) without blocking.
 fn begin(fd: i32, to: &Endpoint) -> io::Result<()> {
     // SAFETY: fcntl(2) of a socket that the caller owns.
     unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
     match to.connect(fd) {
-        // The kernel still keeps a closed connection with these addresses.
+        // A closed connection with these addresses is in the state TIME_WAIT.
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             Err(io::ErrorKind::AddrInUse.into())
         }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// State of a closed connection whose address the kernel still keeps.
+/// State of a closed connection whose address the kernel has not released yet.
 pub const TIME_WAIT: u8 = 6;
 
 /// Connection as the kernel lists it.
@@ -44,7 +44,7 @@ fn connection(line: &str) -> Option<Connection> {
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok();
-    let words = (0..ip.len() / 8).map(|it| Some(word(8 * it)?.to_ne_bytes()));
+    let words = (0..ip.len() / 8).map(|index| Some(word(8 * index)?.to_ne_bytes()));
     let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.concat();
     let ip = match bytes.len() {
         4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),

@@ -42,15 +42,18 @@ impl Endpoint {
         read(fd, libc::getpeername)
     }
 
-    /// Bytes after the family.
+    /// Returns the bytes after the family.
     pub fn name(&self) -> &[u8] {
         self.0.get(FAMILY_SIZE..).unwrap_or_default()
     }
 
     fn family(&self) -> i32 {
-        let bytes = self.0.get(..FAMILY_SIZE).and_then(|it| it.try_into().ok());
-        bytes.map_or(libc::AF_UNSPEC, |it| {
-            libc::sa_family_t::from_ne_bytes(it).into()
+        let bytes = self
+            .0
+            .get(..FAMILY_SIZE)
+            .and_then(|family| family.try_into().ok());
+        bytes.map_or(libc::AF_UNSPEC, |family| {
+            libc::sa_family_t::from_ne_bytes(family).into()
         })
     }
 

@@ -1,4 +1,4 @@
-//! Messages that wait in sockets: copied without receiving them, discarded, and sent.
+//! Messages that wait in sockets: copying without receiving them, discarding, and sending.
 //!
 //! MSG_PEEK reads unreceived messages one by one (socket(7), SO_PEEK_OFF).
 #![allow(unsafe_code)]
@@ -22,7 +22,7 @@ pub const EMPTY_MESSAGE: &str =
 
 /// Returns a copy of the messages that wait in the socket.
 pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
-    let inode = stat(fd).map_or(0, |about| about.st_ino);
+    let inode = stat(fd).map_or(0, |file_stat| file_stat.st_ino);
     let mut with_empty = WITH_EMPTY_MESSAGE
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
@@ -67,14 +67,14 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
 /// Reads the message at the socket's peek offset; `None` if there is none.
 fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
     let mut bytes = vec![0u8; 1 << 18];
-    let mut part = libc::iovec {
+    let mut buffer = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
     // SAFETY: recvmsg(2) into a buffer of this function, without room for descriptors.
     let (length, flags) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
-        (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+        (header.msg_iov, header.msg_iovlen) = (&raw mut buffer, 1);
         let length = libc::recvmsg(fd, &raw mut header, libc::MSG_PEEK | libc::MSG_DONTWAIT);
         (length, header.msg_flags)
     };
@@ -120,7 +120,7 @@ pub fn drain(fd: i32) {
     let is_stream = socket_options::number(fd, libc::SO_TYPE) == libc::SOCK_STREAM;
     loop {
         // SAFETY: recv(2) into a buffer of this function.
-        let got = unsafe {
+        let count = unsafe {
             libc::recv(
                 fd,
                 bytes.as_mut_ptr().cast(),
@@ -128,7 +128,7 @@ pub fn drain(fd: i32) {
                 libc::MSG_DONTWAIT,
             )
         };
-        if got < 0 || is_stream && got == 0 {
+        if count < 0 || is_stream && count == 0 {
             return;
         }
     }

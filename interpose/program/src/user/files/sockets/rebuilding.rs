@@ -1,8 +1,9 @@
-//! Listeners and TCP connections that are created anew at their addresses.
+//! Creation of listeners and TCP connections with the addresses that they had.
 //!
-//! A connection is created with a listener at the address of one end: the program's listener, or a
-//! temporary one. Addresses that the kernel keeps for closed connections are released first
-//! ([`super::time_wait`]). TCP_REPAIR would provide all of this, but requires CAP_NET_ADMIN.
+//! For a connection, a listener at the address of one end is needed: the program's own listener, or
+//! a temporary one. The other end is then connected from its former port. Addresses of closed
+//! connections that the kernel has not released yet are released first ([`super::time_wait`]).
+//! TCP_REPAIR would be simpler, but requires CAP_NET_ADMIN.
 #![allow(unsafe_code)]
 
 use super::connecting::owned;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 const MAX_WAIT_FOR_ADDRESS: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Size of content that fits into a connection with buffers of any size, in bytes.
+/// Size of content that fits into any connection, whatever its buffer sizes, in bytes.
 const SMALL_CONTENT: usize = 1 << 15;
 
 /// Socket that cannot be created anew.
@@ -49,7 +50,7 @@ pub fn abandon(fd: i32) {
 }
 
 /// Makes room for the content of a connection, and disables delays of its transmission.
-pub fn open_wide(fd: i32, socket: &Socket) {
+pub fn prepare_for_content(fd: i32, socket: &Socket) {
     CORK.write_number(fd, 0);
     NO_DELAY.write_number(fd, 1);
     let length: usize = socket.content.iter().map(Vec::len).sum();
@@ -69,9 +70,9 @@ pub fn empty_listener(fd: i32, backlog: u32) {
     unsafe { libc::listen(fd, backlog.cast_signed()) };
 }
 
-/// Accepts a connection that arrives within `patience`.
-fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
-    if open_descriptors::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
+/// Accepts a connection that arrives within `timeout`.
+fn accept(fd: i32, timeout: Duration) -> io::Result<OwnedFd> {
+    if open_descriptors::events_within(fd, libc::POLLIN, timeout) & libc::POLLIN == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // SAFETY: accept4(2), whose new descriptor has no other owner.
@@ -91,13 +92,13 @@ fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
 fn create_like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose new descriptor has no other owner.
-    let made = unsafe { owned(libc::socket(family, kind, protocol))? };
-    socket.options.apply(made.as_raw_fd());
+    let created = unsafe { owned(libc::socket(family, kind, protocol))? };
+    socket.options.apply(created.as_raw_fd());
     if family != libc::AF_UNIX {
-        REUSE_ADDRESS.write_number(made.as_raw_fd(), 1);
-        DEFER_ACCEPT.write_number(made.as_raw_fd(), 0);
+        REUSE_ADDRESS.write_number(created.as_raw_fd(), 1);
+        DEFER_ACCEPT.write_number(created.as_raw_fd(), 0);
     }
-    Ok(made)
+    Ok(created)
 }
 
 /// Retries a bind or connect operation while the kernel keeps the address.
@@ -108,7 +109,7 @@ fn retry_while_in_use<T>(
     let start = Instant::now();
     loop {
         let error = match act() {
-            Ok(made) => return Ok(made),
+            Ok(result) => return Ok(result),
             Err(error) => error,
         };
         let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
@@ -121,12 +122,12 @@ fn retry_while_in_use<T>(
 }
 
 fn listen_at(socket: &Socket, address: &Endpoint, backlog: u32) -> io::Result<OwnedFd> {
-    let made = create_like(socket)?;
-    address.bind(made.as_raw_fd())?;
+    let listener = create_like(socket)?;
+    address.bind(listener.as_raw_fd())?;
     // SAFETY: listen(2) of a socket of this function.
-    let rc = unsafe { libc::listen(made.as_raw_fd(), backlog.cast_signed()) };
+    let rc = unsafe { libc::listen(listener.as_raw_fd(), backlog.cast_signed()) };
     if rc == 0 {
-        Ok(made)
+        Ok(listener)
     } else {
         Err(io::Error::last_os_error())
     }
@@ -142,14 +143,14 @@ fn in_family(address: &Endpoint, family: i32) -> Option<Endpoint> {
     }
 }
 
-/// Sockets that are created anew, and the sockets that were kept.
+/// Saved sockets, and those that have been created.
 struct Rebuilder<'a> {
     saved: &'a BTreeMap<i32, &'a Socket>,
     missing: BTreeSet<i32>,
-    made: BTreeMap<i32, OwnedFd>,
+    created: BTreeMap<i32, OwnedFd>,
 }
 
-/// Creates the missing listeners and connections anew, and returns them by descriptor.
+/// Creates the missing listeners and connections, and returns them by descriptor.
 ///
 /// # Errors
 /// Returns the first socket that cannot be created.
@@ -166,15 +167,21 @@ pub fn rebuild(
         return Ok(BTreeMap::new());
     }
     kept.iter().for_each(|&fd| share_addresses(fd));
-    let mut all = Rebuilder {
+    let mut rebuilder = Rebuilder {
         saved,
         missing,
-        made: BTreeMap::new(),
+        created: BTreeMap::new(),
     };
-    time_wait::release(&all.ports());
-    all.make(|it| it.backlog.is_some(), Rebuilder::make_listener)?;
-    all.make(|it| it.backlog.is_none(), Rebuilder::make_connection)?;
-    Ok(all.made)
+    time_wait::release(&rebuilder.ports());
+    rebuilder.create_all(
+        |socket| socket.backlog.is_some(),
+        Rebuilder::create_listener,
+    )?;
+    rebuilder.create_all(
+        |socket| socket.backlog.is_none(),
+        Rebuilder::create_connection,
+    )?;
+    Ok(rebuilder.created)
 }
 
 /// Lets a kept socket share its addresses with the sockets that are created.
@@ -192,14 +199,15 @@ impl Rebuilder<'_> {
         self.missing.iter().flat_map(ports).collect()
     }
 
-    fn make(
+    /// Calls `create` for each missing socket that `is_wanted` selects.
+    fn create_all(
         &mut self,
         is_wanted: impl Fn(&Socket) -> bool,
-        make_one: impl Fn(&mut Self, i32) -> io::Result<()>,
+        create: impl Fn(&mut Self, i32) -> io::Result<()>,
     ) -> Result<(), LostSocket> {
         for fd in self.missing.clone() {
-            if is_wanted(self.saved[&fd]) && !self.made.contains_key(&fd) {
-                make_one(self, fd).map_err(|why| LostSocket {
+            if is_wanted(self.saved[&fd]) && !self.created.contains_key(&fd) {
+                create(self, fd).map_err(|why| LostSocket {
                     fd,
                     address: self.saved[&fd]
                         .address
@@ -212,12 +220,12 @@ impl Rebuilder<'_> {
         Ok(())
     }
 
-    fn make_listener(&mut self, fd: i32) -> io::Result<()> {
+    fn create_listener(&mut self, fd: i32) -> io::Result<()> {
         let socket = self.saved[&fd];
         if let (Some(address), Some(backlog)) = (&socket.address, socket.backlog) {
             let listen = || listen_at(socket, address, backlog);
-            let made = retry_while_in_use(&socket.ports().collect(), listen)?;
-            self.made.insert(fd, made);
+            let listener = retry_while_in_use(&socket.ports().collect(), listen)?;
+            self.created.insert(fd, listener);
         }
         Ok(())
     }
@@ -230,44 +238,44 @@ impl Rebuilder<'_> {
             let addresses = listener.address.as_ref().zip(end.address.as_ref());
             listener.backlog.is_some()
                 && listener.kind[0] == end.kind[0]
-                && addresses.is_some_and(|(at, to)| at.covers(to))
+                && addresses.is_some_and(|(listening, target)| listening.covers(target))
         };
-        let (fd, listener) = self.saved.iter().find(|(_, it)| is_for(it))?;
-        let made = self.made.get(fd).map(AsRawFd::as_raw_fd);
-        Some((made.unwrap_or(*fd), listener.options.has(REUSE_PORT)))
+        let (fd, listener) = self.saved.iter().find(|(_, listener)| is_for(listener))?;
+        let created = self.created.get(fd).map(AsRawFd::as_raw_fd);
+        Some((created.unwrap_or(*fd), listener.options.has(REUSE_PORT)))
     }
 
     /// Creates both ends of the connection with one end at `fd`.
-    fn make_connection(&mut self, fd: i32) -> io::Result<()> {
+    fn create_connection(&mut self, fd: i32) -> io::Result<()> {
         let socket = self.saved[&fd];
         if let Some(address) = &socket.closed_peer {
-            let made = self.make_orphan(socket, address)?;
-            self.made.insert(fd, made);
+            let created = self.create_orphan(socket, address)?;
+            self.created.insert(fd, created);
             return Ok(());
         }
-        let is_other = |(_, it): &(&i32, &&Socket)| Some(it.number) == socket.peer;
-        let found = self.saved.iter().find(is_other);
+        let is_other_end = |(_, other): &(&i32, &&Socket)| Some(other.number) == socket.peer;
+        let found = self.saved.iter().find(is_other_end);
         let (&other_fd, &other) = found.ok_or(io::ErrorKind::NotFound)?;
         let ports = socket.ports().chain(other.ports()).collect();
         let [one, two] = retry_while_in_use(&ports, || self.connect(socket, other))?;
-        self.made.extend([(fd, one), (other_fd, two)]);
+        self.created.extend([(fd, one), (other_fd, two)]);
         Ok(())
     }
 
     /// Creates a connection, sends the content to the end, and closes the other end.
-    fn make_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
+    fn create_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
         let other = Socket {
             address: Some(address.clone()),
             closed_peer: None,
             ..socket.clone()
         };
-        let [made, peer] =
+        let [end, peer] =
             retry_while_in_use(&socket.ports().collect(), || self.connect(socket, &other))?;
-        open_wide(made.as_raw_fd(), socket);
-        open_wide(peer.as_raw_fd(), &other);
+        prepare_for_content(end.as_raw_fd(), socket);
+        prepare_for_content(peer.as_raw_fd(), &other);
         send_all(peer.as_raw_fd(), &socket.content)?;
-        tcp::wait_for_arrival(peer.as_raw_fd(), made.as_raw_fd());
-        Ok(made)
+        tcp::wait_for_arrival(peer.as_raw_fd(), end.as_raw_fd());
+        Ok(end)
     }
 
     /// Connects two new sockets, one of which accepts the connection.
@@ -275,7 +283,7 @@ impl Rebuilder<'_> {
     /// The connecting end can share its port with other connections, so it cannot listen at that
     /// port. The saved state does not show which end connected, so both directions are tried.
     fn connect(&self, one: &Socket, two: &Socket) -> io::Result<[OwnedFd; 2]> {
-        let by = |acceptor, connector| match self.listener_for(acceptor) {
+        let connect_to = |acceptor, connector| match self.listener_for(acceptor) {
             Some((_, true)) => Err(io::ErrorKind::AddrInUse.into()),
             Some((listener, false)) => connect_by(listener, acceptor, connector),
             None => {
@@ -284,9 +292,9 @@ impl Rebuilder<'_> {
                 connect_by(listener.as_raw_fd(), acceptor, connector)
             }
         };
-        match by(one, two) {
+        match connect_to(one, two) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                by(two, one).map(|[two, one]| [one, two])
+                connect_to(two, one).map(|[two, one]| [one, two])
             }
             result => result,
         }
@@ -306,7 +314,7 @@ fn connect_by(listener: i32, acceptor: &Socket, connector: &Socket) -> io::Resul
     }
     loop {
         let accepted = accept(listener, tcp::MAX_WAIT)?;
-        let peer = Endpoint::peer(accepted.as_raw_fd()).and_then(|it| it.ip());
+        let peer = Endpoint::peer(accepted.as_raw_fd()).and_then(|address| address.ip());
         if peer == from.ip() {
             return Ok([accepted, connected]);
         }

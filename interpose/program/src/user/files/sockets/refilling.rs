@@ -12,27 +12,27 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     for (&fd, socket) in all {
         match socket.backlog {
             Some(backlog) => rebuilding::empty_listener(fd, backlog),
-            None if socket.has_address() => rebuilding::open_wide(fd, socket),
+            None if socket.has_address() => rebuilding::prepare_for_content(fd, socket),
             None => socket.options.apply(fd),
         }
     }
     for (&fd, socket) in all.iter().filter(|(_, socket)| socket.peer().is_some()) {
-        let is_other = |(_, other): &(&i32, &&Socket)| Some(other.number) == socket.peer();
-        let Some((&other, _)) = all.iter().find(is_other) else {
+        let is_other_end = |(_, other): &(&i32, &&Socket)| Some(other.number) == socket.peer();
+        let Some((&other, _)) = all.iter().find(is_other_end) else {
             continue;
         };
         refill(fd, other, socket)?;
     }
     for (&fd, socket) in all {
         socket.options.apply(fd);
-        let how = match socket.is_shut {
+        let directions = match socket.is_shut {
             1 => libc::SHUT_RD,
             2 => libc::SHUT_WR,
             3 => libc::SHUT_RDWR,
             _ => continue,
         };
         // SAFETY: shutdown(2) of the program's socket.
-        unsafe { libc::shutdown(fd, how) };
+        unsafe { libc::shutdown(fd, directions) };
     }
     Ok(())
 }

@@ -33,7 +33,9 @@ pub fn is_of_service(fd: i32) -> bool {
 }
 
 fn is_service(address: &[u8]) -> bool {
-    SERVICES.iter().any(|place| address.starts_with(place))
+    SERVICES
+        .iter()
+        .any(|directory| address.starts_with(directory))
 }
 
 /// Socket at a cut.
@@ -69,7 +71,7 @@ impl LocalSockets {
     pub fn among(descriptors: &[i32]) -> LocalSockets {
         let is_socket = |fd: &i32| socket_options::number(*fd, libc::SO_DOMAIN) >= 0;
         let sockets: Vec<i32> = descriptors.iter().copied().filter(is_socket).collect();
-        let inode = |fd: &i32| stat(*fd).map(|about| about.st_ino);
+        let inode = |fd: &i32| stat(*fd).map(|file_stat| file_stat.st_ino);
         LocalSockets {
             inodes: sockets.iter().filter_map(inode).collect(),
             connections: tcp::Connections::among(sockets.into_iter()),
@@ -123,9 +125,9 @@ fn role_of_inet(fd: i32, inode: u64, connections: &tcp::Connections) -> (&'stati
     let own = Endpoint::own(fd);
     let is_bound = own
         .as_ref()
-        .is_some_and(|it| it.name().get(..2) != Some(&[0, 0]));
+        .is_some_and(|address| address.name().get(..2) != Some(&[0, 0]));
     if is_listener(fd) {
-        let is_restored = tcp::is_tcp(fd) && own.is_some_and(|it| it.is_on_each_host());
+        let is_restored = tcp::is_tcp(fd) && own.is_some_and(|address| address.is_on_each_host());
         return match is_restored {
             true => ("listener", Role::Listener(tcp::backlog(fd))),
             false => ("address", Role::Shared),
@@ -190,14 +192,14 @@ pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
 
 impl Socket {
     /// Returns the state of a socket; `None` if only another process could restore it.
-    pub fn of(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
+    pub fn from_fd(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
         let role = role(fd, inode, &local.connections, |_| true).1;
         let (peer, is_shut, backlog) = match role {
             Role::New => (None, 0, None),
             Role::Pair(found) => (Some(found.peer), found.is_shut, None),
             Role::Connection(peer, _) => (Some(peer), tcp::is_shut(fd), None),
             Role::Orphan => (Some(0), tcp::is_shut(fd), None),
-            Role::Listener([_, most]) => (None, 0, Some(most)),
+            Role::Listener([_, backlog]) => (None, 0, Some(backlog)),
             Role::Shared => return None,
         };
         let has_address = backlog.is_some() || peer.is_some() && tcp::is_tcp(fd);
@@ -206,7 +208,7 @@ impl Socket {
             peer,
             kind: [libc::SO_DOMAIN, libc::SO_TYPE, libc::SO_PROTOCOL]
                 .map(|name| socket_options::number(fd, name)),
-            options: OptionValues::of(fd),
+            options: OptionValues::read(fd),
             content: if peer.is_some() {
                 content(fd).ok()?
             } else {
@@ -222,12 +224,12 @@ impl Socket {
         })
     }
 
-    /// Inode.
+    /// Returns the inode.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Inode of the other end, if it is open.
+    /// Returns the inode of the other end, if it is open.
     pub fn peer(&self) -> Option<u64> {
         self.peer.filter(|&peer| peer != 0)
     }
@@ -237,29 +239,31 @@ impl Socket {
         self.address.is_some()
     }
 
-    /// Ports of the socket, and of its other end if the other end was closed.
+    /// Returns the ports of the socket, and of its other end if that was closed.
     pub(super) fn ports(&self) -> impl Iterator<Item = u16> {
         let addresses = [&self.address, &self.closed_peer].into_iter().flatten();
-        addresses.filter_map(|it| it.ip().map(|(_, port)| port))
+        addresses.filter_map(|address| address.ip().map(|(_, port)| port))
     }
 
-    /// True if this socket can be changed to `then` without creating it anew.
-    pub fn can_become(&self, then: &Socket) -> bool {
-        let is_orphan = then.peer == Some(0);
-        let is_ended = is_orphan || then.is_shut & 1 != 0;
-        self.kind == then.kind
-            && (self.number, self.peer) == (then.number, then.peer)
-            && self.is_shut & !then.is_shut == 0
-            && self.address == then.address
-            && self.closed_peer == then.closed_peer
-            && self.backlog.is_some() == then.backlog.is_some()
-            && (!is_ended || self.content == then.content)
+    /// True if this socket can be changed to the state `saved`.
+    ///
+    /// Otherwise a socket must be created.
+    pub fn can_become(&self, saved: &Socket) -> bool {
+        let is_orphan = saved.peer == Some(0);
+        let is_ended = is_orphan || saved.is_shut & 1 != 0;
+        self.kind == saved.kind
+            && (self.number, self.peer) == (saved.number, saved.peer)
+            && self.is_shut & !saved.is_shut == 0
+            && self.address == saved.address
+            && self.closed_peer == saved.closed_peer
+            && self.backlog.is_some() == saved.backlog.is_some()
+            && (!is_ended || self.content == saved.content)
     }
 
     /// Creates a socket, or both sockets of a pair.
     ///
     /// Returns the socket with its content if the other end was closed.
-    pub fn make(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+    pub fn create(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         let [family, kind, protocol] = self.kind;
         if self.peer.is_none() {
             // SAFETY: socket(2), whose new descriptor has no other owner.
@@ -294,7 +298,8 @@ mod tests {
 
     fn socket(of: &impl AsRawFd) -> Socket {
         let fd = of.as_raw_fd();
-        Socket::of(fd, inode(fd), &LocalSockets::among(&[])).expect("a socket that can be saved")
+        Socket::from_fd(fd, inode(fd), &LocalSockets::among(&[]))
+            .expect("a socket that can be saved")
     }
 
     #[test]
@@ -306,7 +311,7 @@ mod tests {
         let saved = [socket(&one), socket(&other)];
         assert_eq!(saved[0].peer(), Some(saved[1].number()));
         assert_eq!(saved[1].content, [&b"first"[..], b"second"]);
-        let (made, peer) = saved[0].make().unwrap();
+        let (made, peer) = saved[0].create().unwrap();
         let peer = peer.unwrap();
         let all = [(made.as_raw_fd(), &saved[0]), (peer.as_raw_fd(), &saved[1])];
         fill(&all.into_iter().collect()).unwrap();
@@ -322,7 +327,7 @@ mod tests {
         drop(one);
         let saved = socket(&other);
         assert_eq!((saved.peer, saved.is_shut), (Some(0), 3));
-        let (made, peer) = saved.make().unwrap();
+        let (made, peer) = saved.create().unwrap();
         assert!(peer.is_none());
         assert_eq!(
             content(made.as_raw_fd()).unwrap(),

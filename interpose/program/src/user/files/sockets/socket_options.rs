@@ -5,8 +5,8 @@
 ///
 /// Bit 1 stands for the send buffer, bit 2 for the receive buffer.
 const SO_BUF_LOCK: i32 = 72;
-const SIZE_OF_SENDING: i32 = 1;
-const SIZE_OF_RECEIVING: i32 = 2;
+const SEND_BUFFER_LOCKED: i32 = 1;
+const RECEIVE_BUFFER_LOCKED: i32 = 2;
 
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
@@ -23,16 +23,16 @@ const fn sized(level: i32, name: i32, size: usize) -> SocketOption {
     SocketOption { level, name, size }
 }
 
-const fn number_of(level: i32, name: i32) -> SocketOption {
+const fn integer(level: i32, name: i32) -> SocketOption {
     sized(level, name, size_of::<i32>())
 }
 
 const fn general(name: i32) -> SocketOption {
-    number_of(libc::SOL_SOCKET, name)
+    integer(libc::SOL_SOCKET, name)
 }
 
-const fn of_tcp(name: i32) -> SocketOption {
-    number_of(libc::IPPROTO_TCP, name)
+const fn tcp(name: i32) -> SocketOption {
+    integer(libc::IPPROTO_TCP, name)
 }
 
 pub const PEEK_OFFSET: SocketOption = general(libc::SO_PEEK_OFF);
@@ -42,15 +42,15 @@ pub const LINGER: SocketOption = sized(libc::SOL_SOCKET, libc::SO_LINGER, 8);
 pub const RECEIVE_BUFFER: SocketOption = general(libc::SO_RCVBUF);
 const SEND_BUFFER: SocketOption = general(libc::SO_SNDBUF);
 const BUFFER_LOCK: SocketOption = general(SO_BUF_LOCK);
-pub const NO_DELAY: SocketOption = of_tcp(libc::TCP_NODELAY);
-pub const CORK: SocketOption = of_tcp(libc::TCP_CORK);
-pub const QUICK_ACK: SocketOption = of_tcp(libc::TCP_QUICKACK);
-pub const DEFER_ACCEPT: SocketOption = of_tcp(libc::TCP_DEFER_ACCEPT);
+pub const NO_DELAY: SocketOption = tcp(libc::TCP_NODELAY);
+pub const CORK: SocketOption = tcp(libc::TCP_CORK);
+pub const QUICK_ACK: SocketOption = tcp(libc::TCP_QUICKACK);
+pub const DEFER_ACCEPT: SocketOption = tcp(libc::TCP_DEFER_ACCEPT);
 pub const BIND_WITHOUT_PORT: SocketOption =
-    number_of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+    integer(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 /// Lowest and highest port of a connection (Linux 6.3).
-pub const PORT_RANGE: SocketOption = number_of(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
-pub const ONLY_V6: SocketOption = number_of(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+pub const PORT_RANGE: SocketOption = integer(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
+pub const ONLY_V6: SocketOption = integer(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 
 /// Restored options.
 ///
@@ -74,20 +74,20 @@ pub const OPTIONS: [SocketOption; 32] = [
     sized(libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16),
     PEEK_OFFSET,
     ONLY_V6,
-    number_of(libc::IPPROTO_IP, libc::IP_TOS),
-    number_of(libc::IPPROTO_IP, libc::IP_TTL),
-    number_of(libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    integer(libc::IPPROTO_IP, libc::IP_TOS),
+    integer(libc::IPPROTO_IP, libc::IP_TTL),
+    integer(libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     NO_DELAY,
     CORK,
     DEFER_ACCEPT,
-    of_tcp(libc::TCP_KEEPIDLE),
-    of_tcp(libc::TCP_KEEPINTVL),
-    of_tcp(libc::TCP_KEEPCNT),
-    of_tcp(libc::TCP_SYNCNT),
-    of_tcp(libc::TCP_LINGER2),
-    of_tcp(libc::TCP_USER_TIMEOUT),
-    of_tcp(libc::TCP_FASTOPEN),
-    of_tcp(libc::TCP_NOTSENT_LOWAT),
+    tcp(libc::TCP_KEEPIDLE),
+    tcp(libc::TCP_KEEPINTVL),
+    tcp(libc::TCP_KEEPCNT),
+    tcp(libc::TCP_SYNCNT),
+    tcp(libc::TCP_LINGER2),
+    tcp(libc::TCP_USER_TIMEOUT),
+    tcp(libc::TCP_FASTOPEN),
+    tcp(libc::TCP_NOTSENT_LOWAT),
 ];
 
 impl SocketOption {
@@ -136,26 +136,27 @@ pub struct OptionValues(Vec<Vec<u8>>);
 
 impl OptionValues {
     /// Reads the options of a socket.
-    pub fn of(fd: i32) -> OptionValues {
+    pub fn read(fd: i32) -> OptionValues {
         OptionValues(OPTIONS.iter().map(|option| option.read(fd)).collect())
     }
 
-    fn of_option(&self, option: SocketOption) -> &[u8] {
+    /// Returns the value of an option.
+    fn value(&self, option: SocketOption) -> &[u8] {
         let mut all = OPTIONS.iter().zip(&self.0);
-        all.find(|(it, _)| **it == option)
+        all.find(|(other, _)| **other == option)
             .map_or(&[], |(_, value)| value)
     }
 
     /// True if the option is set.
     pub fn has(&self, option: SocketOption) -> bool {
-        self.of_option(option).iter().any(|byte| *byte != 0)
+        self.value(option).iter().any(|byte| *byte != 0)
     }
 
     /// Sets the options of a socket to these values.
     pub fn apply(&self, fd: i32) {
-        for (option, then) in OPTIONS.iter().zip(&self.0) {
-            if !then.is_empty() && !self.is_tuned(fd, *option) && option.read(fd) != *then {
-                option.write(fd, then);
+        for (option, value) in OPTIONS.iter().zip(&self.0) {
+            if !value.is_empty() && !self.is_tuned(fd, *option) && option.read(fd) != *value {
+                option.write(fd, value);
             }
         }
     }
@@ -163,18 +164,18 @@ impl OptionValues {
     /// True for a buffer size that the kernel adapts to the connection (tcp(7)).
     fn is_tuned(&self, fd: i32, option: SocketOption) -> bool {
         let bit = match option {
-            SEND_BUFFER => SIZE_OF_SENDING,
-            RECEIVE_BUFFER => SIZE_OF_RECEIVING,
+            SEND_BUFFER => SEND_BUFFER_LOCKED,
+            RECEIVE_BUFFER => RECEIVE_BUFFER_LOCKED,
             _ => return false,
         };
-        let is_free = |value: &[u8]| {
+        let is_unlocked = |value: &[u8]| {
             value
                 .try_into()
-                .is_ok_and(|it| i32::from_ne_bytes(it) & bit == 0)
+                .is_ok_and(|lock| i32::from_ne_bytes(lock) & bit == 0)
         };
         number(fd, libc::SO_PROTOCOL) == libc::IPPROTO_TCP
-            && is_free(self.of_option(BUFFER_LOCK))
-            && is_free(&BUFFER_LOCK.read(fd))
+            && is_unlocked(self.value(BUFFER_LOCK))
+            && is_unlocked(&BUFFER_LOCK.read(fd))
     }
 }
 

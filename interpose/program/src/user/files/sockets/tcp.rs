@@ -63,7 +63,9 @@ pub fn is_orphan(fd: i32) -> bool {
     let Some([own, peer]) = local_addresses(fd) else {
         return false;
     };
-    let is_open = |it: Connection| (it.own, it.peer) == (peer, own) && it.inode != 0;
+    let is_open = |connection: Connection| {
+        (connection.own, connection.peer) == (peer, own) && connection.inode != 0
+    };
     let is_closed = state(fd) == CLOSE_WAIT && unacknowledged(fd) == 0;
     is_closed && !connection_list::all().any(is_open)
 }
@@ -183,8 +185,8 @@ pub fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut bytes = vec![0u8; length];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: recv(2) into a buffer of this function.
-    let got = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), length, flags) };
-    if usize::try_from(got) == Ok(length) {
+    let received = unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), length, flags) };
+    if usize::try_from(received) == Ok(length) {
         Ok(vec![bytes])
     } else {
         Err("its bytes cannot be read; let the program close it")

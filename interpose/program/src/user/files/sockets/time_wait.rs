@@ -1,10 +1,10 @@
-//! Addresses that the kernel keeps for closed connections (TIME_WAIT, RFC 9293, 3.3.2).
+//! Release of addresses of closed connections (TIME_WAIT, RFC 9293, 3.3.2).
 //!
-//! The kernel keeps the end that was closed first for a minute. Meanwhile its address can be bound
-//! only if the end had SO_REUSEADDR. Here one process had both ends of the connections. This
-//! process therefore sends a connection request from the other end's address. The kernel answers it
-//! with an acknowledgement, the requester answers this with a reset, and the reset releases the
-//! address (RFC 1337).
+//! After a connection was closed, the kernel reserves the address of the end that was closed first
+//! for a minute. Here this process had both ends, so it can end that state earlier: it sends a
+//! connection request from the address of the other end. The kernel answers the request with an
+//! acknowledgement; the requester does not expect one and answers with a reset; the reset releases
+//! the address (RFC 1337).
 #![allow(unsafe_code)]
 
 use super::connecting::{connect_from, owned};
@@ -17,10 +17,11 @@ use std::os::fd::AsRawFd;
 
 /// Releases these ports from closed connections of the loopback interface.
 pub fn release(ports: &BTreeSet<u16>) {
-    let is_kept = |it: &Connection| {
-        it.state == TIME_WAIT && it.own.0.is_loopback() && ports.contains(&it.own.1)
+    let is_reserved = |connection: &Connection| {
+        let (ip, port) = connection.own;
+        connection.state == TIME_WAIT && ip.is_loopback() && ports.contains(&port)
     };
-    for connection in connection_list::all().filter(is_kept) {
+    for connection in connection_list::all().filter(is_reserved) {
         request(connection.peer, connection.own);
     }
 }
@@ -38,16 +39,16 @@ fn request(from: (IpAddr, u16), to: (IpAddr, u16)) {
         IpAddr::V4(_) => libc::AF_INET,
         IpAddr::V6(_) => libc::AF_INET6,
     };
-    let make = || {
+    let create = || {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
         // SAFETY: socket(2), whose new descriptor has no other owner.
-        let made = unsafe { owned(libc::socket(family, kind, libc::IPPROTO_TCP))? };
-        REUSE_ADDRESS.write_number(made.as_raw_fd(), 1);
-        reset_at_close(made.as_raw_fd());
-        Ok(made)
+        let socket = unsafe { owned(libc::socket(family, kind, libc::IPPROTO_TCP))? };
+        REUSE_ADDRESS.write_number(socket.as_raw_fd(), 1);
+        reset_at_close(socket.as_raw_fd());
+        Ok(socket)
     };
     // The request is not expected to succeed: an error is the usual result.
-    drop(connect_from(make, &endpoint(from), &endpoint(to)));
+    drop(connect_from(create, &endpoint(from), &endpoint(to)));
 }
 
 #[cfg(test)]

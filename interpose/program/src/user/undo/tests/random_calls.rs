@@ -39,7 +39,7 @@ fn any_call(random: &mut Random, top: &Path) -> FileCall {
     let path = top.join(random.pick(NAMES));
     match random.below(8) {
         0..3 => FileCall::Open {
-            path: followed(path),
+            path: follow_link(path),
             flags: *random.pick(FLAGS),
         },
         3 | 4 => FileCall::Rename {
@@ -57,7 +57,7 @@ fn any_call(random: &mut Random, top: &Path) -> FileCall {
             directory: random.below(4) > 0,
         },
         _ => FileCall::Truncate {
-            path: followed(path),
+            path: follow_link(path),
             length: random.below(300) as i64,
         },
     }
@@ -109,7 +109,7 @@ fn perform(
                 .create(flags & libc::O_CREAT != 0)
                 .custom_flags(flags & !libc::O_ACCMODE);
             let opened = options.open(path);
-            recorder.made()?;
+            recorder.name_created()?;
             let mut file = opened?;
             if access == libc::O_RDONLY {
                 return file.read_to_end(&mut Vec::new()).map(drop);
@@ -194,9 +194,9 @@ fn round(seed: u64) {
                 continue;
             }
             let call = any_call(random, &room.files());
-            recorder.note(&call).unwrap();
+            recorder.record_call(&call).unwrap();
             let done = perform(&call, random, recorder, open);
-            recorder.made().unwrap();
+            recorder.name_created().unwrap();
             println!("{section}: rank {rank} {call:?}: {done:?}");
         }
     }

@@ -27,13 +27,13 @@ fn a_moment() {
 
 /// Opens a file with truncation as a rank, and writes it.
 fn write(rank: &mut Recorder, path: &Path, content: impl AsRef<[u8]>) {
-    rank.note(&opening(path, FROM_NOTHING)).unwrap();
+    rank.record_call(&opening(path, FROM_NOTHING)).unwrap();
     fs::write(path, content).unwrap();
-    rank.made().unwrap();
+    rank.name_created().unwrap();
 }
 
 fn remove(rank: &mut Recorder, path: &Path) {
-    rank.note(&removing(path)).unwrap();
+    rank.record_call(&removing(path)).unwrap();
     fs::remove_file(path).unwrap();
 }
 
@@ -77,8 +77,8 @@ fn a_name_that_the_job_has_given_up_is_of_no_interest() {
     write(&mut rank, &lock, "");
     remove(&mut rank, &lock);
     // This call fails.
-    rank.note(&opening(&failed, FROM_NOTHING)).unwrap();
-    rank.made().unwrap();
+    rank.record_call(&opening(&failed, FROM_NOTHING)).unwrap();
+    rank.name_created().unwrap();
     for path in [&lock, &failed] {
         fs::write(path, "others'").unwrap();
     }
@@ -123,7 +123,7 @@ fn nothing_is_undone_through_a_directory_that_was_exchanged() {
         ("removed", remove),
         ("renamed", |rank, path| {
             let to = path.with_extension("renamed");
-            rank.note(&FileCall::Rename {
+            rank.record_call(&FileCall::Rename {
                 from: path.to_owned(),
                 to: to.clone(),
                 flags: 0,
@@ -167,7 +167,7 @@ fn destroy(which: &str, rank: &mut Recorder, path: &Path) {
         "removed" => remove(rank, path),
         "truncated" => write(rank, path, "new"),
         _ => {
-            rank.note(&opening(path, libc::O_RDWR)).unwrap();
+            rank.record_call(&opening(path, libc::O_RDWR)).unwrap();
             let file = OpenOptions::new().read(true).write(true).open(path);
             let file = file.unwrap();
             let length = 100 << 10;
@@ -211,7 +211,7 @@ fn a_backup_that_was_never_complete_is_not_missed() {
     fs::write(&data, vec![b'o'; 100 << 10]).unwrap();
     let mut log = UndoLog::create(&room.log(0)).unwrap();
     let (path, backup) = (data.clone(), room.files().join(".understudy-job-0-1"));
-    let id = FileId::of(&fs::metadata(&data).unwrap());
+    let id = FileId::from_metadata(&fs::metadata(&data).unwrap());
     for effect in [
         Effect::Changed {
             path: path.clone(),
@@ -244,7 +244,13 @@ fn outcomes_outlive_sections_that_are_forgotten() {
     write(&mut rank, &data, "the job's");
     rank.forget_before(Epoch(2)).unwrap();
     let log = UndoLog::open(&room.log(0)).unwrap().unwrap();
-    let outcomes: Vec<_> = log.noted().map(|it| it.outcome.map(|it| it.id)).collect();
-    assert_eq!(outcomes, [Some(FileId::of(&fs::metadata(&data).unwrap()))]);
+    let outcomes: Vec<_> = log
+        .logged_records()
+        .map(|it| it.outcome.map(|it| it.id))
+        .collect();
+    assert_eq!(
+        outcomes,
+        [Some(FileId::from_metadata(&fs::metadata(&data).unwrap()))]
+    );
     rank.end().unwrap();
 }
