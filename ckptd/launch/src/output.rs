@@ -11,9 +11,6 @@ use std::sync::mpsc;
 use understudy_catalogue::message;
 use understudy_wire::io::{Interest, wait_ready};
 
-/// Exit status if some output could not be written (EX_IOERR of sysexits.h).
-pub const EXIT_OUTPUT_LOST: u8 = 74;
-
 /// True if some output could not be written.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 

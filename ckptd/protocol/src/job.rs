@@ -14,12 +14,10 @@ use crate::member::Member;
 use crate::{Action, BegunGeneration, Event, Node, ProcessHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_messages::{GenerationStart, JobOrder, ToManager};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
-/// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
-pub const EXIT_NOT_RECOVERED: i32 = 75;
 /// Time limit for the guardians to join, from the start of the manager.
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Limit of successive generations in which no process resumes the program.
@@ -452,7 +450,7 @@ impl Job {
         };
         if self.fruitless_generations == MAX_FRUITLESS_GENERATIONS {
             self.print(message::no_progress(MAX_FRUITLESS_GENERATIONS).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.fruitless_generations += 1;
         for number in &ranks {

@@ -15,9 +15,8 @@ use super::program::{Program, preloaded_besides};
 use super::spawned_children::SpawnedChildren;
 use super::unprotected::run_unprotected;
 use crate::Error;
-use crate::output::{EXIT_OUTPUT_LOST, is_lost};
+use crate::output::is_lost;
 use crate::print_message::print_message;
-use crate::refused_start::EXIT_REFUSED;
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -27,9 +26,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::ProcessNumber;
-use understudy_protocol::EXIT_NOT_RECOVERED;
 use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
@@ -240,8 +238,8 @@ impl GuardianProcess {
             ToGuardian::Leave { status } => {
                 self.children.flush();
                 return Ok(Some(match status {
-                    0 if is_lost() => i32::from(EXIT_OUTPUT_LOST),
-                    0 if self.has_refused.get() => EXIT_REFUSED,
+                    0 if is_lost() => exit_status::STATE_NOT_SAVED,
+                    0 if self.has_refused.get() => exit_status::REFUSED,
                     status => status,
                 }));
             }
@@ -318,7 +316,7 @@ impl GuardianProcess {
             let error = Error::Managers(MAX_FRUITLESS_MANAGERS);
             print_message(error);
         }
-        Ok(Some(EXIT_NOT_RECOVERED))
+        Ok(Some(exit_status::RECOVERY_FAILED))
     }
 
     /// Kills all processes and the processes that they have started.

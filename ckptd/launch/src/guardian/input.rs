@@ -9,7 +9,6 @@
 
 use super::input_spool::Spool;
 use crate::Error;
-use crate::output::EXIT_OUTPUT_LOST;
 use crate::print_message::print_message;
 use crate::spawn_thread::spawn_thread;
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
@@ -21,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::{Guardian, ProcessNumber};
 use understudy_sockets::{Poller, RETRY, Registry, Source};
@@ -203,7 +202,7 @@ impl Relay {
             self.spool.release(self.positions.released());
             if let Err(error) = self.fill() {
                 print_message(message::kept_input_not_read(error));
-                std::process::exit(EXIT_OUTPUT_LOST.into());
+                std::process::exit(exit_status::STATE_NOT_SAVED);
             }
             self.feed();
         }

@@ -4,10 +4,10 @@ use super::launcher_position::LauncherPosition;
 use super::program::{Program, preloaded_besides};
 use crate::Error;
 use crate::print_message::print_message;
-use crate::refused_start::EXIT_REFUSED;
 use rustix::process::set_parent_process_death_signal;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_settings::refusal;
 
 /// Runs the program in place of this process, or stops the job, because protection fails.
@@ -35,7 +35,7 @@ pub fn run_unprotected(
         std::thread::sleep(MESSAGE_DELAY);
     }
     if stop.is_some() {
-        return Ok(EXIT_REFUSED);
+        return Ok(exit_status::REFUSED);
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();

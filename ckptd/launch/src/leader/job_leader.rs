@@ -11,11 +11,11 @@ use crate::print_message::print_message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, EXIT_NOT_RECOVERED, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT,
-    Job, JobOrder, Node, ProcessNumber, Worker,
+    Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node,
+    ProcessNumber, Worker,
 };
 use understudy_settings::domains::domain_of_host;
 use understudy_wire::line::{Killer, ProcessEnd, ToGuardian, ToManager};
@@ -112,7 +112,7 @@ impl JobLeader {
             .filter(|job| job.is_over())
             .map(Job::status)
         {
-            None => EXIT_NOT_RECOVERED,
+            None => exit_status::RECOVERY_FAILED,
             Some(0) => self.of_spawned,
             Some(status) => status,
         }
@@ -290,7 +290,7 @@ impl JobLeader {
     pub fn give_up(&mut self, why: &str) {
         print_message(why);
         self.is_hopeless |= self.job.is_none();
-        self.handle_event(Event::Abort(EXIT_NOT_RECOVERED));
+        self.handle_event(Event::Abort(exit_status::RECOVERY_FAILED));
     }
 
     fn handle_event(&mut self, event: Event) {

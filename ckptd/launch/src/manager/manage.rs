@@ -16,8 +16,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use understudy_catalogue::message;
-use understudy_protocol::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT};
+use understudy_catalogue::{exit_status, message};
+use understudy_protocol::JOIN_TIMEOUT;
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
@@ -205,7 +205,7 @@ fn follow(
             print_message(message::node_ends(node.host(), why));
             let _ = leader.watch(false).and(watch(&mut starting, false));
             abandon_node(node);
-            return Ok(EXIT_NOT_RECOVERED);
+            return Ok(exit_status::RECOVERY_FAILED);
         }
     }
     let _ = leader.watch(false).and(watch(&mut starting, false));
@@ -220,7 +220,7 @@ fn follow(
 /// Ends all processes of this node.
 fn abandon_node(node: &mut NodeState) {
     let began = Instant::now();
-    node.abandon_node(EXIT_NOT_RECOVERED);
+    node.abandon_node(exit_status::RECOVERY_FAILED);
     while !node.is_deserted() && began.elapsed() < FAREWELL {
         node.wait(Some(FAREWELL));
         node.serve_node();

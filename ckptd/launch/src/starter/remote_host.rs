@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
+use understudy_catalogue::exit_status;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
-use understudy_protocol::EXIT_NOT_RECOVERED;
 
 /// Executes the assignment from standard input until the guardians have ended.
 ///
@@ -94,5 +94,5 @@ fn listen(
             }
         }
     }
-    std::process::exit(EXIT_NOT_RECOVERED)
+    std::process::exit(exit_status::RECOVERY_FAILED)
 }

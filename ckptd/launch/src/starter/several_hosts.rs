@@ -12,7 +12,6 @@ use crate::Error;
 use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{LeaderToStarter, ManagerDuty, Messages, StarterToLeader, write_message};
-use crate::output::EXIT_OUTPUT_LOST;
 use crate::print_message::print_message_to;
 use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
@@ -26,7 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, wait_ready};
@@ -142,7 +141,7 @@ pub fn run_on_several(
             &streams.stderr,
             message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()),
         );
-        codes.push(EXIT_OUTPUT_LOST.into());
+        codes.push(exit_status::STATE_NOT_SAVED);
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }

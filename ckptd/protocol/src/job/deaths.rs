@@ -3,9 +3,9 @@
 use super::Job;
 use super::phase::Phase;
 use crate::member::Member;
-use crate::{Action, EXIT_NOT_RECOVERED, Ending, Node};
+use crate::{Action, Ending, Node};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
@@ -60,7 +60,7 @@ impl Job {
         self.failed_generations += u32::from(is_first && !is_ending);
         if self.failed_generations == MAX_FAILED_GENERATIONS && !is_ending {
             self.print(message::mpi_library_aborts(MAX_FAILED_GENERATIONS).to_string());
-            self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
     }
 
@@ -143,7 +143,7 @@ impl Job {
             return self.announce_next_generation();
         }
         self.print(message::mpi_failed(MAX_FAILED_GENERATIONS).to_string());
-        self.end_with(EXIT_NOT_RECOVERED, None);
+        self.end_with(exit_status::RECOVERY_FAILED, None);
     }
 
     pub(super) fn process_ended(&mut self, number: ProcessNumber, ending: Ending) {
@@ -203,7 +203,7 @@ impl Job {
             }
             Ending::OutOfMemory => {
                 self.print(message::REPLACEMENT_NEEDS_MEMORY.into());
-                self.end_with(EXIT_NOT_RECOVERED, Some(at))
+                self.end_with(exit_status::RECOVERY_FAILED, Some(at))
             }
             // A new process must reach MPI, as the first one did.
             Ending::Exit(_) if !has_used_mpi && self.is_protected => {
@@ -303,7 +303,7 @@ impl Job {
         if self.stillborn_processes > MAX_STILLBORN {
             let count = self.stillborn_processes;
             self.print(message::replacements_died(count).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            return self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
         if self.left_stores.is_empty()
             && !self
@@ -312,7 +312,7 @@ impl Job {
                 .any(|number| self.members[number].was_in_generation)
         {
             self.print(message::ALL_WORKERS_DIED.into());
-            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            return self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
         self.announce_next_generation();
     }
@@ -344,7 +344,7 @@ impl Job {
                 false => format!("{} starts have failed", MAX_RESTARTS + 1),
             };
             self.print(message::no_restart_from_start(why).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.print(message::RESTART_FROM_START.into());
         self.restarts += 1;

@@ -2,9 +2,9 @@
 
 use super::phase::Phase;
 use super::{JOIN_TIMEOUT, Job};
-use crate::{Action, EXIT_NOT_RECOVERED, Ending};
+use crate::{Action, Ending};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 /// Time for the other processes to exit by themselves.
@@ -49,7 +49,7 @@ impl Job {
                 JOIN_TIMEOUT.as_secs(),
             );
             self.print(message::processes_missing(all, there, time).to_string());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         }
     }
 
@@ -107,7 +107,7 @@ impl Job {
         self.phase = Phase::Joining;
         if !is_whole {
             self.print(message::DEATH_BETWEEN_PROGRAMS.into());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         }
     }
 

@@ -4,10 +4,10 @@
 
 use super::Job;
 use super::phase::Phase;
+use crate::Action;
 use crate::member::Member;
-use crate::{Action, EXIT_NOT_RECOVERED};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
@@ -15,7 +15,7 @@ impl Job {
     pub(super) fn guardians_died_early(&mut self, guardians: &[Guardian]) {
         if !self.follows_manager {
             self.print(message::LAUNCHED_PROCESSES_DIED.into());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.absent.extend(guardians);
         self.start_if_all_are_there();
@@ -64,7 +64,7 @@ impl Job {
         self.phase = Phase::Joining;
         if is_between {
             self.print(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         } else if ended.is_some() {
             let workers = self.members.iter().filter(|(_, member)| member.has_resumed);
             self.at_end = workers.map(|(&number, _)| number).collect();

@@ -26,6 +26,8 @@ use start::{MpirunCommand, Start};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_catalogue::ExitStatus;
+use understudy_catalogue::exit_status::EXIT_STATUSES;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::Environment;
 use understudy_launch::print_message;
@@ -42,19 +44,7 @@ pub use understudy_node::EVENTS_PREFIX;
 /// spares sleep until one of them is needed. Settings may also be given as environment variables of
 /// equal meaning; an option takes precedence.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status:\n  \
-    that of the program, if it ended by itself; else\n  \
-    2    wrong usage, or a setting that makes no sense; nothing was started\n  \
-    65   the program failed at the same place three times\n  \
-    70   an error inside understudy\n  \
-    74   the program's state could not be saved or restored, or its output not be written\n  \
-    75   a failure could not be recovered from\n  \
-    78   the program could not be protected (see --allow-unprotected)\n  \
-    125  the job was not started; a message says why\n  \
-    126  the program cannot be executed\n  \
-    127  there is no such program\n  \
-    128+N  understudy or mpirun was ended by signal N\n\n\
-    Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt")]
+#[command(after_help = after_help())]
 pub struct Arguments {
     /// Number of ranks that the program sees.
     #[arg(short = 'n', long, value_name = "WORKERS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -102,6 +92,18 @@ pub struct Arguments {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Returns the end of the help text: the exit statuses and an example.
+fn after_help() -> String {
+    let statuses: String = EXIT_STATUSES
+        .iter()
+        .map(|ExitStatus { status, title }| format!("\n  {status:<7}  {title}"))
+        .collect();
+    format!(
+        "Exit status:\n  that of the program, if it ended by itself; otherwise{statuses}\n\n\
+         Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt"
+    )
 }
 
 /// Starter of the processes.

@@ -1,6 +1,6 @@
 //! Supervision of the launcher, from its start to the exit status of the job.
 
-use super::failures::{NOT_STARTED, cannot};
+use super::failures::cannot;
 use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
@@ -13,17 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
-use understudy_launch::EXIT_OUTPUT_LOST;
 use understudy_launch::print_message;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
 /// Interval between two polls of the event files.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Exit status after an error inside understudy (EX_SOFTWARE of sysexits.h).
-const INTERNAL_ERROR: u8 = 70;
 
 /// Directory in which the ranks write their event files.
 pub enum Events {
@@ -123,8 +121,8 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     let launcher = end.unwrap_or_else(|why| {
         print_message(why);
         match live.poll() {
-            Ok(Some(_)) => INTERNAL_ERROR,
-            _ => NOT_STARTED,
+            Ok(Some(_)) => exit_status::INTERNAL as u8,
+            _ => exit_status::NOT_STARTED as u8,
         }
     });
     let end = End {
@@ -145,7 +143,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
                 "what the program has printed could not be written ({error}), and the rest of it \
                  is lost; make room there"
             ));
-            EXIT_OUTPUT_LOST
+            exit_status::STATE_NOT_SAVED as u8
         }
         _ => status,
     };

@@ -11,12 +11,8 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 
-/// Exit status if the program cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// Exit status if the program does not exist.
-const NOT_FOUND: u8 = 127;
 /// Number of bytes at the start of a file that the checks read.
 const HEAD: u64 = 64 * 1024;
 
@@ -52,7 +48,10 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
         ));
     }
     let no = |why: &dyn std::fmt::Display| {
-        Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"))
+        Failure::with_status(
+            exit_status::NOT_EXECUTABLE as u8,
+            format_args!("{shown}: {why}"),
+        )
     };
     let metadata = path.metadata().map_err(|error| no(&error))?;
     if metadata.is_dir() {
@@ -118,7 +117,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         return Ok(Path::new(".").join(path));
     }
     Err(Failure::with_status(
-        NOT_FOUND,
+        exit_status::NOT_FOUND as u8,
         format_args!(
             "{}: there is no such program here or on the PATH.",
             path.display()

@@ -3,11 +3,9 @@
 //! The launcher's exit status alone is not sufficient: it is 0 after a rank was killed, and may be
 //! 0 after a crash.
 
+use understudy_catalogue::exit_status;
 use understudy_formats::events::{EndReason, Worker};
 use understudy_report::{JobState, Protection};
-
-/// Exit status if a failure could not be recovered from (`understudy_abi::exit::LOST`).
-const LOST: u8 = 75;
 
 /// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,7 +98,7 @@ pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdi
         _ => "no process took over",
     };
     with_remark(
-        LOST,
+        exit_status::RECOVERY_FAILED as u8,
         format!(
             "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
              results of the job are incomplete",
@@ -150,7 +148,7 @@ mod tests {
         let state = live.poll().expect("the directory is there");
         let lost = verdict(state, 0, false);
         let why = lost.remark.unwrap_or_default();
-        assert_eq!(lost.status, LOST);
+        assert_eq!(i32::from(lost.status), exit_status::RECOVERY_FAILED);
         // ckptd may have been the launcher.
         assert!(
             why.contains("the launcher exited") && !why.contains("mpirun"),
