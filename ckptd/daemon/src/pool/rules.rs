@@ -5,9 +5,7 @@ use std::time::Duration;
 /// Identification of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Owner of the job.
-    ///
-    /// 0 is the user of the daemon on this node; other numbers are those of tokens.
+    /// Owner of the job: 0 for jobs on this node, otherwise the number of the client's token.
     ///
     /// Jobs of different realms are invisible to each other.
     pub realm: u32,
