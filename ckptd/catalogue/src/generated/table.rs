@@ -3272,10 +3272,12 @@ pub static CATALOGUE: &[Message] = &[
     },
     Message {
         identifier: "backup-on-other-node",
-        text: "{path} was kept in the memory of another node or before a reboot",
-        cause: "the process is replaced on another node, and the backup of the file is in the \
-         memory of the first node",
-        remedy: "have spares on each node",
+        text: "{path}, which is needed to undo changes to files, was in the memory of another \
+         node, or was lost in a reboot",
+        cause: "the job is restarted from disk; the undo log had no room on the disk of \
+         `UNDERSTUDY_DISK`, and continued in the memory of a node",
+        remedy: "restart the job on the nodes on which it ran, if they were not rebooted; make \
+         room on the disk for later jobs",
         status: None,
         level: None,
     },
