@@ -199,7 +199,7 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
         .unwrap_or_else(|| own.with_file_name(preload_library(kind)));
     let plan = Plan {
         hosts: options.hosts.hosts()?,
-        by: options.map_by,
+        rank_order: options.map_by,
         agent: options.hosts.agent()?,
         workers: options.n.get(),
         spares: options.spares,

@@ -34,10 +34,8 @@ use understudy_launch::print_message;
 use understudy_launch::starter::{Plan, RankOrder};
 use understudy_pmi::{MpiKind, MpiLibrary};
 
-/// Prefix of the directories for event files that the user has not requested.
-///
-/// The PID of `understudy run` follows.
 pub use understudy_node::EVENTS_PREFIX;
+
 /// Run an MPI program so that it survives the failure of ranks.
 ///
 /// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the
@@ -120,9 +118,9 @@ enum Launcher {
 impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
-        if let Some(place) = settings.get(RUNTIME_DIR) {
+        if let Some(directory) = settings.get(RUNTIME_DIR) {
             // Understudy's own launcher reads the name in this process.
-            name_runtime_directory(place.clone());
+            name_runtime_directory(directory.clone());
         }
         let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
@@ -134,7 +132,7 @@ impl Arguments {
             .ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let start = match self.is_for_ckptd(name) {
+        let start = match self.uses_ckptd_launcher(name) {
             true => Start::Ckptd(self.plan(&preloaded, config.spares)?),
             false => Start::Mpirun(self.mpirun_command(ranks)?),
         };
@@ -166,7 +164,7 @@ impl Arguments {
     }
 
     /// Returns true if ckptd starts the processes.
-    fn is_for_ckptd(&self, program: &OsStr) -> bool {
+    fn uses_ckptd_launcher(&self, program: &OsStr) -> bool {
         let has_hosts = !self.hosts.is_empty();
         match self.launcher {
             // Without protection, a program needs a launcher that serves its MPI library.
@@ -208,7 +206,7 @@ impl Arguments {
             preload: library.into(),
             mpi: None,
             hosts: self.hosts.hosts().map_err(usage)?,
-            by: RankOrder::Slot,
+            rank_order: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
             ckptd: product_files::companion(library, "ckptd"),
             environment: Environment::default(),
@@ -252,7 +250,7 @@ impl Arguments {
             library,
             events,
             hosts: match self.spans_hosts() {
-                true => slots::others(&self.hosts.host, self.hosts.hostfile.as_deref()),
+                true => slots::hosts_besides_this(&self.hosts.host, self.hosts.hostfile.as_deref()),
                 false => Vec::new(),
             },
             is_dry: self.dry_run,
@@ -284,6 +282,6 @@ impl Arguments {
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);
-    let are_granted = !has_hosts && slots::batch_system().is_some();
-    !(names_mpirun || are_granted && is_open_mpi())
+    let has_granted_hosts = !has_hosts && slots::batch_system().is_some();
+    !(names_mpirun || has_granted_hosts && is_open_mpi())
 }

@@ -21,7 +21,7 @@ use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
 /// Interval between two polls of the event files.
-const PERIOD: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Directory in which the ranks write their event files.
 pub enum Events {
@@ -114,7 +114,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
     let end = attend(&end, &mut live, &mut display)?;
-    let unwritten = pumps
+    let output_error = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
         .next();
@@ -137,7 +137,7 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
         &job.events,
         job.disk.as_deref(),
     );
-    let status = match (unwritten, status) {
+    let status = match (output_error, status) {
         (Some(error), 0) => {
             print_message(format_args!(
                 "what the program has printed could not be written ({error}), and the rest of it \
@@ -157,7 +157,7 @@ fn attend(
     live: &mut Live,
     display: &mut ProgressDisplay,
 ) -> Result<Result<u8, String>, Failure> {
-    let ticks = tick(PERIOD);
+    let ticks = tick(POLL_INTERVAL);
     loop {
         select! {
             recv(end) -> end => {
@@ -191,14 +191,14 @@ fn conclude(
 ) -> u8 {
     let state = live.poll().ok().flatten();
     // Events that could not be written prove nothing about the job.
-    let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
-    let mut verdict = verdict(state, end.launcher, is_silent);
+    let are_events_incomplete = has_torn_headers(events.path()) || !has_room(events.path());
+    let mut verdict = verdict(state, end.launcher, are_events_incomplete);
     // A signal replaces the verdict unless the job has completed in the meantime.
     let was_ended = end.signal != 0 && (verdict.status != 0 || state.is_none());
     if was_ended {
         verdict = Verdict {
             status: 128 + end.signal as u8,
-            remark: Some(last_will(end.signal, disk)),
+            remark: Some(signal_message(end.signal, disk)),
         };
     }
     display.end(state, verdict.status);
@@ -224,7 +224,7 @@ fn conclude(
 }
 
 /// Returns a message that names the signal and the way to continue the job.
-fn last_will(signal: i32, disk: Option<&Path>) -> String {
+fn signal_message(signal: i32, disk: Option<&Path>) -> String {
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     let next = match disk {
         Some(disk) => format!(
@@ -256,7 +256,7 @@ fn has_torn_headers(directory: &Path) -> bool {
             .and_then(rank_of_file_name)
             .is_some()
     };
-    let length = |entry: DirEntry| entry.metadata().map_or(0, |about| about.len());
+    let length = |entry: DirEntry| entry.metadata().map_or(0, |metadata| metadata.len());
     entries
         .filter(is_events)
         .map(length)
