@@ -15,8 +15,9 @@ use understudy_formats::cgroup::ControlGroups;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Killer, ProcessEnd};
 
-/// Interval of polls, and least age up to which a kill counts as the cause of a death.
+/// Interval of polls.
 ///
+/// A kill counts as the cause of a death for at least this time, and at most twice this time.
 /// A process with much memory takes a while to end after its kill.
 const RECENT: Duration = Duration::from_secs(1);
 

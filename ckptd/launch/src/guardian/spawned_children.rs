@@ -342,7 +342,7 @@ mod tests {
         let (mut writer, from) = UnixStream::pair().expect("a socket");
         let (to, mut reader) = UnixStream::pair().expect("a socket");
         std::thread::spawn(move || while writer.write_all(b"on and on\n").is_ok() {});
-        std::thread::spawn(move || io::duplicate(&mut reader, &mut io::sink()));
+        std::thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
         assert_is_left(from, &to);
     }
 

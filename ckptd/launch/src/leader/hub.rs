@@ -410,17 +410,15 @@ mod tests {
         assert!(changes(&mut hub, &mut poller).is_empty());
         assert!(stranger.join().expect("no panic").is_err());
         let node = call(TOKEN);
-        assert!(
-            matches!(&changes(&mut hub, &mut poller)[..], [(4, NodeChange::Joined(host))] if host == "n4")
-        );
+        let seen = changes(&mut hub, &mut poller);
+        assert!(matches!(&seen[..], [(4, NodeChange::Joined(host))] if host == "n4"));
         let mut node = node.join().expect("no panic").expect("let in");
         let report = Report::GuardianDied {
             rank: understudy_numbers::Guardian(1),
         };
         node.send(report.clone());
-        assert!(
-            matches!(&changes(&mut hub, &mut poller)[..], [(4, NodeChange::Reported(reported))] if *reported == report)
-        );
+        let seen = changes(&mut hub, &mut poller);
+        assert!(matches!(&seen[..], [(4, NodeChange::Reported(reported))] if *reported == report));
         hub.send(4, Order::Job(JobOrder::End { is_good: true }));
         let reported = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));

@@ -71,12 +71,12 @@ impl NodeState {
         };
         self.children.last_name += 1;
         let here = self.last_generation.as_ref().map_or(0, |begun| begun.here);
-        let of_programs: Vec<u32> = spawn
+        let process_counts: Vec<u32> = spawn
             .programs
             .iter()
             .map(|program| program.processes)
             .collect();
-        let size: u32 = of_programs.iter().sum();
+        let size: u32 = process_counts.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
             name: spawn.generation.child(here, self.children.last_name),
@@ -84,7 +84,7 @@ impl NodeState {
             here: 0,
             is_crowded: processes.len() + size as usize > processors(&processes),
             spawned: Some(Spawned {
-                of_programs,
+                process_counts,
                 put: spawn.put,
             }),
         };
