@@ -19,7 +19,11 @@ pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
     };
     let mut names = directory.names();
     names.retain(|name| job_in(name).as_deref() == Some(job));
-    Leftover::all((directory, names, "of a job that has ended"))
+    Leftover::all(LeftoverNames {
+        directory,
+        names,
+        kind: "of a job that has ended",
+    })
 }
 
 /// Returns the job with which a name in memory begins.
@@ -53,10 +57,14 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
                 && (is_of_this_node(&job) || is_stable(&path))
         })
     });
-    Some((directory, names, "of a job that is gone"))
+    Some(LeftoverNames {
+        directory,
+        names,
+        kind: "of a job that is gone",
+    })
 }
 
-/// Returns true if the job's name contains the name of this host, on which its launcher ran.
+/// Returns true if the launcher ran on this host, according to the job's name.
 ///
 /// The launcher's process is then visible here while the job lives. A container may have another
 /// host name.
