@@ -149,7 +149,7 @@ impl Connection {
 
     /// True if the connection may be closed to make room for another client.
     ///
-    /// These are clients that have not authenticated, and those that request metrics.
+    /// Clients may be displaced that have not authenticated, and those that request metrics.
     pub(super) fn may_be_displaced(&self) -> bool {
         !matches!(
             &self.protocol,

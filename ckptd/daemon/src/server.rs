@@ -152,7 +152,9 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
     Ok(Some(listener))
 }
 
-/// Returns a random number for the first token, so that no token of an earlier daemon is valid.
+/// Returns a random number for the first token.
+///
+/// Tokens of an earlier daemon are thus invalid.
 fn random_first_token() -> u64 {
     let mut bytes = [0; 8];
     fill_random(&mut bytes);
@@ -351,7 +353,8 @@ impl Server {
 
     /// Adds a client, or rejects it if the daemon has [`MAX_CLIENTS`].
     ///
-    /// Of more than [`MAX_UNAUTHENTICATED`] clients that may be displaced, the oldest is rejected.
+    /// Rejects the oldest client that may be displaced if there are more than
+    /// [`MAX_UNAUTHENTICATED`] of them.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
         let displaceable = self
             .connections

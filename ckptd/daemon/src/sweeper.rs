@@ -62,7 +62,7 @@ fn sweep(removed: &AtomicU64) {
                 log::info!(
                     "{} is removed: {}",
                     leftover.path().display(),
-                    leftover.what
+                    leftover.kind
                 );
                 removed.fetch_add(1, Ordering::Relaxed);
             }

@@ -39,7 +39,8 @@ fn calls(table: &JournalTable) -> Markup {
     html! {
         h3 { "By call site" }
         p {
-            "The set-up logs of " (count(table.workers, "worker", "workers")) " hold " (count(table.total.count, "call", "calls")) " \
+            "The set-up logs of " (count(table.workers, "worker", "workers"))
+            " hold " (count(table.total.count, "call", "calls")) " \
                 in " (bytes(table.total.bytes))
             ", compressed " (bytes(table.kept)) "."
             @if table.not_kept > 0 { " " (table.not_kept) " of them are not kept: they were too long, \

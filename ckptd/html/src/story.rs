@@ -71,13 +71,18 @@ pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) ->
         }
         @for (index, recovery) in report.recoveries.iter().enumerate() {
             article {
-            h3 { @if recovery.number == 0 { "Restart from disk" } @else { "Recovery " (recovery.number) } }
+            h3 {
+                @if recovery.number == 0 { "Restart from disk" }
+                @else { "Recovery " (recovery.number) }
+            }
             dl {
                 @if recovery.number != 0 {
                     dt { "What failed" }
                     dd { (failed(recovery)) }
                 }
-                @if let (Some(at), Some(rank), Some(class)) = (recovery.detected_ns, recovery.detected_by, &recovery.error_class) {
+                @if let (Some(at), Some(rank), Some(class)) =
+                    (recovery.detected_ns, recovery.detected_by, &recovery.error_class)
+                {
                     dt { "Detected" }
                     dd { "at " (seconds(at)) ", first by rank " (rank) ", through " (class) }
                 }

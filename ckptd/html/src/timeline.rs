@@ -127,8 +127,13 @@ fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
     let present: BTreeSet<Activity> = spans.chain(&short).copied().collect();
     html! {
         ul.legend {
-            @for activity in Activity::all().into_iter().filter(|activity| present.contains(activity)) {
-                li { span class={"swatch " (activity.name())} { (activity.mark().unwrap_or("")) } (activity.meaning()) }
+            @for activity in Activity::all() {
+                @if present.contains(&activity) {
+                    li {
+                        span class={"swatch " (activity.name())} { (activity.mark().unwrap_or("")) }
+                        (activity.meaning())
+                    }
+                }
             }
             @if !short.is_empty() {
                 li { "A low bar: the share of the time that many short stretches take, at least \

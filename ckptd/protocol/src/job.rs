@@ -79,15 +79,11 @@ pub struct Job {
     fruitless_generations: u32,
     stillborn_processes: u32,
     restarts: u32,
-    /// True if a new spare has died before it was ready.
-    ///
-    /// No further spare is started.
+    /// True if a new spare died before it was ready: no more are started.
     has_failed_to_replenish: bool,
     /// Time of the first failure since the program last ran.
     failed_at: Option<Duration>,
-    /// Time of the event that is being handled.
-    ///
-    /// Earlier than `now` if the detection took time.
+    /// Time of the event being handled; before `now` if detection took time.
     happened_at: Duration,
     /// Time limit for the failure because of which MPI libraries have aborted.
     broken_deadline: Option<Duration>,
@@ -165,9 +161,8 @@ impl Job {
         match event {
             Event::GuardianJoined(guardian, node) => self.guardian_joined(guardian, node),
             Event::GuardianDied(guardian) => self.guardians_died(&[guardian]),
-            Event::ProcessReported(number, home_guardian, history) => {
-                self.earlier_processes
-                    .insert(number, (home_guardian, history));
+            Event::ProcessReported(number, guardian, history) => {
+                self.earlier_processes.insert(number, (guardian, history));
             }
             Event::NodeInDomain(node, domain) => self.domains.add(node, domain),
             Event::NodeLost(node, silence) => {
@@ -232,8 +227,7 @@ impl Job {
         self.start_if_all_have_joined();
         if self.phase == Phase::Over {
             // The job may have ended while this guardian had not joined.
-            let (home_guardian, status) = (guardian, self.status);
-            self.actions.push(Action::leave(home_guardian, status));
+            self.actions.push(Action::leave(guardian, self.status));
         }
     }
 
@@ -276,7 +270,7 @@ impl Job {
     /// node, or, if none is left there, one of a failure domain without lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
-        let home_guardian = match self.guardians.contains(&home) && load(&home) == 0 {
+        let guardian = match self.guardians.contains(&home) && load(&home) == 0 {
             true => Some(home),
             false => {
                 let is_near =
@@ -289,17 +283,10 @@ impl Job {
                     .filter(|guardian| is_near(guardian) || !must_be_near);
                 let has_failed =
                     |guardian: &Guardian| self.domains.has_lost_node(self.nodes[guardian]);
-                candidates.min_by_key(|guardian| {
-                    (
-                        has_failed(guardian),
-                        load(guardian),
-                        *guardian != home,
-                        *guardian,
-                    )
-                })
+                candidates.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
             }
         };
-        let Some(home_guardian) = home_guardian else {
+        let Some(guardian) = guardian else {
             return;
         };
         let revivals = self
@@ -308,18 +295,18 @@ impl Job {
             .map_or(0, |before| before.revivals + 1);
         let member = Member {
             revivals,
-            ..Member::new(home_guardian)
+            ..Member::new(guardian)
         };
         self.members.insert(number, member);
         self.living.insert(number);
         self.unready.insert(number);
         self.unfinished.insert(number);
-        *self.load.entry(home_guardian).or_default() += 1;
+        *self.load.entry(guardian).or_default() += 1;
         let is_later = number.0 >= self.workers + self.spares;
         let is_restart =
             is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
         self.actions
-            .push(Action::start(number, home_guardian, is_restart));
+            .push(Action::start(number, guardian, is_restart));
     }
 
     fn handle_message(&mut self, number: ProcessNumber, message: ToManager) {
@@ -384,13 +371,13 @@ impl Job {
             ToManager::Failed {
                 generation: reported_generation,
             } if reported_generation == generation && is_joining => {
-                let home_guardian = member.at;
-                self.actions.push(Action::kill(number, home_guardian));
+                let guardian = member.at;
+                self.actions.push(Action::kill(number, guardian));
             }
             ToManager::Failed { .. } => {}
             ToManager::Abort { status } => {
-                let home_guardian = member.at;
-                self.abort(status, home_guardian);
+                let guardian = member.at;
+                self.abort(status, guardian);
             }
             // The node's manager handles these messages.
             ToManager::Spawns { .. }
@@ -405,14 +392,13 @@ impl Job {
     fn start_missing(&mut self) {
         self.start_adopters();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
-            let load =
-                |home_guardian: &Guardian| self.load.get(home_guardian).copied().unwrap_or(0);
+            let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
             let dead = self.members.values().filter(|member| !member.is_alive());
-            let home = dead.map(|member| member.at).min_by_key(|home_guardian| {
+            let home = dead.map(|member| member.at).min_by_key(|guardian| {
                 (
-                    !self.guardians.contains(home_guardian),
-                    load(home_guardian),
-                    *home_guardian,
+                    !self.guardians.contains(guardian),
+                    load(guardian),
+                    *guardian,
                 )
             });
             self.start_next(home.unwrap_or(Guardian(0)));
@@ -505,9 +491,7 @@ impl Job {
             generation,
             is_first,
             spares,
-            since_failure: self
-                .failed_at
-                .map(|home_guardian| self.now.saturating_sub(home_guardian)),
+            since_failure: self.failed_at.map(|at| self.now.saturating_sub(at)),
         };
         let beginning = BegunGeneration { start, ranks };
         self.actions.push(Action::Order(JobOrder::Begin(beginning)));

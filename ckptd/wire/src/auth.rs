@@ -105,7 +105,7 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         || tokens.iter().any(|token| token.len() < MIN_TOKEN_BYTES)
     {
         return Err(refuse(
-            "a file of tokens has one of index least 16 characters in each line, and index most 256 of \
+            "a file of tokens has one of at least 16 characters in each line, and at most 256 of \
              them",
         ));
     }

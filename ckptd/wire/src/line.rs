@@ -124,7 +124,9 @@ pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 const MAX_MESSAGE_BYTES: usize = 128 << 10;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
-/// Maximum number of connections that wait to be accepted: more than the processes of a node.
+/// Maximum number of connections that wait to be accepted.
+///
+/// A node has fewer processes.
 const BACKLOG: i32 = 4096;
 
 /// Signal that takes a process out of its MPI library: the first that glibc reserves.

@@ -17,7 +17,7 @@ struct Rating {
     rank: ProcessNumber,
 }
 
-/// Distance of a spare need_near_c1 the first replica of a worker, nearest first.
+/// Distance of a spare from the first replica of a worker, nearest first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum ReplicaDistance {
     SameHost,

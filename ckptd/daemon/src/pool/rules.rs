@@ -5,8 +5,9 @@ use std::time::Duration;
 /// Identification of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// Owner of the job: 0 for jobs on this node, otherwise the number of the client's token.
+    /// Owner of the job.
     ///
+    /// 0 for jobs on this node, otherwise the number of the client's token.
     /// Jobs of different realms are invisible to each other.
     pub realm: u32,
     /// Name of the job, as given by the launcher.

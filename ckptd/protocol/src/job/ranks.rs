@@ -57,7 +57,7 @@ impl Job {
         (ranks.len() == workers).then(|| self.in_order(ranks))
     }
 
-    /// Returns the chosen processes in the order of their ranks ([`choose_ranks`](Self::choose_ranks)).
+    /// Orders the chosen processes by rank, as [`choose_ranks`](Self::choose_ranks) describes.
     fn in_order(&self, ranks: Vec<ProcessNumber>) -> Vec<ProcessNumber> {
         let chosen = BTreeSet::from_iter(ranks);
         if self.ranks.len() != chosen.len() {
