@@ -67,7 +67,7 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     if gains_rights(&path, &metadata) {
         return Err(not_executable(
             &"it runs with other rights than yours (set-user-id, set-group-id or file \
-                capabilities), so nothing is preloaded into it (ld.so(8)) and not_executable failure of it \
+                capabilities), so nothing is preloaded into it (ld.so(8)) and no failure of it \
                 can be recovered from. Run a copy without them: cp gives one.",
         ));
     }
@@ -78,8 +78,8 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     match loader(&head) {
         Some(Some(name)) if name.starts_with(MUSL_LOADER_PREFIX) => {
             Err(not_executable(&format_args!(
-                "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), \
-             which understudy needs. Build it with glibc."
+                "its dynamic loader is {name}, so it is not built for glibc (musl's programs are \
+                 not), which understudy needs. Build it with glibc."
             )))
         }
         Some(Some(_)) => Ok(()),

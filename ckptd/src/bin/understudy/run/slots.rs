@@ -61,7 +61,8 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
     // Each rank has a guardian and a relay.
     if u64::from(ranks) * 3 > max_processes {
         return Err(cannot(format!(
-            "{ranks} ranks are more than this node can have: it has {max_processes} processes at most"
+            "{ranks} ranks are more than this node can have: it has {max_processes} processes at \
+             most"
         )));
     }
     Ok(node::cores() < ranks)
