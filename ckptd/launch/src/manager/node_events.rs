@@ -131,10 +131,7 @@ impl NodeState {
                     }
                     _ => {}
                 }
-                self.reports.push(Report::Process {
-                    number,
-                    message: message,
-                });
+                self.reports.push(Report::Process { number, message });
             }
         }
         for (worker, spawn_call) in rollbacks {
