@@ -57,8 +57,8 @@ impl<'a> Drawing<'a> {
             .expect("by a fault");
         let noticed = it.detected_ns.expect("it was noticed").max(killed);
         let resumed = it.resumed_ns.expect("it was recovered from");
-        let is_it = |event: &&Event| matches!(event.kind, Kind::Capture { epoch, .. } if Some(epoch) == it.epoch);
-        let captured = events.iter().filter(is_it).map(|event| event.at_ns);
+        let is_cut = |event: &&Event| matches!(event.kind, Kind::Capture { epoch, .. } if Some(epoch) == it.epoch);
+        let captured = events.iter().filter(is_cut).map(|event| event.at_ns);
         let cut = captured
             .filter(|at| *at < killed)
             .max()

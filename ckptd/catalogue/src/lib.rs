@@ -1,8 +1,11 @@
-//! The catalogue of messages: texts, causes and remedies.
+//! The catalogue of messages (texts, causes and remedies) and of exit statuses.
 //!
 //! `data/messages.toml` has an entry for each message. `make generate` generates from it the texts
 //! in [`message`], the table [`CATALOGUE`] and the page docs/reference/messages.md. Each text
 //! ends with the message's identifier in brackets, which `understudy explain` accepts.
+//!
+//! `data/exit_statuses.toml` is the only source of the exit statuses: of the constants in
+//! [`exit_status`], of help texts, and of the page docs/reference/exit-statuses.md.
 
 #![no_std]
 
@@ -17,6 +20,26 @@ pub struct Message {
     pub cause: &'static str,
     /// Action for the user; empty if none is needed.
     pub remedy: &'static str,
+    /// Exit status of the job, if the message reports the reason for its end.
+    pub status: Option<u8>,
+    /// Level of a message of the log: `error`, `warn` or `info`.
+    pub level: Option<&'static str>,
+}
+
+/// An exit status in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExitStatus {
+    /// A number, or `128 + N`.
+    pub status: &'static str,
+    /// Meaning in a few words.
+    pub title: &'static str,
+}
+
+/// Exit statuses with which understudy ends jobs: constants, and a table in words.
+pub mod exit_status {
+    use super::ExitStatus;
+
+    include!("generated/exit_status.rs");
 }
 
 /// Texts of the messages: constants, and functions of the messages' parameters.

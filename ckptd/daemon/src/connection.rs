@@ -13,17 +13,17 @@ use understudy_wire::io::{Interest, Mailbox, Outbox};
 use understudy_wire::{Answer, Decoder, Request, encode};
 
 /// Time limit for the rest of a message that a client has begun.
-const REST_TIMEOUT: Duration = Duration::from_secs(5);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a client without messages is disconnected.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Limit of bytes that are read from a client before they are decoded.
-const CHUNK: usize = 16 << 10;
+/// Limit of bytes that one read(2) returns; they are decoded before the next one.
+const MAX_READ_BYTES: usize = 16 << 10;
 /// Limit of bytes that are read from a client before other clients are served.
-const MAX_READ_PER_TURN: usize = 64 << 10;
+const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
 /// Longest request for metrics, in bytes.
-const LONGEST_REQUEST: usize = 4096;
+const MAX_METRICS_REQUEST_BYTES: usize = 4096;
 /// Limit of unsent bytes for a client.
-const MAX_UNSENT: usize = 2 << 20;
+const MAX_UNSENT_BYTES: usize = 2 << 20;
 
 /// A Unix or TCP socket.
 #[derive(Debug)]
@@ -108,9 +108,12 @@ impl Connection {
     /// Returns the connection of a client that sends frames.
     ///
     /// An unauthenticated client receives a challenge.
-    pub(super) fn frames(now: Duration, stream: Stream, who: ClientIdentity) -> Self {
-        let mut connection =
-            Self::new(now, stream, ClientProtocol::Frames(Mailbox::default(), who));
+    pub(super) fn frames(now: Duration, stream: Stream, identity: ClientIdentity) -> Self {
+        let mut connection = Self::new(
+            now,
+            stream,
+            ClientProtocol::Frames(Mailbox::default(), identity),
+        );
         if let ClientProtocol::Frames(_, ClientIdentity::Unauthenticated { nonce }) =
             &connection.protocol
         {
@@ -120,32 +123,34 @@ impl Connection {
         connection
     }
 
-    /// Returns the connection of a client that requests metrics.
+    /// Returns the connection of a client that requests metrics by HTTP.
     pub(super) fn text(now: Duration, stream: Stream) -> Self {
         Self::new(now, stream, ClientProtocol::Text(Mailbox::default()))
     }
 
-    fn new(now: Duration, stream: Stream, speaks: ClientProtocol) -> Self {
+    fn new(now: Duration, stream: Stream, protocol: ClientProtocol) -> Self {
         Self {
             stream,
-            protocol: speaks,
-            out: Outbox::new(MAX_UNSENT),
+            protocol,
+            out: Outbox::new(MAX_UNSENT_BYTES),
             is_flooded: false,
             ends: false,
-            deadline: now + REST_TIMEOUT,
+            deadline: now + MESSAGE_TIMEOUT,
         }
     }
 
     /// Returns the identity of the client, if it sends frames.
     pub(super) fn identity(&self) -> Option<&ClientIdentity> {
         match &self.protocol {
-            ClientProtocol::Frames(_, who) => Some(who),
+            ClientProtocol::Frames(_, identity) => Some(identity),
             ClientProtocol::Text(_) => None,
         }
     }
 
-    /// True if the client has not authenticated, and may be displaced by others.
-    pub(super) fn is_unknown(&self) -> bool {
+    /// True if the connection may be closed to make room for another client.
+    ///
+    /// Clients may be displaced that have not authenticated, and those that request metrics.
+    pub(super) fn may_be_displaced(&self) -> bool {
         !matches!(
             &self.protocol,
             ClientProtocol::Frames(_, ClientIdentity::Authenticated { .. })
@@ -159,7 +164,9 @@ impl Connection {
         Interest::new(!self.ends, !self.out.is_empty())
     }
 
-    /// Returns the time limit for the client's next step; spares send beats more often.
+    /// Returns the time at which the connection is closed if the client does nothing.
+    ///
+    /// Spares send beats more often than this limit requires.
     pub(super) fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -172,13 +179,13 @@ impl Connection {
         connections: usize,
     ) -> ConnectionOutcome {
         let mut total = 0;
-        while total < MAX_READ_PER_TURN && !self.ends {
-            let was_waiting = self.is_waiting();
-            let Ok(got) = self.fill() else {
+        while total < MAX_READ_BYTES_PER_TURN && !self.ends {
+            let had_incomplete_message = self.has_incomplete_message();
+            let Ok(got) = self.read_available() else {
                 return ConnectionOutcome::Closed;
             };
             if got > 0 {
-                match self.take(now, was_waiting, service, connections) {
+                match self.handle_received(now, had_incomplete_message, service, connections) {
                     ConnectionOutcome::Continue => total += got,
                     other => return other,
                 }
@@ -192,16 +199,16 @@ impl Connection {
     }
 
     /// Reads available bytes and returns their number.
-    fn fill(&mut self) -> io::Result<usize> {
-        let room = self.room().min(CHUNK);
+    fn read_available(&mut self) -> io::Result<usize> {
+        let room = self.room().min(MAX_READ_BYTES);
         match &mut self.protocol {
             ClientProtocol::Frames(mailbox, _) => mailbox.fill(&self.stream, room),
             ClientProtocol::Text(mailbox) => mailbox.fill(&self.stream, room),
         }
     }
 
-    /// True if part of a message has arrived.
-    fn is_waiting(&mut self) -> bool {
+    /// True if the last message that has arrived is incomplete.
+    fn has_incomplete_message(&mut self) -> bool {
         match &mut self.protocol {
             ClientProtocol::Frames(mailbox, _) => mailbox.decoder().incomplete_bytes() > 0,
             ClientProtocol::Text(_) => false,
@@ -228,41 +235,45 @@ impl Connection {
         }
     }
 
-    fn take(
+    /// Decodes and handles the messages that have arrived, and queues the replies.
+    ///
+    /// `had_incomplete_message`: an earlier read has left an incomplete message, whose time limit
+    /// already runs.
+    fn handle_received(
         &mut self,
         now: Duration,
-        was_waiting: bool,
+        had_incomplete_message: bool,
         service: &mut Service,
         connections: usize,
     ) -> ConnectionOutcome {
-        let (decoder, who) = match &mut self.protocol {
-            ClientProtocol::Frames(mailbox, who) => (mailbox.decoder(), who),
+        let (decoder, identity) = match &mut self.protocol {
+            ClientProtocol::Frames(mailbox, identity) => (mailbox.decoder(), identity),
             ClientProtocol::Text(mailbox) => {
                 let MetricsRequest(request) = mailbox.decoder();
                 if request.windows(4).any(|window| window == b"\r\n\r\n") {
-                    let is_for_figures =
+                    let is_for_metrics =
                         request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
-                    let response = response(is_for_figures.then(|| service.metrics(connections)));
+                    let response = response(is_for_metrics.then(|| service.metrics(connections)));
                     self.is_flooded |= self.out.push(&response).is_err();
                     self.ends = true;
                 }
-                return match request.len() > LONGEST_REQUEST {
-                    true => ConnectionOutcome::Rejected("a request that is too long"),
+                return match request.len() > MAX_METRICS_REQUEST_BYTES {
+                    true => ConnectionOutcome::Rejected("its request is too long"),
                     false => ConnectionOutcome::Continue,
                 };
             }
         };
         let mut replies = Vec::new();
-        let mut is_garbage = false;
+        let mut is_malformed = false;
         loop {
-            let taken = match who {
+            let taken = match identity {
                 ClientIdentity::Unauthenticated { .. } => decoder.take_unauthenticated::<Request>(),
                 ClientIdentity::Authenticated { .. } => decoder.take::<Request>(),
             };
             match taken {
-                Ok(Some(ask)) => {
+                Ok(Some(request)) => {
                     self.deadline = now + IDLE_TIMEOUT;
-                    let reply = service.handle(now, who, ask);
+                    let reply = service.handle(now, identity, request);
                     let is_end = matches!(reply, Reply::End(_));
                     replies.push(reply);
                     if is_end {
@@ -272,21 +283,22 @@ impl Connection {
                 Ok(None) => break,
                 Err(error) => {
                     replies.push(Reply::End(error.to_string()));
-                    is_garbage = true;
+                    is_malformed = true;
                     break;
                 }
             }
         }
-        // The time limit restarts with the incomplete message after the last complete one.
-        if decoder.incomplete_bytes() > 0 && !(was_waiting && replies.is_empty()) {
-            self.deadline = now + REST_TIMEOUT;
+        // An incomplete message has a time limit of its own, which begins with its first bytes.
+        if decoder.incomplete_bytes() > 0 && !(had_incomplete_message && replies.is_empty()) {
+            self.deadline = now + MESSAGE_TIMEOUT;
         }
         for reply in replies {
             match reply {
                 Reply::Nothing => {}
                 Reply::Send(answer) => self.send(&answer),
                 Reply::End(why) => {
-                    service.counters.turned_away += u64::from(is_garbage || self.is_unknown());
+                    service.counters.turned_away +=
+                        u64::from(is_malformed || self.may_be_displaced());
                     log::info!("a client is rejected: {why}");
                     self.send(&Answer::Closed(why));
                     self.ends = true;
@@ -299,6 +311,7 @@ impl Connection {
         }
     }
 
+    /// Queues an answer; the connection ends if the answer is too long to be encoded.
     fn send(&mut self, answer: &Answer) {
         match encode(answer) {
             Some(frame) => self.is_flooded |= self.out.push(&frame).is_err(),
@@ -332,9 +345,9 @@ impl AsFd for Connection {
 }
 
 /// Returns a response with the metrics, or an error for other paths.
-fn response(figures: Option<String>) -> Vec<u8> {
-    let (status, body) = match figures {
-        Some(figures) => ("200 OK", figures),
+fn response(metrics: Option<String>) -> Vec<u8> {
+    let (status, body) = match metrics {
+        Some(metrics) => ("200 OK", metrics),
         None => ("404 Not Found", "only /metrics is here\n".to_owned()),
     };
     let length = body.len();

@@ -30,7 +30,7 @@ pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A socket that belongs to this process; removed when dropped.
+/// The socket of this daemon, whose file is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
@@ -54,7 +54,7 @@ impl Drop for Socket {
 pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     let path = std::path::absolute(path).map_err(StartError::system(path.display().to_string()))?;
     let Some(directory) = path.parent() else {
-        return Err(StartError::Place(format!(
+        return Err(StartError::UnsuitablePath(format!(
             "{} is not a path for a socket",
             path.display()
         )));
@@ -84,7 +84,7 @@ fn private_directory(path: &Path) -> Result<(), StartError> {
         Err(DirectoryRefusal::SystemCall { path, source }) => {
             Err(StartError::system(path.display().to_string())(source))
         }
-        Err(refused) => Err(StartError::Place(format!(
+        Err(refused) => Err(StartError::UnsuitablePath(format!(
             "{refused}; or give a --socket in a directory of your own"
         ))),
     }
@@ -94,16 +94,16 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
-    let what = || path.display().to_string();
+    let name = || path.display().to_string();
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(&path, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(|error| StartError::system(what())(error.into()))?;
+        .map_err(|error| StartError::system(name())(error.into()))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             return Err(StartError::Running(socket.display().to_string()));
         }
-        Err(error) => return Err(StartError::system(what())(error.into())),
+        Err(error) => return Err(StartError::system(name())(error.into())),
     }
     // The process id is written for information only.
     let mut text = fs::File::from(file);
@@ -113,16 +113,19 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
     Ok(text.into())
 }
 
+/// Removes a socket that an earlier daemon has left; refuses any other file.
+///
+/// The caller owns the lock, so that no living daemon uses the socket.
 fn remove_stale(path: &Path) -> Result<(), StartError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(StartError::system(path.display().to_string())(error)),
-        Ok(about) if about.file_type().is_socket() => {
+        Ok(metadata) if metadata.file_type().is_socket() => {
             log::info!("{} was left by an earlier daemon", path.display());
             fs::remove_file(path).map_err(StartError::system(path.display().to_string()))
         }
-        Ok(_) => Err(StartError::Place(format!(
-            "{} is there, and is no socket; remove it, or give another --socket",
+        Ok(_) => Err(StartError::UnsuitablePath(format!(
+            "{} exists and is not a socket; remove it, or give another --socket",
             path.display()
         ))),
     }
@@ -167,7 +170,7 @@ mod tests {
         assert!(path.exists());
         drop(take_socket(&path).expect("taken over"));
         fs::write(&path, "precious").expect("written");
-        assert!(refusal(&path).contains("no socket"));
+        assert!(refusal(&path).contains("not a socket"));
         assert_eq!(fs::read(&path).expect("there"), b"precious");
     }
 

@@ -1,6 +1,6 @@
 //! Clients that send arbitrary bytes, for the fuzz target `daemon` and for a test.
 //!
-//! The clients use connections and service without the loop of the server.
+//! The clients use [`Connection`] and [`Service`] directly, without the event loop of the server.
 
 use super::connection::{Connection, ConnectionOutcome, Stream};
 use super::service::{ClientIdentity, Service};
@@ -13,27 +13,30 @@ use understudy_wire::{Answer, Decoder, Request, VERSION, encode};
 /// Number of clients: two of this user, and one unauthenticated client over TCP.
 const CLIENTS: usize = 3;
 
-/// Both ends of a client's connection.
+/// A client and its connection at the daemon.
 struct Client {
+    /// The client's end of the socket.
     far: UnixStream,
+    /// The daemon's end.
     near: Connection,
     answers: Decoder,
 }
 
 /// Makes clients act as the bytes describe.
 ///
-/// Each step begins with two bytes: the client and its action, and the length of the payload that
-/// follows.
+/// Each step begins with two bytes: a selector of the client and its action, and the length of the
+/// payload that follows. The actions are to send the payload as it is, to send it as a valid frame,
+/// to close the connection, and to let time pass.
 pub fn drive(mut bytes: &[u8]) {
     let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
     let mut clients: [Option<Client>; CLIENTS] = [const { None }; CLIENTS];
     let mut now = Duration::ZERO;
-    while let [what, length, rest @ ..] = bytes {
+    while let [selector, length, rest @ ..] = bytes {
         let (payload, rest) = rest.split_at(usize::from(*length).min(rest.len()));
         bytes = rest;
-        let number = usize::from(*what) % CLIENTS;
-        let client = clients[number].get_or_insert_with(|| Client::new(now, number));
-        let goes = match *what / CLIENTS as u8 % 8 {
+        let index = usize::from(*selector) % CLIENTS;
+        let client = clients[index].get_or_insert_with(|| Client::new(now, index));
+        let outcome = match *selector / CLIENTS as u8 % 8 {
             0 => client.send(now, &mut service, payload),
             1 => ConnectionOutcome::Closed,
             2 => {
@@ -41,7 +44,7 @@ pub fn drive(mut bytes: &[u8]) {
                     Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
                 service.tick(now, |launcher| launcher % 2 == 0);
                 service.metrics(CLIENTS);
-                // Otherwise the loop of the server would not sleep any more.
+                // With a deadline in the past, the event loop would never sleep.
                 assert!(
                     service
                         .next_deadline(now)
@@ -51,31 +54,31 @@ pub fn drive(mut bytes: &[u8]) {
             }
             _ => client.send(now, &mut service, &framed(payload)),
         };
-        if goes != ConnectionOutcome::Continue
-            && let Some(client) = clients[number].take()
-            && let Some(who) = client.near.identity()
+        if outcome != ConnectionOutcome::Continue
+            && let Some(client) = clients[index].take()
+            && let Some(identity) = client.near.identity()
         {
-            service.connection_ended(now, who);
+            service.connection_ended(now, identity);
         }
     }
     // The final state must be reportable.
-    let mut who = ClientIdentity::OWN;
-    service.handle(now, &mut who, Request::Status);
+    let mut identity = ClientIdentity::OWN;
+    service.handle(now, &mut identity, Request::Status);
 }
 
 impl Client {
-    fn new(now: Duration, number: usize) -> Self {
+    fn new(now: Duration, index: usize) -> Self {
         let (far, near) = UnixStream::pair().expect("a pair of sockets");
         for socket in [&far, &near] {
             socket.set_nonblocking(true).expect("it is a socket");
         }
-        let who = match number {
+        let identity = match index {
             0 | 1 => ClientIdentity::OWN,
             _ => ClientIdentity::Unauthenticated { nonce: [7; 32] },
         };
         Self {
             far,
-            near: Connection::frames(now, Stream::Unix(near), who),
+            near: Connection::frames(now, Stream::Unix(near), identity),
             answers: Decoder::default(),
         }
     }
@@ -85,19 +88,19 @@ impl Client {
         self.far
             .write_all(bytes)
             .expect("there is room for so few bytes");
-        let goes = self.near.read(now, service, CLIENTS);
+        let outcome = self.near.read(now, service, CLIENTS);
         let mut buffer = [0; 64 << 10];
         while let Ok(got @ 1..) = self.far.read(&mut buffer) {
             self.answers.feed(&buffer[..got]);
             while let Some(answer) = self
                 .answers
                 .take::<Answer>()
-                .expect("the daemon says what clients understand")
+                .expect("the daemon sends valid answers")
             {
                 assert!(encode(&answer).is_some());
             }
         }
-        goes
+        outcome
     }
 }
 
@@ -124,14 +127,14 @@ mod tests {
     #[test]
     fn a_client_without_a_proof_may_send_little() {
         let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
-        for (number, goes) in [
+        for (index, outcome) in [
             (0, ConnectionOutcome::Continue),
             (CLIENTS - 1, ConnectionOutcome::Closed),
         ] {
-            let mut client = Client::new(Duration::ZERO, number);
+            let mut client = Client::new(Duration::ZERO, index);
             let whole = framed(&vec![0; 2 * MAX_UNAUTHENTICATED_BYTES]);
             let part = &whole[..HEAD_BYTES + MAX_UNAUTHENTICATED_BYTES];
-            assert_eq!(client.send(Duration::ZERO, &mut service, part), goes);
+            assert_eq!(client.send(Duration::ZERO, &mut service, part), outcome);
         }
     }
 
@@ -141,8 +144,8 @@ mod tests {
         #[test]
         fn clients_may_send_anything(steps in vec((any::<u8>(), vec(0u8..12, 0..40)), 0..40)) {
             let mut bytes = Vec::new();
-            for (what, payload) in steps {
-                bytes.extend([what, payload.len() as u8]);
+            for (selector, payload) in steps {
+                bytes.extend([selector, payload.len() as u8]);
                 bytes.extend(payload);
             }
             super::drive(&bytes);

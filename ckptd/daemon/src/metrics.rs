@@ -3,13 +3,14 @@
 use crate::pool::Pools;
 use std::fmt::Write;
 
+/// Totals since the start of the daemon.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) registered: u64,
     pub(super) died: u64,
     pub(super) leased: u64,
     pub(super) returned: u64,
-    pub(super) playing: u64,
+    pub(super) took_over: u64,
     pub(super) wanted: u64,
     pub(super) refused: u64,
     /// Disconnected clients: another user, a wrong token, another protocol, too slow, or too many.
@@ -19,6 +20,7 @@ pub(super) struct Counters {
     pub(super) started: u64,
 }
 
+/// Returns the metrics of all jobs and of the daemon.
 pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> String {
     let mut out = String::new();
     let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
@@ -43,12 +45,12 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
             job.active_spares().count() as u64,
         ));
     }
-    let one = |value: u64| vec![(String::new(), value)];
+    let single = |value: u64| vec![(String::new(), value)];
     metric(
         "jobs",
         "gauge",
         "Jobs with a pool of spares.",
-        &one(pools.jobs().count() as u64),
+        &single(pools.jobs().count() as u64),
     );
     metric("spares", "gauge", "Spares in the pool of a job.", &spares);
     metric(
@@ -61,7 +63,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         "connections",
         "gauge",
         "Open connections.",
-        &one(connections as u64),
+        &single(connections as u64),
     );
     let totals = [
         (
@@ -83,7 +85,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         (
             "takeovers",
             "Workers that spares have replaced.",
-            counters.playing,
+            counters.took_over,
         ),
         (
             "spares_wanted",
@@ -108,7 +110,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         ),
     ];
     for (name, help, value) in totals {
-        metric(&format!("{name}_total"), "counter", help, &one(value));
+        metric(&format!("{name}_total"), "counter", help, &single(value));
     }
     out
 }

@@ -52,8 +52,8 @@ impl Rings {
     }
 }
 
-pub(super) fn text(happening: &PoolChange) -> String {
-    match happening {
+pub(super) fn text(change: &PoolChange) -> String {
+    match change {
         PoolChange::Registered { rank } => format!("rank {rank} has joined as a spare"),
         PoolChange::Left { rank } => format!("spare rank {rank} has left"),
         PoolChange::Died { rank, silent: true } => {

@@ -73,10 +73,11 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     };
     let path = options.socket.clone().unwrap_or_else(default_socket);
     let socket = take_socket(&path)?;
-    let end = ends(options.until_stdin_ends).map_err(StartError::system("signals"))?;
-    let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
+    let shutdown =
+        shutdown_socket(options.until_stdin_ends).map_err(StartError::system("signals"))?;
+    let (remote, metrics) = (listener(options.listen)?, listener(options.metrics)?);
     let _ = writeln!(ready, "socket {}", path.display());
-    for (what, listener) in [("tcp", &remote), ("metrics", &figures)] {
+    for (what, listener) in [("tcp", &remote), ("metrics", &metrics)] {
         if let Some(address) = listener
             .as_ref()
             .and_then(|listener| listener.local_addr().ok())
@@ -87,12 +88,14 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     let _ = ready.flush();
     let poller = Poller::new().map_err(StartError::system("a poller"))?;
     let mut server = Server {
-        local: source(&poller, socket)?,
-        remote: remote.map(|it| source(&poller, it)).transpose()?,
-        figures: figures.map(|it| source(&poller, it)).transpose()?,
-        end: source(&poller, end)?,
+        local: register(&poller, socket)?,
+        remote: remote.map(|socket| register(&poller, socket)).transpose()?,
+        metrics: metrics
+            .map(|socket| register(&poller, socket))
+            .transpose()?,
+        shutdown: register(&poller, shutdown)?,
         poller,
-        service: Service::new(rules(options), random(), tokens),
+        service: Service::new(rules_for(options), random_first_token(), tokens),
         sweeper: Sweeper::start(),
         connections: Vec::new(),
         start: Instant::now(),
@@ -102,28 +105,30 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     if options.until_stdin_ends
         && let Some(directory) = path.parent()
     {
-        // The process that has created the directory for this socket may have been killed.
+        // `understudy run` has made the directory for this socket, and cannot remove it if it was
+        // killed.
         let _ = std::fs::remove_dir(directory);
     }
-    log::info!("ends");
+    log::info!("the daemon exits");
     Ok(())
 }
 
-fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, StartError> {
-    Source::new(poller.registry(), of, Interest::READ).map_err(StartError::system("epoll_ctl"))
+/// Registers a socket with the poller, which reports when the socket is readable.
+fn register<T: AsFd>(poller: &Poller, socket: T) -> Result<Source<T>, StartError> {
+    Source::new(poller.registry(), socket, Interest::READ).map_err(StartError::system("epoll_ctl"))
 }
 
-fn rules(options: &Options) -> Rules {
-    let usual = Rules::default();
+fn rules_for(options: &Options) -> Rules {
+    let defaults = Rules::default();
     Rules {
-        spares: options.most_spares.unwrap_or(usual.spares),
-        ..usual
+        spares: options.most_spares.unwrap_or(defaults.spares),
+        ..defaults
     }
 }
 
 /// Returns a socket that becomes readable when the daemon must exit.
-fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
-    let (end, mut sender) = UnixStream::pair()?;
+fn shutdown_socket(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
+    let (shutdown, mut sender) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
     }
@@ -133,7 +138,7 @@ fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
             sender.write_all(b"\0")
         })?;
     }
-    Ok(end)
+    Ok(shutdown)
 }
 
 fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
@@ -147,8 +152,10 @@ fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartErr
     Ok(Some(listener))
 }
 
-/// Returns the first token; tokens of an earlier daemon must not be valid.
-fn random() -> u64 {
+/// Returns a random number for the first token.
+///
+/// Tokens of an earlier daemon are thus invalid.
+fn random_first_token() -> u64 {
     let mut bytes = [0; 8];
     fill_random(&mut bytes);
     u64::from_le_bytes(bytes)
@@ -167,8 +174,8 @@ fn fill_random(bytes: &mut [u8]) {
 struct Server {
     local: Source<Socket>,
     remote: Option<Source<TcpListener>>,
-    figures: Option<Source<TcpListener>>,
-    end: Source<UnixStream>,
+    metrics: Option<Source<TcpListener>>,
+    shutdown: Source<UnixStream>,
     poller: Poller,
     service: Service,
     sweeper: Sweeper,
@@ -181,14 +188,17 @@ impl Server {
     fn run(&mut self) {
         loop {
             let ready = self.wait();
-            if ready.contains(&self.end) {
+            if ready.contains(&self.shutdown) {
                 return;
             }
-            let is_ready =
-                |of: &Option<Source<_>>| of.as_ref().is_some_and(|it| ready.contains(it));
+            let is_ready = |listener: &Option<Source<_>>| {
+                listener
+                    .as_ref()
+                    .is_some_and(|listener| ready.contains(listener))
+            };
             let now = self.start.elapsed();
             self.serve_clients(now, &ready);
-            self.turn_late_away(now);
+            self.reject_late_clients(now);
             if self.service.tick(now, understudy_relay::lives) {
                 self.sweeper.wake();
             }
@@ -199,8 +209,8 @@ impl Server {
             if is_ready(&self.remote) {
                 self.accept_remote(now);
             }
-            if is_ready(&self.figures) {
-                self.accept_figures(now);
+            if is_ready(&self.metrics) {
+                self.accept_metrics(now);
             }
         }
     }
@@ -209,7 +219,7 @@ impl Server {
     fn wait(&mut self) -> Ready {
         self.watch();
         let now = self.start.elapsed();
-        let deadlines = self.connections.iter().map(|it| it.deadline());
+        let deadlines = self.connections.iter().map(|client| client.deadline());
         let next = deadlines.chain(self.service.next_deadline(now)).min();
         let left = next.map(|next| next.saturating_sub(now));
         self.poller.wait(left).unwrap_or_else(|error| {
@@ -229,7 +239,7 @@ impl Server {
                     now,
                     service,
                     connection,
-                    ConnectionOutcome::Rejected("it cannot be waited for"),
+                    ConnectionOutcome::Rejected("its connection cannot be polled"),
                 );
             }
             is_watched
@@ -243,15 +253,16 @@ impl Server {
             let is_ready = ready.contains(connection);
             match is_ready.then(|| connection.get_mut().read(now, service, count)) {
                 None | Some(ConnectionOutcome::Continue) => true,
-                Some(goes) => {
-                    end_connection(now, service, connection, goes);
+                Some(outcome) => {
+                    end_connection(now, service, connection, outcome);
                     false
                 }
             }
         });
     }
 
-    fn turn_late_away(&mut self, now: Duration) {
+    /// Closes the connections whose deadline has passed.
+    fn reject_late_clients(&mut self, now: Duration) {
         let service = &mut self.service;
         self.connections.retain(|connection| {
             let is_late = connection.deadline() <= now;
@@ -260,7 +271,9 @@ impl Server {
                     now,
                     service,
                     connection,
-                    ConnectionOutcome::Rejected("it was too slow"),
+                    ConnectionOutcome::Rejected(
+                        "it has sent nothing, or received nothing, for too long",
+                    ),
                 );
             }
             !is_late
@@ -318,8 +331,8 @@ impl Server {
         self.remote = Some(listener);
     }
 
-    fn accept_figures(&mut self, now: Duration) {
-        let Some(listener) = self.figures.take() else {
+    fn accept_metrics(&mut self, now: Duration) {
+        let Some(listener) = self.metrics.take() else {
             return;
         };
         for _ in 0..MAX_ACCEPTS_PER_TURN {
@@ -335,26 +348,32 @@ impl Server {
                 }
             }
         }
-        self.figures = Some(listener);
+        self.metrics = Some(listener);
     }
 
-    /// Adds a client if there is room; displaces an unauthenticated one if necessary.
+    /// Adds a client, or rejects it if the daemon has [`MAX_CLIENTS`].
+    ///
+    /// Rejects the oldest client that may be displaced if there are more than
+    /// [`MAX_UNAUTHENTICATED`] of them.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
-        let unknown = self
+        let displaceable = self
             .connections
             .iter()
-            .filter(|other| other.is_unknown())
+            .filter(|other| other.may_be_displaced())
             .count();
-        if connection.is_unknown()
-            && unknown >= MAX_UNAUTHENTICATED
-            && let Some(oldest) = self.connections.iter().position(|other| other.is_unknown())
+        if connection.may_be_displaced()
+            && displaceable >= MAX_UNAUTHENTICATED
+            && let Some(oldest) = self
+                .connections
+                .iter()
+                .position(|other| other.may_be_displaced())
         {
             let oldest = self.connections.remove(oldest);
             end_connection(
                 now,
                 &mut self.service,
                 &oldest,
-                ConnectionOutcome::Rejected("others came after it"),
+                ConnectionOutcome::Rejected("too many clients have not authenticated"),
             );
         }
         if self.connections.len() >= MAX_CLIENTS {
@@ -362,16 +381,18 @@ impl Server {
                 now,
                 &mut self.service,
                 &connection,
-                ConnectionOutcome::Rejected("there are too many"),
+                ConnectionOutcome::Rejected("the daemon has too many clients"),
             );
         }
         match connection.write(now) {
-            ConnectionOutcome::Continue => match watched(self.poller.registry(), connection) {
-                Ok(connection) => self.connections.push(connection),
-                // The connection is closed, and the client connects again.
-                Err(error) => log::warn!("epoll_ctl: {error}"),
-            },
-            goes => end_connection(now, &mut self.service, &connection, goes),
+            ConnectionOutcome::Continue => {
+                match register_connection(self.poller.registry(), connection) {
+                    Ok(connection) => self.connections.push(connection),
+                    // The connection is closed, and the client connects again.
+                    Err(error) => log::warn!("epoll_ctl: {error}"),
+                }
+            }
+            outcome => end_connection(now, &mut self.service, &connection, outcome),
         }
     }
 }
@@ -381,14 +402,14 @@ fn end_connection(
     now: Duration,
     service: &mut Service,
     connection: &Connection,
-    goes: ConnectionOutcome,
+    outcome: ConnectionOutcome,
 ) {
-    if let ConnectionOutcome::Rejected(why) = goes {
+    if let ConnectionOutcome::Rejected(why) = outcome {
         service.counters.turned_away += 1;
         log::info!("a client is rejected: {why}");
     }
-    if let Some(who) = connection.identity() {
-        service.connection_ended(now, who);
+    if let Some(identity) = connection.identity() {
+        service.connection_ended(now, identity);
     }
 }
 
@@ -403,7 +424,10 @@ fn after_failed_accept(error: &std::io::Error) {
     }
 }
 
-fn watched(registry: &Registry, connection: Connection) -> io::Result<Source<Connection>> {
+fn register_connection(
+    registry: &Registry,
+    connection: Connection,
+) -> io::Result<Source<Connection>> {
     let interest = connection.interest();
     Source::new(registry, connection, interest)
 }

@@ -10,7 +10,7 @@ use understudy_wire::{Answer, Event, JobStatus, Request, SpareStatus, auth, enco
 
 /// Longest name of a job, host or domain, in bytes.
 const MAX_NAME_LENGTH: usize = 512;
-/// Time after which a job without spares is removed, if its end cannot be detected.
+/// Time after which a job without spares is removed, if its launcher cannot be checked.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// Identity of a client.
@@ -53,7 +53,7 @@ pub(super) struct Service {
     rings: Rings,
     pub(super) counters: Counters,
     tokens: Vec<Vec<u8>>,
-    /// Time since when a job has had no spare.
+    /// Jobs without spares, with the time at which each has lost its last one.
     empty: BTreeMap<JobKey, Duration>,
 }
 
@@ -72,12 +72,12 @@ impl Service {
     pub(super) fn handle(
         &mut self,
         now: Duration,
-        who: &mut ClientIdentity,
-        ask: Request,
+        identity: &mut ClientIdentity,
+        request: Request,
     ) -> Reply {
-        let (realm, spare) = match who {
+        let (realm, spare) = match identity {
             ClientIdentity::Unauthenticated { nonce } => {
-                let Request::Prove { proof } = ask else {
+                let Request::Prove { proof } = request else {
                     return Reply::End("a proof of the token is needed first".into());
                 };
                 let Some(token) =
@@ -86,19 +86,19 @@ impl Service {
                     return Reply::End("wrong token".into());
                 };
                 let realm = token as u32 + 1;
-                *who = ClientIdentity::Authenticated { realm, spare: None };
+                *identity = ClientIdentity::Authenticated { realm, spare: None };
                 return Reply::Send(Answer::Welcome);
             }
             ClientIdentity::Authenticated { realm, spare } => (*realm, spare),
         };
-        match ask {
+        match request {
             Request::Prove { .. } => Reply::End("no proof is needed here".into()),
             Request::Register {
                 job,
-                spare: about,
+                spare: description,
                 limits,
             } => {
-                if [&job, &about.host, &about.domain]
+                if [&job, &description.host, &description.domain]
                     .iter()
                     .any(|name| name.len() > MAX_NAME_LENGTH)
                 {
@@ -108,7 +108,7 @@ impl Service {
                 if spare.as_ref().is_some_and(|(known, _)| *known != key) {
                     return Reply::End("a connection belongs to one spare".into());
                 }
-                let registered = self.pools.register(now, &key, about, limits);
+                let registered = self.pools.register(now, &key, description, limits);
                 let answer = registered.map(|(ticket, changes)| {
                     *spare = Some((key.clone(), ticket));
                     self.record(&key, &changes);
@@ -116,11 +116,11 @@ impl Service {
                 });
                 self.answer(answer)
             }
-            Request::Beat => self.of_spare(spare, |pools, key, ticket| {
+            Request::Beat => self.answer_spare(spare, |pools, key, ticket| {
                 pools.beat(now, key, ticket).map(|()| Vec::new())
             }),
             Request::Replaced { worker } => {
-                let reply = self.of_spare(spare, |pools, key, ticket| {
+                let reply = self.answer_spare(spare, |pools, key, ticket| {
                     pools.took_over(now, key, ticket, worker)
                 });
                 *spare = None;
@@ -128,7 +128,7 @@ impl Service {
             }
             Request::Leave => {
                 let reply =
-                    self.of_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
+                    self.answer_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
                 *spare = None;
                 reply
             }
@@ -169,7 +169,7 @@ impl Service {
     /// Answers a registered spare.
     ///
     /// A spare whose ticket is not in force any more (silent for too long) must connect again.
-    fn of_spare(
+    fn answer_spare(
         &mut self,
         spare: &Option<(JobKey, SpareTicket)>,
         act: impl FnOnce(&mut Pools, &JobKey, SpareTicket) -> Result<Vec<PoolChange>, Refusal>,
@@ -190,11 +190,11 @@ impl Service {
     }
 
     /// Handles the end of a connection; a spare that has not left normally is dead.
-    pub(super) fn connection_ended(&mut self, now: Duration, who: &ClientIdentity) {
+    pub(super) fn connection_ended(&mut self, now: Duration, identity: &ClientIdentity) {
         if let ClientIdentity::Authenticated {
             spare: Some((key, ticket)),
             ..
-        } = who
+        } = identity
             && let Ok(changes) = self.pools.lost(now, key, *ticket)
         {
             self.record(key, &changes);
@@ -202,40 +202,40 @@ impl Service {
     }
 
     /// Performs all actions that are due; returns true if a job has ended.
-    pub(super) fn tick(&mut self, now: Duration, lives: impl Fn(u32) -> bool) -> bool {
+    pub(super) fn tick(&mut self, now: Duration, is_alive: impl Fn(u32) -> bool) -> bool {
         for (key, changes) in self.pools.tick(now) {
             self.record(&key, &changes);
         }
-        let is_empty = self
+        let without_spares = self
             .pools
             .jobs()
             .filter(|(_, job)| job.spares().next().is_none());
-        let empty: Vec<JobKey> = is_empty.map(|(key, _)| key.clone()).collect();
+        let empty: Vec<JobKey> = without_spares.map(|(key, _)| key.clone()).collect();
         self.empty.retain(|key, _| empty.contains(key));
-        let mut is_one_over = false;
+        let mut has_a_job_ended = false;
         for key in empty {
             let since = *self.empty.entry(key.clone()).or_insert(now);
             let launcher = self.pools.job(&key).map_or(0, |job| job.launcher());
             let has_ended = match (key.realm, launcher) {
                 // The launcher of a job on another node cannot be checked.
                 (1.., _) | (_, 0) => since + LINGER <= now,
-                (0, launcher) => !lives(launcher),
+                (0, launcher) => !is_alive(launcher),
             };
             if has_ended {
                 self.pools.close(&key);
                 self.empty.remove(&key);
                 self.rings.end(&key);
-                is_one_over = true;
+                has_a_job_ended = true;
             }
         }
-        is_one_over
+        has_a_job_ended
     }
 
     /// Returns the time at which [`Service::tick`] must be called at the latest.
     pub(super) fn next_deadline(&self, now: Duration) -> Option<Duration> {
-        // Launchers do not report their end, so that they are polled.
-        let look = (!self.empty.is_empty()).then(|| now + Duration::from_secs(1));
-        [self.pools.next_deadline(), look]
+        // The launcher of a job without spares does not report its end, so it is polled.
+        let launcher_poll = (!self.empty.is_empty()).then(|| now + Duration::from_secs(1));
+        [self.pools.next_deadline(), launcher_poll]
             .into_iter()
             .flatten()
             .min()
@@ -299,7 +299,7 @@ impl Service {
                 PoolChange::Died { .. } => count.died += 1,
                 PoolChange::Leased { .. } => count.leased += 1,
                 PoolChange::Returned { .. } => count.returned += 1,
-                PoolChange::TookOver { .. } => count.playing += 1,
+                PoolChange::TookOver { .. } => count.took_over += 1,
                 PoolChange::Wanted { count: wanted } => count.wanted += u64::from(*wanted),
             }
             self.rings.note(key, ring::text(change));

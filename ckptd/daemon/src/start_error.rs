@@ -8,25 +8,25 @@ pub enum StartError {
     /// Another daemon serves this socket.
     #[error("a daemon serves {0} already")]
     Running(String),
-    /// The directory or socket is unsuitable, or another file is in its place.
+    /// The path is unsuitable: others can write to its directory, or another file is there.
     #[error("{0}")]
-    Place(String),
+    UnsuitablePath(String),
     /// Options that contradict each other.
     #[error("{0}")]
     Options(String),
     /// A system call has failed.
-    #[error("{what}: {error}")]
+    #[error("{subject}: {error}")]
     System {
-        /// Action that has failed.
-        what: String,
+        /// Path, address or call that has failed.
+        subject: String,
         error: std::io::Error,
     },
 }
 
 impl StartError {
     /// Returns a function for `map_err` that wraps the error of a system call.
-    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
-        let what = what.into();
-        move |error| StartError::System { what, error }
+    pub fn system(subject: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+        let subject = subject.into();
+        move |error| StartError::System { subject, error }
     }
 }

@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(300);
 /// Delay after the end of a job, in which its launcher and relays clean up.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The thread, which ends when this is dropped, and its number of removed files.
+/// Handle of the thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     wake: Sender<()>,
@@ -23,7 +23,7 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Starts the thread, which searches at once.
     pub(super) fn start() -> Self {
-        // Jobs that end during a search need one more search.
+        // A capacity of one suffices: jobs that end during a search need one more search in all.
         let (wake, woken) = bounded(1);
         let removed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&removed);
@@ -45,7 +45,7 @@ impl Sweeper {
 
     /// Requests a search after the end of a job.
     pub(super) fn wake(&self) {
-        // A full channel wakes the thread as well.
+        // If the channel is full, an earlier job has already requested the next search.
         let _ = self.wake.try_send(());
     }
 
@@ -56,13 +56,17 @@ impl Sweeper {
 }
 
 fn sweep(removed: &AtomicU64) {
-    for it in leftovers_of_node() {
-        match it.remove() {
+    for leftover in leftovers_of_node() {
+        match leftover.remove() {
             Ok(()) => {
-                log::info!("{} is removed: {}", it.path().display(), it.what);
+                log::info!(
+                    "{} is removed: {}",
+                    leftover.path().display(),
+                    leftover.kind
+                );
                 removed.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) => log::warn!("{}: {error}", it.path().display()),
+            Err(error) => log::warn!("{}: {error}", leftover.path().display()),
         }
     }
 }

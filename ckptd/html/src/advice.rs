@@ -18,7 +18,8 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
     let best = checkpoint_interval::daly_interval(cost, mtbf);
-    // Overhead per second of work; a part of the work is one interval.
+    // Expected time of one interval of work, with its checkpoint and the expected failures, as a
+    // multiple of the interval, less 1.
     let overhead = |interval: f64| {
         checkpoint_interval::expected_time(interval, cost, recovery, mtbf, 1.0) / interval - 1.0
     };
@@ -42,28 +43,28 @@ pub fn plot(report: &Report, mtbf: Duration) -> Markup {
     let data: Vec<Vec<String>> = curve
         .iter()
         .step_by(6)
-        .map(|(interval, lost)| vec![show(*interval), share(*lost)])
+        .map(|(interval, lost)| vec![show(*interval), percentage(*lost)])
         .collect();
-    let what = format!("time lost by interval, least at {}", show(best));
+    let label = format!("time lost by interval, least at {}", show(best));
     html! {
         p {
             "A checkpoint cost " (time(costs.pause_ns)) " (the slowest worker, mean of " (costs.checkpoints)
             "). With a failure every " (show(mtbf)) " the best interval is " strong { (show(best)) } " \
                 (Daly), and "
-            (share(overhead(best))) " of the time is lost"
+            (percentage(overhead(best))) " of the time is lost"
             @if let Some(used) = used {
-                "; with that of this job, " (show(used)) ", it is " (share(overhead(used)))
+                "; with that of this job, " (show(used)) ", it is " (percentage(overhead(used)))
             }
             "."
         }
-        svg role="img" aria-label=(what) width="100%" height="150" {
-            title { (what) }
+        svg role="img" aria-label=(label) width="100%" height="150" {
+            title { (label) }
             svg x="0" y="0" width="100%" height="120" viewBox="0 0 1000 100" preserveAspectRatio="none" {
                 polyline.curve points=(path.join(" ")) {}
             }
             line.best x1="50%" x2="50%" y1="0" y2="120" {}
             text.label x="51%" y="14" { "best: " (show(best)) }
-            text.label x="10%" y="14" { "at most " (share(most)) " lost" }
+            text.label x="10%" y="14" { "at most " (percentage(most)) " lost" }
             text.tick x="0" y="140" text-anchor="start" { (show(best / 100.0)) }
             text.tick x="50%" y="140" { "interval" }
             text.tick x="100%" y="140" text-anchor="end" { (show(best * 100.0)) }
@@ -87,6 +88,6 @@ fn show(seconds: f64) -> String {
     }
 }
 
-fn share(part: f64) -> String {
-    format!("{:.3}%", part * 100.0)
+fn percentage(fraction: f64) -> String {
+    format!("{:.3}%", fraction * 100.0)
 }

@@ -11,10 +11,10 @@ use understudy_report::{CheckpointPoint, bytes, time};
 /// Number of columns of a drawing; checkpoints in one column are combined.
 const COLUMNS: usize = 250;
 /// Limit of listed checkpoints.
-const LISTED: usize = 500;
+const MAX_LISTED_CHECKPOINTS: usize = 500;
 
 pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
-    let listed = &points[points.len().saturating_sub(LISTED)..];
+    let listed = &points[points.len().saturating_sub(MAX_LISTED_CHECKPOINTS)..];
     let data: Vec<Vec<String>> = listed
         .iter()
         .map(|it| {
@@ -32,9 +32,9 @@ pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
             ]
         })
         .collect();
-    let caption = if points.len() > LISTED {
+    let caption = if points.len() > MAX_LISTED_CHECKPOINTS {
         format!(
-            "The last {LISTED} of {} checkpoints as a table",
+            "The last {MAX_LISTED_CHECKPOINTS} of {} checkpoints as a table",
             points.len()
         )
     } else {
@@ -96,15 +96,15 @@ fn group(points: &[CheckpointPoint], to: u64, value: fn(&CheckpointPoint) -> u64
 fn bars(
     points: &[CheckpointPoint],
     to: u64,
-    what: &str,
+    label: &str,
     value: fn(&CheckpointPoint) -> u64,
     show: fn(u64) -> String,
 ) -> Markup {
     const HEIGHT: u64 = 110;
     let most = points.iter().map(value).max().unwrap_or(0).max(1);
     html! {
-        svg role="img" aria-label=(what) width="100%" height=(HEIGHT + 20) {
-            title { (what) }
+        svg role="img" aria-label=(label) width="100%" height=(HEIGHT + 20) {
+            title { (label) }
             (time_axis(0, to, HEIGHT as u32))
             text.label x="100%" y="12" text-anchor="end" { "most: " (show(most)) }
             @for bar in group(points, to, value) {
@@ -119,7 +119,7 @@ fn bars(
 }
 
 /// Largest number of ranks for which a matrix is drawn instead of a list.
-const MATRIX: usize = 8;
+const MAX_MATRIX_RANKS: usize = 8;
 
 /// Draws the sizes of replicas sent between ranks.
 pub fn traffic(facts: &Facts) -> Markup {
@@ -130,7 +130,7 @@ pub fn traffic(facts: &Facts) -> Markup {
     html! {
         @if ranks.is_empty() {
             p { "No replicas were sent." }
-        } @else if ranks.len() <= MATRIX {
+        } @else if ranks.len() <= MAX_MATRIX_RANKS {
             div.wide {
                 table.matrix {
                     caption { "Replicas that were sent, by rank from (down) and to (across)." }

@@ -88,8 +88,10 @@ impl Facts {
 
 /// Returns the exit status, of `understudy run` if it has started the job.
 pub fn status(report: &Report) -> Option<i32> {
-    let of_run = report.run.as_ref().and_then(|run| run.status);
-    of_run.map(i32::from).or_else(|| report.outcome.status())
+    let status_of_run = report.run.as_ref().and_then(|run| run.status);
+    status_of_run
+        .map(i32::from)
+        .or_else(|| report.outcome.status())
 }
 
 /// Returns the end of the job, in a few words for titles.
@@ -167,7 +169,7 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
     let rows: Vec<(&Recovery, &FailedRank)> = report
         .recoveries
         .iter()
-        .flat_map(|it| it.failed.iter().map(move |failed| (it, failed)))
+        .flat_map(|recovery| recovery.failed.iter().map(move |failed| (recovery, failed)))
         .collect();
     html! {
         @if !rows.is_empty() {
@@ -175,39 +177,41 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
                 table.failures {
                     caption { "Failures; times of day are UTC" }
                     thead { tr { @for name in FAILURE_COLUMNS { th scope="col" { (name) } } } }
-                    tbody { @for (it, failed) in &rows { (row(it, failed, report.began_ns, facts)) } }
+                    tbody { @for (recovery, failed) in &rows { (row(recovery, failed, report.began_ns, facts)) } }
                 }
             }
         }
     }
 }
 
-fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Markup {
-    let at = failed.killed_ns.or(it.failed_ns);
-    let at = at.or(it.detected_ns).or(failed.last_sign_ns);
-    let part = failed
+fn row(recovery: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Markup {
+    let at = failed.killed_ns.or(recovery.failed_ns);
+    let at = at.or(recovery.detected_ns).or(failed.last_sign_ns);
+    let role_text = failed
         .role
         .map_or_else(String::new, |role| format!(", {role}"));
-    let by = it
+    let replacement = recovery
         .takeovers
         .iter()
-        .find(|by| failed.role == Some(Role::Worker(by.as_worker)));
+        .find(|takeover| failed.role == Some(Role::Worker(takeover.as_worker)));
     let at_time = |show: &dyn Fn(u64) -> String| at.map_or_else(|| "?".to_owned(), show);
     let cells = [
-        it.number.to_string(),
+        recovery.number.to_string(),
         at_time(&|at| time_of_day(began_ns.saturating_add(at))),
         at_time(&seconds),
-        format!("rank {}{part}", failed.rank),
+        format!("rank {}{role_text}", failed.rank),
         facts
             .hosts
             .get(&failed.rank)
             .map_or("?", String::as_str)
             .to_owned(),
         failed.cause.as_deref().unwrap_or("unknown").to_owned(),
-        by.map_or("no process".to_owned(), |by| format!("rank {}", by.rank)),
-        it.epoch
+        replacement.map_or("no process".to_owned(), |by| format!("rank {}", by.rank)),
+        recovery
+            .epoch
             .map_or("none".to_owned(), |epoch| epoch.to_string()),
-        it.failure_to_resume_ns
+        recovery
+            .failure_to_resume_ns
             .map_or("never: the job was lost".to_owned(), time),
     ];
     html! {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use understudy_report::{JournalTable, Report, bytes, count};
 
 /// Limit of listed call sites.
-const PLACES: usize = 40;
+const MAX_LISTED_CALL_SITES: usize = 40;
 
 /// Returns the results of trial replays, and the recorded calls by call site.
 pub fn journals(report: &Report, facts: &Facts) -> Markup {
@@ -28,16 +28,22 @@ pub fn journals(report: &Report, facts: &Facts) -> Markup {
     }
 }
 
-fn calls(it: &JournalTable) -> Markup {
-    let (rows, others) = it.first(PLACES);
-    let share = |of: u64| format!("{:.1}%", of as f64 / it.total.bytes.max(1) as f64 * 100.0);
+fn calls(table: &JournalTable) -> Markup {
+    let (rows, others) = table.first(MAX_LISTED_CALL_SITES);
+    let share = |part_bytes: u64| {
+        format!(
+            "{:.1}%",
+            part_bytes as f64 / table.total.bytes.max(1) as f64 * 100.0
+        )
+    };
     html! {
         h3 { "By call site" }
         p {
-            "The set-up logs of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " \
-                in " (bytes(it.total.bytes))
-            ", compressed " (bytes(it.kept)) "."
-            @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, \
+            "The set-up logs of " (count(table.workers, "worker", "workers"))
+            " hold " (count(table.total.count, "call", "calls")) " \
+                in " (bytes(table.total.bytes))
+            ", compressed " (bytes(table.kept)) "."
+            @if table.not_kept > 0 { " " (table.not_kept) " of them are not kept: they were too long, \
                 or were not needed." }
         }
         div.wide {

@@ -20,7 +20,7 @@ pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
         clock::date_and_time(report.began_ns)
     );
     let end = facts.end_ns.max(1);
-    let what = format!("what each rank of {name} did, over {}", time(end));
+    let label = format!("what each rank of {name} did, over {}", time(end));
     let mut canvases = vec![Canvas::overview(end)];
     canvases.extend(report.recoveries.iter().map(|it| zoom(it, end)));
     let rows = draw(report, &mut canvases);
@@ -28,8 +28,8 @@ pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
         if begin(it).is_none() {
             return html! {};
         }
-        let what = format!("recovery {}, stage by stage in each rank", it.number);
-        timeline(&rows, &canvases[index + 1], &what)
+        let label = format!("recovery {}, stage by stage in each rank", it.number);
+        timeline(&rows, &canvases[index + 1], &label)
     };
     let page = html! {
         (DOCTYPE)
@@ -52,7 +52,7 @@ pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
                 }
                 main {
                     (section("What would not have been survived", survival(report, facts)))
-                    (section("Timeline", timeline(&rows, &canvases[0], &what)))
+                    (section("Timeline", timeline(&rows, &canvases[0], &label)))
                     (section("Recoveries", story::recoveries(report, zoomed)))
                     (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
                     (section("Replicas", charts::traffic(facts)))
@@ -75,15 +75,19 @@ fn section(title: &str, content: Markup) -> Markup {
 }
 
 /// Returns the time of the failure, or of its detection.
-fn begin(it: &Recovery) -> Option<u64> {
-    let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-    killed.or(it.failed_ns).or(it.detected_ns)
+fn begin(recovery: &Recovery) -> Option<u64> {
+    let killed = recovery
+        .failed
+        .iter()
+        .filter_map(|failed| failed.killed_ns)
+        .min();
+    killed.or(recovery.failed_ns).or(recovery.detected_ns)
 }
 
 /// Returns a canvas for a recovery, with a margin before and after it.
-fn zoom(it: &Recovery, last: u64) -> Canvas {
-    let begin = begin(it).unwrap_or(0);
-    let end = it.resumed_ns.unwrap_or(last).max(begin + 1000);
+fn zoom(recovery: &Recovery, last: u64) -> Canvas {
+    let begin = begin(recovery).unwrap_or(0);
+    let end = recovery.resumed_ns.unwrap_or(last).max(begin + 1000);
     let margin = (end - begin) / 8;
     Canvas::new(begin.saturating_sub(margin), end + margin)
 }

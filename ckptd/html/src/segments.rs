@@ -120,7 +120,7 @@ impl Activity {
 /// A time range with one activity.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
-    pub doing: Activity,
+    pub activity: Activity,
     pub from: u64,
     pub to: u64,
 }
@@ -130,7 +130,7 @@ pub struct Segment {
 pub struct Row {
     pub rank: ProcessNumber,
     /// Roles of the process in order of time.
-    pub parts: Vec<Role>,
+    pub roles: Vec<Role>,
     /// Time of its death, if known.
     pub died: Option<u64>,
 }
@@ -159,14 +159,14 @@ pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
     for (rank, track) in tracks {
         let died = died.get(&rank).copied().flatten();
         let last = Segment {
-            doing: track.base,
+            activity: track.base,
             from: track.since,
             to: died.unwrap_or(track.last).max(track.since),
         };
         canvases.iter_mut().for_each(|it| it.add(rank, last));
         rows.push(Row {
             rank,
-            parts: track.parts,
+            roles: track.roles,
             died,
         });
     }
@@ -175,7 +175,7 @@ pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
 
 /// State of a process while its records are read.
 struct Track {
-    parts: Vec<Role>,
+    roles: Vec<Role>,
     base: Activity,
     since: u64,
     last: u64,
@@ -188,7 +188,7 @@ struct Track {
 impl Track {
     fn new(first: &Event) -> Self {
         Self {
-            parts: Vec::new(),
+            roles: Vec::new(),
             base: Activity::Init,
             since: first.at_ns,
             last: first.at_ns,
@@ -199,39 +199,39 @@ impl Track {
     fn follow(&mut self, event: &Event, mut draw: impl FnMut(Segment)) {
         let at = event.at_ns;
         self.last = at;
-        let mut before = |doing, ns: u64| {
+        let mut draw_until_now = |activity, ns: u64| {
             let from = at.saturating_sub(ns);
             draw(Segment {
-                doing,
+                activity,
                 from,
                 to: at,
             });
         };
         match event.kind {
             Kind::Start { role, .. } => {
-                self.parts.push(role);
+                self.roles.push(role);
                 if matches!(role, Role::Spare(_)) {
-                    draw(self.turn(Activity::Wait, at));
+                    draw(self.change_activity(Activity::Wait, at));
                 }
             }
             Kind::Commit { .. } if self.base == Activity::Init => {
-                draw(self.turn(Activity::Compute, at));
+                draw(self.change_activity(Activity::Compute, at));
             }
             Kind::Takeover { as_worker, .. } => {
-                self.parts.push(Role::Worker(as_worker));
-                draw(self.turn(Activity::Compute, at));
+                self.roles.push(Role::Worker(as_worker));
+                draw(self.change_activity(Activity::Compute, at));
             }
             Kind::Capture {
                 scan_ns, copy_ns, ..
-            } => before(Activity::Cut, scan_ns.saturating_add(copy_ns)),
-            Kind::Ship { ns, .. } => before(Activity::Ship, ns),
+            } => draw_until_now(Activity::Cut, scan_ns.saturating_add(copy_ns)),
+            Kind::Ship { ns, .. } => draw_until_now(Activity::Ship, ns),
             Kind::FailureDetected { .. } => self.stage_at = at,
             Kind::Stage { stage, ns, .. } => {
                 // No stage can end after its record.
                 let from = self.stage_at;
                 self.stage_at = from.saturating_add(ns).min(at.max(from));
                 draw(Segment {
-                    doing: Activity::Recovery(StageGroup::of(stage)),
+                    activity: Activity::Recovery(StageGroup::of(stage)),
                     from,
                     to: self.stage_at,
                 });
@@ -241,13 +241,13 @@ impl Track {
     }
 
     /// Ends the current activity and returns its segment.
-    fn turn(&mut self, doing: Activity, at: u64) -> Segment {
+    fn change_activity(&mut self, activity: Activity, at: u64) -> Segment {
         let segment = Segment {
-            doing: self.base,
+            activity: self.base,
             from: self.since,
             to: at.max(self.since),
         };
-        (self.base, self.since) = (doing, at);
+        (self.base, self.since) = (activity, at);
         segment
     }
 }
@@ -312,19 +312,23 @@ impl Canvas {
         if segment.to < self.from || segment.from > self.to {
             return;
         }
-        let doing = match segment.doing {
+        let activity = match segment.activity {
             Activity::Recovery(_) if self.is_overview => Activity::Recovering,
             other => other,
         };
         let (from, to) = (segment.from.max(self.from), segment.to.min(self.to));
         let span = self.to - self.from;
-        if doing.is_frequent() && (to - from).saturating_mul(COLUMNS) < span {
-            self.add_short(rank, doing, from, to);
+        if activity.is_frequent() && (to - from).saturating_mul(COLUMNS) < span {
+            self.add_short(rank, activity, from, to);
             return;
         }
-        let gap = if doing.is_frequent() { 0 } else { span / 1000 };
+        let gap = if activity.is_frequent() {
+            0
+        } else {
+            span / 1000
+        };
         let lane = self.lanes.entry(rank).or_default();
-        let spans = lane.spans.entry(doing).or_default();
+        let spans = lane.spans.entry(activity).or_default();
         match spans.last_mut() {
             Some(last) if from <= last.1.saturating_add(gap) => last.1 = last.1.max(to),
             _ => spans.push((from, to)),
@@ -332,14 +336,14 @@ impl Canvas {
     }
 
     /// Adds a range that is shorter than a column, to at most two columns.
-    fn add_short(&mut self, rank: ProcessNumber, doing: Activity, from: u64, to: u64) {
+    fn add_short(&mut self, rank: ProcessNumber, activity: Activity, from: u64, to: u64) {
         let (first, last) = (self.column_of(from), self.column_of(to));
         let border = self.column_at(last).clamp(from, to);
         let lane = self.lanes.entry(rank).or_default();
-        let columns = lane.columns.entry(doing).or_default();
+        let columns = lane.columns.entry(activity).or_default();
         *columns.entry(first).or_default() += border - from;
         *columns.entry(last).or_default() += to - border;
-        let (number, sum) = lane.sums.entry(doing).or_default();
+        let (number, sum) = lane.sums.entry(activity).or_default();
         *number += 1;
         *sum = sum.saturating_add(to - from);
     }
@@ -351,17 +355,17 @@ mod tests {
 
     const RANK: ProcessNumber = ProcessNumber(0);
 
-    fn lane(doing: Activity, canvas: &mut Canvas, stretches: &[(u64, u64)]) {
-        for &(from, to) in stretches {
-            canvas.add(RANK, Segment { doing, from, to });
+    fn lane(activity: Activity, canvas: &mut Canvas, ranges: &[(u64, u64)]) {
+        for &(from, to) in ranges {
+            canvas.add(RANK, Segment { activity, from, to });
         }
     }
 
     #[test]
     fn indistinguishable_ranges_are_joined() {
         let mut canvas = Canvas::new(4000, 6000);
-        let stretches = [(0, 4005), (4010, 4012), (4013, 4014), (5990, 6990)];
-        lane(Activity::Compute, &mut canvas, &stretches);
+        let ranges = [(0, 4005), (4010, 4012), (4013, 4014), (5990, 6990)];
+        lane(Activity::Compute, &mut canvas, &ranges);
         let found = &canvas.lanes[&RANK].spans[&Activity::Compute];
         assert_eq!(found[..], [(4000, 4005), (4010, 4014), (5990, 6000)]);
     }
@@ -371,8 +375,8 @@ mod tests {
     fn short_checkpoints_are_drawn_by_their_share() {
         let end = 40_000_000;
         let mut canvas = Canvas::overview(end);
-        let stretches: Vec<_> = (0..40_000).map(|at| (at * 1000, at * 1000 + 1)).collect();
-        lane(Activity::Cut, &mut canvas, &stretches);
+        let ranges: Vec<_> = (0..40_000).map(|at| (at * 1000, at * 1000 + 1)).collect();
+        lane(Activity::Cut, &mut canvas, &ranges);
         let lane = &canvas.lanes[&RANK];
         assert!(lane.spans.is_empty());
         let columns = &lane.columns[&Activity::Cut];

@@ -1,7 +1,7 @@
 //! Figure of `-o`: recomputed tasks, saved energy and run time by the number of nodes.
 //!
-//! The panels are figures 6a to 6c of the paper. The file is self-contained and includes its
-//! colours, so that any program that displays SVG can show it.
+//! The panels are figures 6a to 6c of the paper that `understudy_simulator` names. The file is
+//! self-contained and includes its colours, so that any program that displays SVG can show it.
 
 use crate::chart::round_step;
 use maud::{Markup, PreEscaped, html};
@@ -50,11 +50,11 @@ pub fn simulation_figure(series: &[Simulation]) -> String {
     let most = series.iter().map(|it| it.nodes).max().unwrap_or(1) as f64;
     let names = ["global", "log", "dataflow"];
     let width = WIDTH * panels.len() as f64;
-    let what = "Simulated recomputed tasks, energy saved and run time, by the number of nodes";
+    let label = "Simulated recomputed tasks, energy saved and run time, by the number of nodes";
     let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(what) width=(width) height=(HEIGHT + 30.0)
+        svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(label) width=(width) height=(HEIGHT + 30.0)
             viewBox={"0 0 " (width) " " (HEIGHT + 30.0)} {
-            title { (what) }
+            title { (label) }
             style { (PreEscaped(include_str!("figure.css"))) }
             @for (index, panel) in panels.iter().enumerate() {
                 g transform={"translate(" (WIDTH * index as f64) " 0)"} { (panel.draw(most)) }
@@ -161,11 +161,11 @@ fn time(series: &[Simulation]) -> Panel {
 
 /// Returns a curve for each kind of rollback.
 fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curve> {
-    let curve = |name, of: fn(&Simulation) -> Option<&Strategy>| {
+    let curve = |name, strategy_of: fn(&Simulation) -> Option<&Strategy>| {
         let known = || {
             series
                 .iter()
-                .filter_map(|it| Some((it.nodes as f64, of(it)?)))
+                .filter_map(|it| Some((it.nodes as f64, strategy_of(it)?)))
         };
         let point = |(nodes, it): (f64, &Strategy)| Point {
             nodes,
@@ -213,7 +213,7 @@ impl Panel {
             is_log: false,
         };
         let is_empty = curves.iter().all(|it| it.points.is_empty());
-        let note = is_empty.then_some("With global rollback it never ends.");
+        let note = is_empty.then_some("With global rollback, no run ends.");
         Self {
             title,
             curves,
@@ -300,8 +300,8 @@ impl Axis {
 }
 
 /// Rounds a position to tenths of a pixel.
-fn round(place: f64) -> f64 {
-    (place * 10.0).round() / 10.0
+fn round(position: f64) -> f64 {
+    (position * 10.0).round() / 10.0
 }
 
 /// Formats the round number of a tick.

@@ -7,25 +7,25 @@ use understudy_report::{Ended, Recovery, Report, count, time};
 
 /// Describes the end of the job in one or two sentences.
 pub fn outcome(report: &Report) -> String {
-    let it = &report.outcome;
-    let end = match &it.ended {
+    let outcome = &report.outcome;
+    let end = match &outcome.ended {
         Ended::Finished => "The job finished.".to_owned(),
         Ended::Exited { status } => {
             format!("A worker ended with status {status}, without MPI_Finalize.")
         }
         Ended::Aborted { status } => format!("The job was ended with status {status}."),
         Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
-        Ended::Stopped { .. } => format!("{}.", capitalised(&it.stopped_in_words())),
+        Ended::Stopped { .. } => format!("{}.", capitalised(&outcome.stopped_in_words())),
         Ended::Unfinished => {
             "The job has not finished: it still runs, or was killed as a whole.".to_owned()
         }
     };
-    let failed = match it.failures {
+    let failed = match outcome.failures {
         0 => "No process failed.".to_owned(),
         1 => "One process failed.".to_owned(),
         count => format!("{count} processes failed."),
     };
-    let recovered = match (it.failures, it.recoveries) {
+    let recovered = match (outcome.failures, outcome.recoveries) {
         (0, _) => String::new(),
         (_, 0) => " The job did not recover.".to_owned(),
         (_, 1) => " The job recovered once.".to_owned(),
@@ -69,46 +69,51 @@ pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) ->
         @if report.recoveries.is_empty() {
             p { "No recovery." }
         }
-        @for (index, it) in report.recoveries.iter().enumerate() {
+        @for (index, recovery) in report.recoveries.iter().enumerate() {
             article {
-            h3 { @if it.number == 0 { "Restart from disk" } @else { "Recovery " (it.number) } }
+            h3 {
+                @if recovery.number == 0 { "Restart from disk" }
+                @else { "Recovery " (recovery.number) }
+            }
             dl {
-                @if it.number != 0 {
+                @if recovery.number != 0 {
                     dt { "What failed" }
-                    dd { (failed(it)) }
+                    dd { (failed(recovery)) }
                 }
-                @if let (Some(at), Some(rank), Some(class)) = (it.detected_ns, it.detected_by, &it.error_class) {
+                @if let (Some(at), Some(rank), Some(class)) =
+                    (recovery.detected_ns, recovery.detected_by, &recovery.error_class)
+                {
                     dt { "Detected" }
                     dd { "at " (seconds(at)) ", first by rank " (rank) ", through " (class) }
                 }
-                @if !it.takeovers.is_empty() {
+                @if !recovery.takeovers.is_empty() {
                     dt { "Taken over" }
-                    dd { (takeovers(it)) }
+                    dd { (takeovers(recovery)) }
                 }
                 dt { "Resumed" }
-                dd { (resumed(it)) }
-                @if let Some(lost) = it.repeated_ns {
+                dd { (resumed(recovery)) }
+                @if let Some(lost) = recovery.repeated_ns {
                     dt { "Lost" }
                     dd { (time(lost)) " of work of each worker, which was repeated" }
                 }
             }
-            (zoom(index, it))
-            (stages(it))
+            (zoom(index, recovery))
+            (stages(recovery))
             }
         }
     }
 }
 
 /// Returns a table of the stages, with the longest duration of each.
-fn stages(it: &Recovery) -> Markup {
+fn stages(recovery: &Recovery) -> Markup {
     html! {
-        @if !it.stages.is_empty() {
+        @if !recovery.stages.is_empty() {
             div.wide {
                 table.numbers {
-                    thead { tr { th { "stage" } @for stage in &it.stages { th { (stage.stage) } } } }
+                    thead { tr { th { "stage" } @for stage in &recovery.stages { th { (stage.stage) } } } }
                     tbody {
-                        tr { td { "longest" } @for stage in &it.stages { td { (time(stage.max_ns)) } } }
-                        tr { td { "in" } @for stage in &it.stages { td { "rank " (stage.slowest) } } }
+                        tr { td { "longest" } @for stage in &recovery.stages { td { (time(stage.max_ns)) } } }
+                        tr { td { "in" } @for stage in &recovery.stages { td { "rank " (stage.slowest) } } }
                     }
                 }
             }
@@ -116,8 +121,8 @@ fn stages(it: &Recovery) -> Markup {
     }
 }
 
-fn failed(it: &Recovery) -> String {
-    let one = |failed: &understudy_report::FailedRank| {
+fn failed(recovery: &Recovery) -> String {
+    let described = |failed: &understudy_report::FailedRank| {
         let role = failed
             .role
             .map_or_else(|| "role unknown".to_owned(), |role| role.to_string());
@@ -135,7 +140,7 @@ fn failed(it: &Recovery) -> String {
         };
         format!("rank {} ({role}){verb}{cause}{at}", failed.rank)
     };
-    let all: Vec<_> = it.failed.iter().map(one).collect();
+    let all: Vec<_> = recovery.failed.iter().map(described).collect();
     if all.is_empty() {
         "no process; communication failed".to_owned()
     } else {
@@ -143,20 +148,27 @@ fn failed(it: &Recovery) -> String {
     }
 }
 
-fn takeovers(it: &Recovery) -> String {
-    let one = |by: &understudy_report::TakeoverBy| {
+fn takeovers(recovery: &Recovery) -> String {
+    let described = |by: &understudy_report::TakeoverBy| {
         let Worker(worker) = by.as_worker;
         format!("worker {worker} by {}", by.process())
     };
-    it.takeovers.iter().map(one).collect::<Vec<_>>().join("; ")
+    recovery
+        .takeovers
+        .iter()
+        .map(described)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
-fn resumed(it: &Recovery) -> String {
-    let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) else {
+fn resumed(recovery: &Recovery) -> String {
+    let (Some(at), Some(epoch)) = (recovery.resumed_ns, recovery.epoch) else {
         return "never: the recovery did not complete, and the job was lost".to_owned();
     };
-    let after = it.failure_to_resume_ns.map_or_else(String::new, |ns| {
-        format!(", {} after the failure", time(ns))
-    });
+    let after = recovery
+        .failure_to_resume_ns
+        .map_or_else(String::new, |ns| {
+            format!(", {} after the failure", time(ns))
+        });
     format!("from checkpoint {}, at {}{after}", epoch, seconds(at))
 }

@@ -13,32 +13,32 @@ const STEP: u32 = LABEL + BAND + 6;
 const ROOM: u64 = 40;
 
 /// Returns the drawing between two times, with its legend and its numbers.
-pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
+pub fn timeline(rows: &[Row], canvas: &Canvas, label: &str) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
     // A process that has died earlier has no lane.
     let shown: Vec<(&Row, &Lane)> = rows
         .iter()
         .filter_map(|row| Some((row, canvas.lanes.get(&row.rank)?)))
         .collect();
-    let is_there = |row: &Row| row.died.is_some_and(|died| (from..=to).contains(&died));
+    let died_in_range = |row: &Row| row.died.is_some_and(|died| (from..=to).contains(&died));
     let height = STEP * shown.len() as u32;
     html! {
-        svg role="img" aria-label=(what) width="100%" height=(height + 20) {
-            title { (what) }
+        svg role="img" aria-label=(label) width="100%" height=(height + 20) {
+            title { (label) }
             (time_axis(from, to, height))
             @for (index, (row, lane)) in shown.iter().enumerate() {
                 @let y = STEP * index as u32;
-                text.label x="0" y=(y + 12) { "rank " (row.rank) ": " (parts(row)) }
-                @for doing in Activity::all() {
-                    (band(canvas, lane, doing, y))
+                text.label x="0" y=(y + 12) { "rank " (row.rank) ": " (roles(row)) }
+                @for activity in Activity::all() {
+                    (band(canvas, lane, activity, y))
                 }
-                @if let Some(died) = row.died.filter(|_| is_there(row)) {
+                @if let Some(died) = row.died.filter(|_| died_in_range(row)) {
                     text.died x=(percent(died, from, to)) y=(y + LABEL + 14) { "✕" title { "rank " (row.rank) " \
                         failed at " (seconds(died)) } }
                 }
             }
         }
-        (legend(&shown, shown.iter().any(|(row, _)| is_there(row))))
+        (legend(&shown, shown.iter().any(|(row, _)| died_in_range(row))))
         (table("The same as a table", &["rank", "what", "from", "for"], &data(&shown)))
     }
 }
@@ -46,10 +46,10 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
 /// Draws an activity of a process.
 ///
 /// Long ranges have the full height; short ones have the height of their share of the time.
-fn band(canvas: &Canvas, lane: &Lane, doing: Activity, y: u32) -> Markup {
+fn band(canvas: &Canvas, lane: &Lane, activity: Activity, y: u32) -> Markup {
     let (from, to) = (canvas.from, canvas.to);
-    let spans = lane.spans.get(&doing).map_or(&[][..], Vec::as_slice);
-    let (class, mark) = (doing.name(), doing.mark());
+    let spans = lane.spans.get(&activity).map_or(&[][..], Vec::as_slice);
+    let (class, mark) = (activity.name(), activity.mark());
     html! {
         @for &(begin, end) in spans {
             rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
@@ -58,7 +58,7 @@ fn band(canvas: &Canvas, lane: &Lane, doing: Activity, y: u32) -> Markup {
                 text.mark x=(percent(begin.midpoint(end), from, to)) y=(y + LABEL + 13) { (mark) }
             }
         }
-        @for run in runs(canvas, lane, doing) {
+        @for run in runs(canvas, lane, activity) {
             @let (begin, end) = (canvas.column_at(run.first), canvas.column_at(run.end));
             rect class=(class) x=(percent(begin, from, to)) width=(width(begin, end, to - from))
                 y=(y + LABEL + BAND - run.height) height=(run.height) {}
@@ -75,10 +75,10 @@ struct Run {
 }
 
 /// Returns columns with the height of their share in pixels, at least one pixel.
-fn runs(canvas: &Canvas, lane: &Lane, doing: Activity) -> Vec<Run> {
+fn runs(canvas: &Canvas, lane: &Lane, activity: Activity) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let column_ns = (canvas.to - canvas.from) as f64 / COLUMNS as f64;
-    for (&column, &ns) in lane.columns.get(&doing).into_iter().flatten() {
+    for (&column, &ns) in lane.columns.get(&activity).into_iter().flatten() {
         let share = (ns as f64 / column_ns).min(1.0);
         let height = ((share * f64::from(BAND)).round() as u32).max(1);
         match runs.last_mut() {
@@ -97,25 +97,25 @@ fn data(shown: &[(&Row, &Lane)]) -> Vec<Vec<String>> {
     let mut data = Vec::new();
     for (row, lane) in shown {
         let rank = format!("rank {}", row.rank);
-        let mut cells = |doing: Activity, from: String, during: String| {
-            data.push(vec![rank.clone(), doing.name().to_owned(), from, during]);
+        let mut cells = |activity: Activity, from: String, during: String| {
+            data.push(vec![rank.clone(), activity.name().to_owned(), from, during]);
         };
-        for (doing, spans) in &lane.spans {
+        for (activity, spans) in &lane.spans {
             for (from, to) in spans {
-                cells(*doing, seconds(*from), time(to - from));
+                cells(*activity, seconds(*from), time(to - from));
             }
         }
-        for (doing, (number, sum)) in &lane.sums {
+        for (activity, (number, sum)) in &lane.sums {
             let during = format!("{} in {number} short stretches", time(*sum));
-            cells(*doing, "throughout".to_owned(), during);
+            cells(*activity, "throughout".to_owned(), during);
         }
     }
     data
 }
 
-fn parts(row: &Row) -> String {
-    let parts: Vec<_> = row.parts.iter().map(ToString::to_string).collect();
-    parts.join(", then ")
+fn roles(row: &Row) -> String {
+    let roles: Vec<_> = row.roles.iter().map(ToString::to_string).collect();
+    roles.join(", then ")
 }
 
 fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
@@ -127,8 +127,13 @@ fn legend(shown: &[(&Row, &Lane)], has_deaths: bool) -> Markup {
     let present: BTreeSet<Activity> = spans.chain(&short).copied().collect();
     html! {
         ul.legend {
-            @for doing in Activity::all().into_iter().filter(|doing| present.contains(doing)) {
-                li { span class={"swatch " (doing.name())} { (doing.mark().unwrap_or("")) } (doing.meaning()) }
+            @for activity in Activity::all() {
+                @if present.contains(&activity) {
+                    li {
+                        span class={"swatch " (activity.name())} { (activity.mark().unwrap_or("")) }
+                        (activity.meaning())
+                    }
+                }
             }
             @if !short.is_empty() {
                 li { "A low bar: the share of the time that many short stretches take, at least \

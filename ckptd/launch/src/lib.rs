@@ -32,7 +32,7 @@ pub use error::Error;
 pub use find_program::find_program;
 pub use job_environment::Environment;
 pub use manager_process::inherited_socket;
-pub use output::{EXIT_OUTPUT_LOST, is_unwanted};
+pub use output::is_unwanted;
 pub use preload_library::preload_library;
 pub use print_message::print_message;
 pub use process_context::own_program;

@@ -62,7 +62,8 @@ pub fn inherited_socket(socket: RawFd) -> LineListener {
 
 /// Starts a manager that listens in a job's directory, in a session of its own.
 ///
-/// A manager with a duty has pipes, and the given context or that of this process.
+/// `duty` is `None` for the manager of a job on one node. Otherwise the manager receives a duty by
+/// a pipe, and runs in the given context; `Some(None)` is the context of this process.
 ///
 /// # Errors
 /// Errors of the socket and of the start of a process.
@@ -71,9 +72,9 @@ pub fn start_manager(
     path: &Path,
     duty: Option<Option<ProcessContext<'_>>>,
 ) -> Result<Child, Error> {
-    let what = || Error::system("the process manager's socket");
-    let listener = LineListener::new(directory, LineSocket::Manager).map_err(what())?;
-    let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
+    let failed = || Error::system("the process manager's socket");
+    let listener = LineListener::new(directory, LineSocket::Manager).map_err(failed())?;
+    let descriptor = listener.as_fd().try_clone_to_owned().map_err(failed())?;
     let context = duty.flatten();
     let ckptd = context.map_or_else(own_program, |context| Ok(context.ckptd.to_owned()))?;
     let mut command = Command::new(ckptd);
@@ -89,7 +90,7 @@ pub fn start_manager(
             .stdout(Stdio::piped()),
     };
     if let Some(context) = context {
-        let [_, stderr] = context.streams.for_command().map_err(what())?;
+        let [_, stderr] = context.streams.for_command().map_err(failed())?;
         command.stderr(stderr);
         context.environment.give_to(&mut command);
     }

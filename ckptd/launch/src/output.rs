@@ -11,9 +11,6 @@ use std::sync::mpsc;
 use understudy_catalogue::message;
 use understudy_wire::io::{Interest, wait_ready};
 
-/// Exit status if some output could not be written (EX_IOERR of sysexits.h).
-pub const EXIT_OUTPUT_LOST: u8 = 74;
-
 /// True if some output could not be written.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
@@ -70,16 +67,17 @@ impl Output {
 /// Errors of starting a thread; `close` is not called then.
 pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) -> io::Result<()> {
     let (out, errors) = (child.stdout.take(), child.stderr.take());
-    let (both, closed) = mpsc::channel::<u64>();
-    let too = both.clone();
+    // The sum below ends when both threads have dropped their sending ends.
+    let (stdout_end, ends) = mpsc::channel::<u64>();
+    let stderr_end = stdout_end.clone();
     spawn_thread(move || {
         let written = out.map_or(0, |from| pass_on(from, rustix::stdio::stdout()));
-        let _ = both.send(written);
+        let _ = stdout_end.send(written);
     })?;
     spawn_thread(move || {
         errors.map(|from| pass_on(from, rustix::stdio::stderr()));
-        drop(too);
-        close(closed.iter().sum());
+        drop(stderr_end);
+        close(ends.iter().sum());
     })
 }
 

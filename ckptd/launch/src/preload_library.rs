@@ -6,8 +6,8 @@ use understudy_pmi::MpiKind;
 ///
 /// A program that is linked with another preload library gets the right one by itself. One that
 /// opens its library late must have the right one from the start.
-pub fn preload_library(of: MpiKind) -> &'static str {
-    match of {
+pub fn preload_library(mpi: MpiKind) -> &'static str {
+    match mpi {
         MpiKind::OpenMpi => "libunderstudy.so",
         MpiKind::Mpich => "libunderstudy_mpich.so",
         MpiKind::Debian => "libunderstudy_debian.so",

@@ -35,7 +35,7 @@ fn signal_with_parent(command: &mut Command, signal: Signal) {
 pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
     set_parent_process_death_signal(Some(signal))?;
     match getppid() {
-        Some(now) if now == parent => Ok(()),
+        Some(current) if current == parent => Ok(()),
         _ => Err(Errno::SRCH.into()),
     }
 }
@@ -44,12 +44,12 @@ pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
 ///
 /// # Errors
 /// The error because of which the child cannot be supervised.
-pub fn or_end<T>(child: &mut Child, looked_after: io::Result<T>) -> io::Result<T> {
-    if looked_after.is_err() {
+pub fn or_end<T>(child: &mut Child, supervision: io::Result<T>) -> io::Result<T> {
+    if supervision.is_err() {
         let _ = child.kill();
         let _ = child.wait();
     }
-    looked_after
+    supervision
 }
 
 /// Returns a descriptor that becomes readable when a child ends.

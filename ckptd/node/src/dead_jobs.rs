@@ -19,7 +19,11 @@ pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
     };
     let mut names = directory.names();
     names.retain(|name| job_in(name).as_deref() == Some(job));
-    Leftover::all((directory, names, "of a job that has ended"))
+    Leftover::all(LeftoverNames {
+        directory,
+        names,
+        kind: "of a job that has ended",
+    })
 }
 
 /// Returns the job with which a name in memory begins.
@@ -38,12 +42,12 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
     let mut names = directory.names();
     let living: BTreeSet<String> = survey()
         .into_iter()
-        .filter(|seat| {
-            seat.is_in_use()
-                || (!is_of_this_node(&seat.job) && !is_stable(&seat.path))
-                || is_locked(&seat.path)
+        .filter(|entry| {
+            entry.is_in_use()
+                || (!is_of_this_node(&entry.job) && !is_stable(&entry.path))
+                || is_locked(&entry.path)
         })
-        .map(|seat| seat.job)
+        .map(|entry| entry.job)
         .collect();
     names.retain(|name| {
         job_in(name).is_some_and(|job| {
@@ -53,14 +57,17 @@ pub fn files_of_dead_jobs() -> Option<LeftoverNames> {
                 && (is_of_this_node(&job) || is_stable(&path))
         })
     });
-    Some((directory, names, "of a job that is gone"))
+    Some(LeftoverNames {
+        directory,
+        names,
+        kind: "of a job that is gone",
+    })
 }
 
-/// Returns true if the launcher is on this node.
+/// Returns true if the launcher ran on this host, according to the job's name.
 ///
-/// The launcher's process is visible here if the job lives.
-///
-/// A container may have another host name.
+/// The launcher's process is then visible here while the job lives. A container may have another
+/// host name.
 fn is_of_this_node(job: &str) -> bool {
     let launcher = job
         .rsplit_once('@')
@@ -82,9 +89,14 @@ fn is_locked(ledger: &Path) -> bool {
 
 /// Returns `prterun-vm-12@1` for `prterun-vm-12@1-3`.
 fn until_number(job: &str) -> &str {
-    let Some(at) = job.find('@') else { return job };
-    let digits = job[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
-    &job[..at + 1 + digits]
+    let Some(index) = job.find('@') else {
+        return job;
+    };
+    let digits = job[index + 1..]
+        .bytes()
+        .take_while(u8::is_ascii_digit)
+        .count();
+    &job[..index + 1 + digits]
 }
 
 #[cfg(test)]

@@ -30,5 +30,9 @@ pub fn abandoned_event_directories() -> Option<LeftoverNames> {
             && pid.is_some_and(|pid| !lives(pid))
             && !files().any(|file| is_in_use(&file.path()))
     });
-    Some((directory, names, "event files of a job that is gone"))
+    Some(LeftoverNames {
+        directory,
+        names,
+        kind: "event files of a job that is gone",
+    })
 }

@@ -6,25 +6,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use understudy_formats::private_directories::PrivateDirectory;
 
-/// A directory, names of leftovers in the directory, and their kind.
-pub type LeftoverNames = (PrivateDirectory, Vec<OsString>, &'static str);
+/// Leftovers of one kind in a directory.
+pub struct LeftoverNames {
+    pub directory: PrivateDirectory,
+    pub names: Vec<OsString>,
+    /// Description for the user, such as "of a job that has ended".
+    pub kind: &'static str,
+}
 
 /// A file or directory that can be removed, and its kind.
 #[derive(Debug)]
 pub struct Leftover {
     directory: Arc<PrivateDirectory>,
     name: OsString,
-    pub what: &'static str,
+    /// Description for the user, as in [`LeftoverNames`].
+    pub kind: &'static str,
 }
 
 impl Leftover {
     /// Returns the leftovers of one kind in a directory.
-    pub fn all((directory, names, what): LeftoverNames) -> Vec<Leftover> {
+    pub fn all(leftovers: LeftoverNames) -> Vec<Leftover> {
+        let LeftoverNames {
+            directory,
+            names,
+            kind,
+        } = leftovers;
         let directory = Arc::new(directory);
         let leftover = |name| Leftover {
             directory: Arc::clone(&directory),
             name,
-            what,
+            kind,
         };
         names.into_iter().map(leftover).collect()
     }

@@ -13,5 +13,5 @@ mod open_mpi_segments;
 pub use dead_jobs::leftovers_of_job;
 pub use event_directories::EVENTS_PREFIX;
 pub use file_use::{is_in_use, is_own};
-pub use leftover::Leftover;
+pub use leftover::{Leftover, LeftoverNames};
 pub use leftovers::leftovers_of_node;

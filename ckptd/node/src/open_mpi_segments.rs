@@ -28,5 +28,9 @@ pub fn abandoned_segments() -> Option<LeftoverNames> {
         paths.all(|path| is_own(&path) && is_stable(&path) && !mapped.contains(path.as_os_str()))
     };
     let abandoned = jobs.into_values().filter(is_abandoned).flatten().collect();
-    Some((directory, abandoned, "Open MPI's, of a job that is gone"))
+    Some(LeftoverNames {
+        directory,
+        names: abandoned,
+        kind: "Open MPI's, of a job that is gone",
+    })
 }

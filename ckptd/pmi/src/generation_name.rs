@@ -15,7 +15,7 @@ impl GenerationName {
     /// Longest name of a job, in bytes.
     ///
     /// MPICH limits the name of a key space to 256 bytes.
-    pub const LONGEST_JOB: usize = 64;
+    pub const MAX_JOB_NAME_BYTES: usize = 64;
 
     /// Returns the name of a job's generation `number`.
     ///
@@ -25,7 +25,7 @@ impl GenerationName {
     /// [`Error::BadName`].
     pub fn new(job: &str, number: u32) -> Result<GenerationName, Error> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        check_name("job", job, GenerationName::LONGEST_JOB, is_good)?;
+        check_name("job", job, GenerationName::MAX_JOB_NAME_BYTES, is_good)?;
         Ok(GenerationName(format!("{job}.{number}")))
     }
 
@@ -57,13 +57,21 @@ impl fmt::Display for GenerationName {
 pub fn check_name(
     what: &'static str,
     name: &str,
-    most: usize,
+    max_bytes: usize,
     is_good: impl Fn(char) -> bool,
 ) -> Result<(), Error> {
-    let leads_away = name.starts_with('.');
-    if name.is_empty() || name.len() > most || leads_away || !name.chars().all(is_good) {
-        let name = name.chars().take(most).collect();
-        return Err(Error::BadName { what, name, most });
+    let is_hidden_or_parent = name.starts_with('.');
+    if name.is_empty()
+        || name.len() > max_bytes
+        || is_hidden_or_parent
+        || !name.chars().all(is_good)
+    {
+        let name = name.chars().take(max_bytes).collect();
+        return Err(Error::BadName {
+            what,
+            name,
+            most: max_bytes,
+        });
     }
     Ok(())
 }

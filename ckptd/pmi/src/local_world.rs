@@ -71,8 +71,8 @@ impl LocalWorld {
     /// Waits until all processes have ended, one has failed, or the time is over.
     ///
     /// Returns true if all have ended successfully.
-    pub fn wait(&mut self, most: Duration) -> bool {
-        let until = Instant::now() + most;
+    pub fn wait(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
         loop {
             let failed = self.poll().values().any(|status| !status.success());
             if failed || self.processes.is_empty() || Instant::now() >= until {

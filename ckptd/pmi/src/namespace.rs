@@ -3,6 +3,7 @@
 use crate::{Error, GenerationName, Placement};
 use understudy_numbers::Rank;
 
+/// Name, hosts and ranks of a generation, or of processes that a program has spawned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
     pub name: GenerationName,
@@ -19,7 +20,7 @@ pub struct Namespace {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spawned {
     /// Number of processes of each program, in the order of the ranks.
-    pub of_programs: Vec<u32>,
+    pub process_counts: Vec<u32>,
     pub put: Preput,
 }
 
@@ -45,8 +46,11 @@ impl Namespace {
     ///
     /// Several programs may be started together.
     pub fn program(&self, rank: Rank) -> u32 {
-        let of_programs = self.spawned.iter().flat_map(|spawned| &spawned.of_programs);
-        let ends = of_programs.scan(0, |end, processes| {
+        let process_counts = self
+            .spawned
+            .iter()
+            .flat_map(|spawned| &spawned.process_counts);
+        let ends = process_counts.scan(0, |end, processes| {
             *end += processes;
             Some(*end)
         });
@@ -59,7 +63,7 @@ impl Namespace {
     /// [`Error::NotHere`].
     pub fn local_rank(&self, rank: Rank) -> Result<usize, Error> {
         self.ranks_here()
-            .position(|of| of == rank)
+            .position(|other| other == rank)
             .ok_or_else(|| Error::NotHere {
                 generation: self.name.to_string(),
                 rank: rank.0,
@@ -82,9 +86,12 @@ mod tests {
         let programs =
             |namespace: &Namespace| [0, 1, 2, 3].map(|rank| namespace.program(Rank(rank)));
         assert_eq!(programs(&namespace), [0; 4]);
-        let of_programs = vec![1, 2, 1];
+        let process_counts = vec![1, 2, 1];
         let put = Vec::new();
-        namespace.spawned = Some(Spawned { of_programs, put });
+        namespace.spawned = Some(Spawned {
+            process_counts,
+            put,
+        });
         assert_eq!(programs(&namespace), [0, 1, 1, 2]);
     }
 }

@@ -13,15 +13,15 @@ use understudy_numbers::Rank;
 
 /// Reply to a request; `None` if data can no longer arrive.
 type Reply = Option<Vec<u8>>;
-type Answering = Box<dyn FnOnce(Reply) + Send>;
+type ReplyHandler = Box<dyn FnOnce(Reply) + Send>;
 
 /// Answer to an open request; if it is dropped, the reply is `None`.
-pub struct Answer(Arc<Mutex<Option<Answering>>>);
+pub struct Answer(Arc<Mutex<Option<ReplyHandler>>>);
 
 impl Answer {
     /// Returns an answer, and a handle with which its server can end the request.
-    pub fn new(answering: Answering) -> (Answer, AnswerCancellation) {
-        let slot = Arc::new(Mutex::new(Some(answering)));
+    pub fn new(handler: ReplyHandler) -> (Answer, AnswerCancellation) {
+        let slot = Arc::new(Mutex::new(Some(handler)));
         (Answer(slot.clone()), AnswerCancellation(slot))
     }
 
@@ -39,7 +39,7 @@ impl Drop for Answer {
 
 /// The server's end of an [`Answer`].
 #[derive(Clone)]
-pub struct AnswerCancellation(Arc<Mutex<Option<Answering>>>);
+pub struct AnswerCancellation(Arc<Mutex<Option<ReplyHandler>>>);
 
 impl AnswerCancellation {
     /// Ends the request without data.
@@ -52,10 +52,10 @@ impl AnswerCancellation {
     }
 }
 
-fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
-    let answering = slot.lock().take();
-    if let Some(answering) = answering {
-        answering(reply);
+fn resolve(slot: &Mutex<Option<ReplyHandler>>, reply: Reply) {
+    let handler = slot.lock().take();
+    if let Some(handler) = handler {
+        handler(reply);
     }
 }
 

@@ -9,26 +9,29 @@ use understudy_numbers::Rank;
 pub struct Placement {
     hosts: Vec<String>,
     /// Index in `hosts` of each rank's host.
-    of_rank: Vec<usize>,
+    host_of_rank: Vec<usize>,
 }
 
 impl Placement {
     /// Longest name of a host, in bytes (the limit of gethostname(2)).
-    pub const LONGEST_HOST: usize = 64;
+    pub const MAX_HOST_NAME_BYTES: usize = 64;
 
-    /// Returns a placement of rank r on `hosts[of_rank[r]]`.
+    /// Returns a placement of rank r on `hosts[host_of_rank[r]]`.
     ///
     /// # Errors
     /// [`Error::BadName`] of a host, [`Error::BadPlacement`].
-    pub fn new(hosts: Vec<String>, of_rank: Vec<usize>) -> Result<Placement, Error> {
+    pub fn new(hosts: Vec<String>, host_of_rank: Vec<usize>) -> Result<Placement, Error> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         for host in &hosts {
-            check_name("host", host, Placement::LONGEST_HOST, is_good)?;
+            check_name("host", host, Placement::MAX_HOST_NAME_BYTES, is_good)?;
         }
-        if of_rank.is_empty() || of_rank.iter().any(|&host| host >= hosts.len()) {
+        if host_of_rank.is_empty() || host_of_rank.iter().any(|&host| host >= hosts.len()) {
             return Err(Error::BadPlacement);
         }
-        Ok(Placement { hosts, of_rank })
+        Ok(Placement {
+            hosts,
+            host_of_rank,
+        })
     }
 
     /// Returns a placement of all `size` ranks on one host.
@@ -40,7 +43,7 @@ impl Placement {
     }
 
     pub fn size(&self) -> u32 {
-        self.of_rank.len() as u32
+        self.host_of_rank.len() as u32
     }
 
     pub fn hosts(&self) -> &[String] {
@@ -49,19 +52,19 @@ impl Placement {
 
     /// Returns every rank with the index of its host.
     pub fn ranks(&self) -> impl Iterator<Item = (Rank, usize)> + '_ {
-        (0..).map(Rank).zip(self.of_rank.iter().copied())
+        (0..).map(Rank).zip(self.host_of_rank.iter().copied())
     }
 
     /// Returns the ranks of a host, in order.
     pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = Rank> + '_ {
         self.ranks()
-            .filter(move |&(_, of)| of == host)
+            .filter(move |&(_, its_host)| its_host == host)
             .map(|(rank, _)| rank)
     }
 
     /// Returns the hosts that have ranks.
     fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.hosts.len()).filter(|&host| self.of_rank.contains(&host))
+        (0..self.hosts.len()).filter(|&host| self.host_of_rank.contains(&host))
     }
 
     pub fn used_hosts(&self) -> usize {
@@ -89,7 +92,7 @@ impl Placement {
     /// ranks on each.
     pub fn process_mapping(&self) -> String {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
-        for run in self.of_rank.chunk_by(|a, b| a == b) {
+        for run in self.host_of_rank.chunk_by(|a, b| a == b) {
             match blocks.last_mut() {
                 Some((first, hosts, each)) if *first + *hosts == run[0] && *each == run.len() => {
                     *hosts += 1
@@ -117,14 +120,14 @@ pub fn comma_separated(ranks: impl Iterator<Item = Rank>) -> String {
 mod tests {
     use super::*;
 
-    fn placement(of_rank: &[usize]) -> Placement {
+    fn placement(host_of_rank: &[usize]) -> Placement {
         let hosts = (0..3).map(|host| format!("n{host}")).collect();
-        Placement::new(hosts, of_rank.to_vec()).unwrap()
+        Placement::new(hosts, host_of_rank.to_vec()).unwrap()
     }
 
     #[test]
     fn placements_have_the_formats_of_pmix_and_pmi() {
-        for (of_rank, nodes, processes, mapping) in [
+        for (host_of_rank, nodes, processes, mapping) in [
             (&[0, 0, 0][..], "raw:n0", "raw:0,1,2", "(vector,(0,1,3))"),
             (
                 &[0, 0, 1, 1],
@@ -145,7 +148,7 @@ mod tests {
                 "(vector,(1,1,2),(2,1,1))",
             ),
         ] {
-            let placement = placement(of_rank);
+            let placement = placement(host_of_rank);
             let given = (
                 placement.node_map(),
                 placement.process_map(),

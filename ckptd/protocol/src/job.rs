@@ -14,15 +14,13 @@ use crate::member::Member;
 use crate::{Action, BegunGeneration, Event, Node, ProcessHistory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_messages::{GenerationStart, JobOrder, ToManager};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
-/// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
-pub const EXIT_NOT_RECOVERED: i32 = 75;
 /// Time limit for the guardians to join, from the start of the manager.
 pub const JOIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// Limit of successive generations in which no process resumes the program.
+/// Limit of generations in succession in which no process resumes the program.
 const MAX_FRUITLESS_GENERATIONS: u32 = 30;
 
 /// Request for placement hints, sent once in each generation.
@@ -34,6 +32,7 @@ struct PlacementQuery {
     hints: Vec<ProcessNumber>,
 }
 
+/// State of the job, from which all decisions follow.
 #[derive(Debug)]
 pub struct Job {
     workers: u32,
@@ -80,19 +79,15 @@ pub struct Job {
     fruitless_generations: u32,
     stillborn_processes: u32,
     restarts: u32,
-    /// True if a new spare has died before it was ready.
-    ///
-    /// No further spare is started.
+    /// True if a new spare died before it was ready: no more are started.
     has_failed_to_replenish: bool,
     /// Time of the first failure since the program last ran.
     failed_at: Option<Duration>,
-    /// Time of the event that is being handled.
-    ///
-    /// Earlier than `now` if the detection took time.
+    /// Time of the event being handled; before `now` if detection took time.
     happened_at: Duration,
     /// Time limit for the failure because of which MPI libraries have aborted.
     broken_deadline: Option<Duration>,
-    /// Process that has exited without `MPI_Finalize`, and whether it was in a generation.
+    /// Process that has exited without `MPI_Finalize`; true if it was in a generation.
     leaver: Option<(ProcessNumber, bool)>,
     status: i32,
     /// Guardian of the process whose status is the job's.
@@ -166,8 +161,8 @@ impl Job {
         match event {
             Event::GuardianJoined(guardian, node) => self.guardian_joined(guardian, node),
             Event::GuardianDied(guardian) => self.guardians_died(&[guardian]),
-            Event::ProcessReported(number, at, known) => {
-                self.earlier_processes.insert(number, (at, known));
+            Event::ProcessReported(number, guardian, history) => {
+                self.earlier_processes.insert(number, (guardian, history));
             }
             Event::NodeInDomain(node, domain) => self.domains.add(node, domain),
             Event::NodeLost(node, silence) => {
@@ -175,10 +170,12 @@ impl Job {
                 self.node_lost(node);
             }
             Event::Registered(number) => self.process_registered(number),
-            Event::Message(number, message) => self.take_message(number, message),
+            Event::Message(number, message) => self.handle_message(number, message),
             Event::Ended(number, ending) => self.process_ended(number, ending),
             Event::OutputClosed(number, written) => self.output_closed(number, written > 0),
-            Event::LibraryAborted(number, of) => self.library_aborted(number, of),
+            Event::LibraryAborted(number, reported_generation) => {
+                self.library_aborted(number, reported_generation)
+            }
             Event::Abort(status) => self.end_with(status, None),
             Event::Tick => {}
         }
@@ -227,11 +224,10 @@ impl Job {
     fn guardian_joined(&mut self, guardian: Guardian, node: Node) {
         self.nodes.insert(guardian, node);
         self.guardians.insert(guardian);
-        self.start_if_all_are_there();
+        self.start_if_all_have_joined();
         if self.phase == Phase::Over {
             // The job may have ended while this guardian had not joined.
-            let (at, status) = (guardian, self.status);
-            self.actions.push(Action::leave(at, status));
+            self.actions.push(Action::leave(guardian, self.status));
         }
     }
 
@@ -239,7 +235,7 @@ impl Job {
         (self.guardians.len() + self.absent.len()) as u32
     }
 
-    pub(super) fn start_if_all_are_there(&mut self) {
+    pub(super) fn start_if_all_have_joined(&mut self) {
         if self.phase == Phase::Gathering && self.joined_guardians() == self.workers + self.spares {
             match self.follows_manager {
                 true => self.take_over(),
@@ -274,42 +270,47 @@ impl Job {
     /// node, or, if none is left there, one of a failure domain without lost nodes.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
-        let at = match self.guardians.contains(&home) && load(&home) == 0 {
+        let guardian = match self.guardians.contains(&home) && load(&home) == 0 {
             true => Some(home),
             false => {
-                let is_near = |it: &Guardian| self.nodes.get(it) == self.nodes.get(&home);
+                let is_near =
+                    |guardian: &Guardian| self.nodes.get(guardian) == self.nodes.get(&home);
                 let must_be_near = self.guardians.iter().any(is_near);
-                let fit = self
+                let candidates = self
                     .guardians
                     .iter()
                     .copied()
-                    .filter(|it| is_near(it) || !must_be_near);
-                let has_failed = |it: &Guardian| self.domains.has_lost_node(self.nodes[it]);
-                fit.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
+                    .filter(|guardian| is_near(guardian) || !must_be_near);
+                let has_failed =
+                    |guardian: &Guardian| self.domains.has_lost_node(self.nodes[guardian]);
+                candidates.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
             }
         };
-        let Some(at) = at else { return };
+        let Some(guardian) = guardian else {
+            return;
+        };
         let revivals = self
             .members
             .get(&number)
             .map_or(0, |before| before.revivals + 1);
         let member = Member {
             revivals,
-            ..Member::new(at)
+            ..Member::new(guardian)
         };
         self.members.insert(number, member);
         self.living.insert(number);
         self.unready.insert(number);
         self.unfinished.insert(number);
-        *self.load.entry(at).or_default() += 1;
+        *self.load.entry(guardian).or_default() += 1;
         let is_later = number.0 >= self.workers + self.spares;
-        let anew =
+        let is_restart =
             is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
-        self.actions.push(Action::start(number, at, anew));
+        self.actions
+            .push(Action::start(number, guardian, is_restart));
     }
 
-    fn take_message(&mut self, number: ProcessNumber, message: ToManager) {
-        let (generation, is_begun, is_meeting) = (
+    fn handle_message(&mut self, number: ProcessNumber, message: ToManager) {
+        let (generation, is_begun, is_joining) = (
             self.generation,
             self.phase == Phase::Running,
             self.is_joining(),
@@ -323,27 +324,33 @@ impl Job {
             return;
         };
         match message {
-            ToManager::Ready { generation: of } => {
+            ToManager::Ready {
+                generation: reported_generation,
+            } => {
                 let is_new_spare = member.is_replacement && !member.has_used_mpi();
-                member.ready = Some(of);
+                member.ready = Some(reported_generation);
                 member.is_broken = false;
-                if of == generation || !member.was_in_generation {
+                if reported_generation == generation || !member.was_in_generation {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
                     self.print(message::spare_joined(number).to_string());
                 }
             }
-            ToManager::Running { generation: of } => {
+            ToManager::Running {
+                generation: reported_generation,
+            } => {
                 member.has_resumed = true;
                 self.is_protected = true;
-                if of == generation {
+                if reported_generation == generation {
                     (self.failed_generations, self.fruitless_generations) = (0, 0);
                     self.failed.clear();
                     self.failed_at = None;
                 }
             }
-            ToManager::AtEnd { generation: of } if of == generation && member.lives() => {
+            ToManager::AtEnd {
+                generation: reported_generation,
+            } if reported_generation == generation && member.is_alive() => {
                 self.at_end.insert(number);
             }
             ToManager::AtEnd { .. } => {}
@@ -352,23 +359,25 @@ impl Job {
             ToManager::Replenish { spares } => self.replenish(spares),
             ToManager::CanGivePlacementHints => member.can_give_hints = true,
             ToManager::PlacementHint { spare } => self.placement_query.hints.push(spare),
-            ToManager::PlacementHintsEnd { generation: of } => {
-                self.placement_query.is_answered |= of == generation
-            }
-            ToManager::Failed { generation: of }
-                if of == generation && (is_begun || !self.is_protected) =>
-            {
+            ToManager::PlacementHintsEnd {
+                generation: reported_generation,
+            } => self.placement_query.is_answered |= reported_generation == generation,
+            ToManager::Failed {
+                generation: reported_generation,
+            } if reported_generation == generation && (is_begun || !self.is_protected) => {
                 self.generation_failed()
             }
             // The process waits for a restart from the beginning, but other processes have resumed.
-            ToManager::Failed { generation: of } if of == generation && is_meeting => {
-                let at = member.at;
-                self.actions.push(Action::kill(number, at));
+            ToManager::Failed {
+                generation: reported_generation,
+            } if reported_generation == generation && is_joining => {
+                let guardian = member.at;
+                self.actions.push(Action::kill(number, guardian));
             }
             ToManager::Failed { .. } => {}
             ToManager::Abort { status } => {
-                let at = member.at;
-                self.abort(status, at);
+                let guardian = member.at;
+                self.abort(status, guardian);
             }
             // The node's manager handles these messages.
             ToManager::Spawns { .. }
@@ -383,11 +392,15 @@ impl Job {
     fn start_missing(&mut self) {
         self.start_adopters();
         while (self.living.len() as u32) < self.workers && !self.guardians.is_empty() {
-            let load = |at: &Guardian| self.load.get(at).copied().unwrap_or(0);
-            let dead = self.members.values().filter(|member| !member.lives());
-            let home = dead
-                .map(|member| member.at)
-                .min_by_key(|at| (!self.guardians.contains(at), load(at), *at));
+            let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
+            let dead = self.members.values().filter(|member| !member.is_alive());
+            let home = dead.map(|member| member.at).min_by_key(|guardian| {
+                (
+                    !self.guardians.contains(guardian),
+                    load(guardian),
+                    *guardian,
+                )
+            });
             self.start_next(home.unwrap_or(Guardian(0)));
         }
     }
@@ -405,7 +418,7 @@ impl Job {
         self.unready = self
             .living
             .iter()
-            .filter(|it| !is_spare(it))
+            .filter(|guardian| !is_spare(guardian))
             .copied()
             .collect();
         self.at_end.clear();
@@ -452,7 +465,7 @@ impl Job {
         };
         if self.fruitless_generations == MAX_FRUITLESS_GENERATIONS {
             self.print(message::no_progress(MAX_FRUITLESS_GENERATIONS).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.fruitless_generations += 1;
         for number in &ranks {

@@ -31,6 +31,6 @@ mod member;
 
 pub use action::{Action, BegunGeneration};
 pub use event::{Domain, Ending, Event, Node, ProcessHistory};
-pub use job::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT, Job};
+pub use job::{JOIN_TIMEOUT, Job};
 pub use understudy_messages::{GenerationStart, JobOrder, ToGuardian, ToManager};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

@@ -3,8 +3,10 @@
 use crate::{Ending, ProcessHistory};
 use understudy_numbers::{Generation, Guardian, Worker};
 
+/// State of one process of the program.
 #[derive(Debug)]
 pub struct Member {
+    /// Guardian that has started the process.
     pub at: Guardian,
     /// Last generation for which the process was ready.
     pub ready: Option<Generation>,
@@ -47,12 +49,12 @@ impl Member {
     }
 
     /// Returns the state of a process that was started for an earlier manager.
-    pub fn from_history(at: Guardian, known: &ProcessHistory) -> Member {
+    pub fn from_history(at: Guardian, history: &ProcessHistory) -> Member {
         Member {
-            ready: known.has_used_mpi.then_some(known.generation),
-            was_in_generation: known.was_in_generation,
-            has_resumed: known.has_resumed,
-            replicas_of: known.replicas_of,
+            ready: history.has_used_mpi.then_some(history.generation),
+            was_in_generation: history.was_in_generation,
+            has_resumed: history.has_resumed,
+            replicas_of: history.replicas_of,
             ..Member::new(at)
         }
     }
@@ -66,7 +68,7 @@ impl Member {
         }
     }
 
-    pub fn lives(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.ending.is_none()
     }
 
@@ -82,7 +84,7 @@ impl Member {
 
     /// True if the process is an idle spare.
     pub fn is_spare(&self) -> bool {
-        !self.was_in_generation && self.has_used_mpi() && self.lives()
+        !self.was_in_generation && self.has_used_mpi() && self.is_alive()
     }
 
     /// True if the process has exited and its output has ended.

@@ -1,10 +1,10 @@
 //! Tests of the protocol with events in a fixed order.
 
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_protocol::{
-    Action, BegunGeneration, Domain, EXIT_NOT_RECOVERED, Ending, Event, Generation,
-    GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node, ProcessNumber, ToGuardian,
-    ToManager, Worker,
+    Action, BegunGeneration, Domain, Ending, Event, Generation, GenerationStart, Guardian,
+    JOIN_TIMEOUT, Job, JobOrder, Node, ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
 fn ready(number: u32, generation: Generation) -> Event {
@@ -108,7 +108,11 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
         }) => Some(*status),
         _ => None,
     });
-    assert_eq!(left, Some(EXIT_NOT_RECOVERED), "it goes on for ever");
+    assert_eq!(
+        left,
+        Some(exit_status::RECOVERY_FAILED),
+        "it goes on for ever"
+    );
     assert!(
         actions
             .iter()
@@ -439,7 +443,7 @@ fn a_missing_guardian_ends_the_job_and_a_late_one_exits() {
     while let Some(deadline) = job.deadline() {
         left.extend(job.handle(deadline, Event::Tick));
     }
-    let leave = |at| Action::leave(at, EXIT_NOT_RECOVERED);
+    let leave = |at| Action::leave(at, exit_status::RECOVERY_FAILED);
     assert!(
         matches!(&left[..], [Action::Print(_), end, last] if *end == Action::end(false) && *last == leave(first))
     );

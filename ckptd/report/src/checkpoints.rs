@@ -76,7 +76,7 @@ pub struct CheckpointPoint {
 /// Collects the checkpoints of a job, event by event.
 #[derive(Debug, Default)]
 pub(super) struct CheckpointCollector {
-    it: Checkpoints,
+    checkpoints: Checkpoints,
     cut: BTreeSet<Epoch>,
     committed: BTreeSet<Epoch>,
     /// Ranks that are included in the newest point.
@@ -85,7 +85,7 @@ pub(super) struct CheckpointCollector {
 
 impl CheckpointCollector {
     pub fn add(&mut self, event: &Event) {
-        let (it, rank) = (&mut self.it, event.rank);
+        let (checkpoints, rank) = (&mut self.checkpoints, event.rank);
         match event.kind {
             Kind::Cut { epoch, .. } => {
                 self.cut.insert(epoch);
@@ -97,10 +97,10 @@ impl CheckpointCollector {
                 scan_ns,
                 copy_ns,
             } => {
-                it.capture_pages.add(rank, pages);
-                it.capture_bytes.add(rank, bytes);
-                it.scan_ns.add(rank, scan_ns);
-                it.copy_ns.add(rank, copy_ns);
+                checkpoints.capture_pages.add(rank, pages);
+                checkpoints.capture_bytes.add(rank, bytes);
+                checkpoints.scan_ns.add(rank, scan_ns);
+                checkpoints.copy_ns.add(rank, copy_ns);
                 let point = self.point(epoch, event);
                 point.last_ns = event.at_ns;
                 point.bytes = point.bytes.saturating_add(bytes);
@@ -109,17 +109,17 @@ impl CheckpointCollector {
             Kind::Ship {
                 bytes, alike, ns, ..
             } => {
-                it.ship_bytes.add(rank, bytes);
+                checkpoints.ship_bytes.add(rank, bytes);
                 if alike > 0 {
-                    it.alike_pages.add(rank, alike);
+                    checkpoints.alike_pages.add(rank, alike);
                 }
-                it.ship_ns.add(rank, ns);
+                checkpoints.ship_ns.add(rank, ns);
             }
-            Kind::Received { bytes, .. } => it.received_bytes.add(rank, bytes),
+            Kind::Received { bytes, .. } => checkpoints.received_bytes.add(rank, bytes),
             Kind::Commit { epoch, ns } => {
                 self.committed.insert(epoch);
-                it.commit_ns.add(rank, ns);
-                let mut points = it.points.iter_mut().rev().take(MAX_UNCOMMITTED);
+                checkpoints.commit_ns.add(rank, ns);
+                let mut points = checkpoints.points.iter_mut().rev().take(MAX_UNCOMMITTED);
                 if let Some(point) = points.find(|point| point.epoch == epoch) {
                     point.committed = true;
                 }
@@ -130,7 +130,7 @@ impl CheckpointCollector {
 
     /// Returns the point of a capture: a new one if its epoch was cut again.
     fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
-        let points = &mut self.it.points;
+        let points = &mut self.checkpoints.points;
         let is_same = points.last().is_some_and(|last| last.epoch == epoch);
         let is_first = self.captured.insert(event.rank);
         if !(is_same && is_first) {
@@ -149,7 +149,7 @@ impl CheckpointCollector {
             cut: self.cut.len(),
             committed: self.committed.len(),
             last_committed: self.committed.last().copied(),
-            ..self.it
+            ..self.checkpoints
         }
     }
 }

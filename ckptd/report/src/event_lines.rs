@@ -10,24 +10,24 @@ use understudy_formats::pages::PAGE_SIZE;
 /// Writes a line for each event, and an empty line.
 pub(super) fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
     writeln!(out, "Timeline (seconds since the first rank's start)")?;
-    let mut parts = RolesByRank::default();
+    let mut roles = RolesByRank::default();
     for event in timeline.iter() {
-        parts.follow(&event);
-        let part = parts
+        roles.follow(&event);
+        let role = roles
             .role(event.rank)
             .map_or_else(String::new, |role| role.to_string());
         let (rank, seconds) = (event.rank, event.at_ns as f64 / 1e9);
         writeln!(
             out,
-            "{seconds:>14.6}  rank {rank:<3} {part:<10} checkpoint {:<5} {}",
+            "{seconds:>14.6}  rank {rank:<3} {role:<10} checkpoint {:<5} {}",
             event.epoch,
-            what(&event.kind)
+            describe(&event.kind)
         )?;
     }
     writeln!(out)
 }
 
-fn what(kind: &Kind) -> String {
+fn describe(kind: &Kind) -> String {
     match kind {
         Kind::Start {
             pid,
@@ -258,8 +258,11 @@ fn what(kind: &Kind) -> String {
             time(*mtbf_ns),
             time(*interval_ns)
         ),
-        Kind::Traffic { traffic: it } => {
-            format!("traffic of worker {}, not reported any more", it.worker)
+        Kind::Traffic { traffic } => {
+            format!(
+                "traffic of worker {}, not reported any more",
+                traffic.worker
+            )
         }
         Kind::JournalCalls { calls: it } => format!(
             "the set-up log of worker {} holds {} of {}, {}, {}",

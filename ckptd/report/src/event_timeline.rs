@@ -13,8 +13,10 @@ use understudy_formats::private_directories::open_regular;
 
 /// Number of bytes that are read ahead, in all files together.
 const READ_AHEAD: usize = 8 << 20;
-/// Limits of the bytes that are read ahead in one file.
-const CHUNK: [usize; 2] = [4 << 10, 64 << 10];
+/// Least number of bytes that are read ahead in one file.
+const MIN_READ_AHEAD_PER_FILE: usize = 4 << 10;
+/// Greatest number of bytes that are read ahead in one file.
+const MAX_READ_AHEAD_PER_FILE: usize = 64 << 10;
 
 /// Complete records of an event file.
 #[derive(Debug)]
@@ -28,13 +30,19 @@ pub(super) struct EventFile {
     pub length: u64,
 }
 
-/// Device and inode of a file.
+/// Identity of a file, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileId(u64, u64);
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
 
 impl FileId {
     pub fn of(metadata: &Metadata) -> Self {
-        Self(metadata.dev(), metadata.ino())
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
     }
 }
 
@@ -57,8 +65,8 @@ impl Timeline {
 
     /// Returns the events from the first to the last.
     pub fn iter(&self) -> impl Iterator<Item = Event> {
-        let [least, most] = CHUNK;
-        let chunk = (READ_AHEAD / self.files.len().max(1)).clamp(least, most);
+        let chunk = (READ_AHEAD / self.files.len().max(1))
+            .clamp(MIN_READ_AHEAD_PER_FILE, MAX_READ_AHEAD_PER_FILE);
         Merge::new(self.files.iter().map(|file| self.events_of(file, chunk)))
     }
 
@@ -69,8 +77,8 @@ impl Timeline {
 
     fn events_of<'a>(&'a self, file: &'a EventFile, chunk: usize) -> impl Iterator<Item = Event> {
         // Each read of the file opens it.
-        let part = BufReader::with_capacity(chunk, FilePart { file, at: 0 });
-        let mut reader = EventReader::new(part, chunk).ok();
+        let buffered = BufReader::with_capacity(chunk, RecordReader { file, position: 0 });
+        let mut reader = EventReader::new(buffered, chunk).ok();
         self.has_changed
             .set(self.has_changed.get() || reader.is_none());
         std::iter::from_fn(move || match reader.as_mut()?.next_framed()? {
@@ -94,17 +102,17 @@ impl Serialize for Timeline {
     }
 }
 
-/// Reads the complete records of a file; opens the file for each read.
+/// Reader of the complete records of a file, which opens the file for each read.
 ///
 /// A job may have more files than a process may open.
-struct FilePart<'a> {
+struct RecordReader<'a> {
     file: &'a EventFile,
-    at: u64,
+    position: u64,
 }
 
-impl Read for FilePart<'_> {
+impl Read for RecordReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.file.length - self.at).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.file.length - self.position).unwrap_or(usize::MAX);
         let wanted = into.len().min(left);
         if wanted == 0 {
             return Ok(0);
@@ -113,8 +121,8 @@ impl Read for FilePart<'_> {
         if FileId::of(&file.metadata()?) != self.file.id {
             return Err(io::Error::other("another file has taken its place"));
         }
-        let read = file.read_at(&mut into[..wanted], self.at)?;
-        self.at += read as u64;
+        let read = file.read_at(&mut into[..wanted], self.position)?;
+        self.position += read as u64;
         Ok(read)
     }
 }

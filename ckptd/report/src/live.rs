@@ -52,6 +52,14 @@ pub enum Protection {
     Refused(String),
 }
 
+/// Captures of a checkpoint by all workers.
+#[derive(Debug, Clone, Copy, Default)]
+struct CaptureTotals {
+    bytes: u64,
+    /// Pause of the program, in the slowest worker.
+    pause_ns: u64,
+}
+
 /// The current state of a job.
 #[derive(Debug, Clone, Serialize)]
 pub struct JobState {
@@ -69,9 +77,9 @@ pub struct JobState {
     pub recoveries: u32,
     #[serde(serialize_with = "by_number")]
     pub processes: BTreeMap<ProcessNumber, Process>,
-    /// Sizes and pauses of checkpoints that are not committed yet.
+    /// Checkpoints that are not committed yet.
     #[serde(skip)]
-    captures: BTreeMap<Epoch, (u64, u64)>,
+    captures: BTreeMap<Epoch, CaptureTotals>,
 }
 
 impl JobState {
@@ -110,8 +118,11 @@ impl JobState {
 
     /// Returns the process that runs a worker, or the last one that has run it.
     pub fn process_of(&self, worker: Worker) -> Option<(ProcessNumber, &Process)> {
-        let plays = |process: &Process| process.role == Role::Worker(worker);
-        let mut processes = self.processes.iter().filter(|(_, process)| plays(process));
+        let runs_worker = |process: &Process| process.role == Role::Worker(worker);
+        let mut processes = self
+            .processes
+            .iter()
+            .filter(|(_, process)| runs_worker(process));
         let alive = processes.clone().find(|(_, process)| !process.has_failed);
         alive
             .or_else(|| processes.next())
@@ -193,7 +204,7 @@ impl JobState {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn apply(&mut self, event: Event) {
         let Event {
             at_ns, rank, kind, ..
         } = event;
@@ -232,11 +243,9 @@ impl JobState {
                 copy_ns,
                 ..
             } => {
-                let sum = self.captures.entry(epoch).or_default();
-                *sum = (
-                    sum.0.saturating_add(bytes),
-                    sum.1.max(scan_ns.saturating_add(copy_ns)),
-                );
+                let totals = self.captures.entry(epoch).or_default();
+                totals.bytes = totals.bytes.saturating_add(bytes);
+                totals.pause_ns = totals.pause_ns.max(scan_ns.saturating_add(copy_ns));
             }
             Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
             Kind::FailureDetected { failed, .. } => {
@@ -286,7 +295,8 @@ impl JobState {
         if self.protection == Protection::Starting {
             self.protection = Protection::Protected;
         }
-        let (bytes, pause_ns) = self.captures.get(&epoch).copied().unwrap_or_default();
+        let CaptureTotals { bytes, pause_ns } =
+            self.captures.get(&epoch).copied().unwrap_or_default();
         self.captures.retain(|&cut, _| cut >= epoch);
         let before = self.checkpoint.filter(|last| last.epoch == epoch);
         self.checkpoint = Some(LastCheckpoint {
@@ -326,11 +336,13 @@ impl Live {
             problem: None,
         });
         // The events of one batch are handled in order of time.
-        let mut fresh = Merge::new(sources);
-        for event in &mut fresh {
-            self.state.take(event);
+        let mut new_events = Merge::new(sources);
+        for event in &mut new_events {
+            self.state.apply(event);
         }
-        let problems = fresh.into_sources().filter_map(|source| source.problem);
+        let problems = new_events
+            .into_sources()
+            .filter_map(|source| source.problem);
         self.problems.extend(problems);
         Ok(Some(&self.state).filter(|state| !state.processes.is_empty()))
     }

@@ -13,10 +13,10 @@ use understudy_formats::events::{
 };
 
 /// Difference from which the clocks of one host count as different clocks.
-const SAME_CLOCK_NS: i128 = 1_000_000_000;
+const SAME_CLOCK_TOLERANCE_NS: i128 = 1_000_000_000;
 
 /// Limit of missing files that are listed by name.
-const MISSING_LISTED: usize = 8;
+const MAX_LISTED_MISSING_FILES: usize = 8;
 
 /// Reasons for which no report is possible.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +195,7 @@ impl Job {
     /// Reports missing files of processes with which the job was started.
     fn check_all_ranks(&mut self, size: Option<u32>) {
         let Some(size) = size else { return };
-        let there: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
+        let present: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
         // Damaged files have been reported already.
         let is_shown = |name: &str| {
             self.problems
@@ -203,12 +203,14 @@ impl Job {
                 .any(|problem| problem.starts_with(&format!("{name}:")))
         };
         let missing = (0..size).map(ProcessNumber);
-        let missing = missing.filter(|rank| !there.contains(rank)).map(file_name);
+        let missing = missing
+            .filter(|rank| !present.contains(rank))
+            .map(file_name);
         let missing: Vec<String> = missing
             .filter(|name| !is_shown(name))
-            .take(MISSING_LISTED + 1)
+            .take(MAX_LISTED_MISSING_FILES + 1)
             .collect();
-        let more = if missing.len() > MISSING_LISTED {
+        let more = if missing.len() > MAX_LISTED_MISSING_FILES {
             ", …"
         } else {
             ""
@@ -217,7 +219,7 @@ impl Job {
             self.problems.push(format!(
                 "{}{more}: missing, of the files of {}; was the directory not the same for all \
                  nodes?",
-                missing[..missing.len().min(MISSING_LISTED)].join(", "),
+                missing[..missing.len().min(MAX_LISTED_MISSING_FILES)].join(", "),
                 count(size, "process", "processes")
             ));
         }
@@ -258,23 +260,25 @@ fn event_files(dir: &Path) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
 
 /// Aligns the files on one clock, and sorts them by their beginning.
 ///
-/// Ranks of one host share `CLOCK_MONOTONIC`; the file that was begun first relates this clock to
-/// real time. Between hosts the real-time clocks are used.
+/// Ranks of one host share `CLOCK_MONOTONIC`, which no adjustment of the time of day changes. So
+/// all files of a host use one offset from that clock to real time: that of the host's first file.
+/// For example, a rank that starts after NTP has set the time back by 0.2 s still appears after the
+/// earlier ranks. An offset that differs by a second or more shows another clock, such as that of a
+/// node that was rebooted; such a file uses its own offset. Between hosts, real time is compared.
 fn align(mut files: Vec<Loaded>) -> Vec<EventFile> {
     files.sort_by_key(|file| file.header.clocks.realtime_ns);
     let mut offsets: BTreeMap<String, i128> = BTreeMap::new();
     let mut starts = Vec::new();
     for file in &files {
         let clocks = file.header.clocks;
-        let own = i128::from(clocks.realtime_ns) - i128::from(clocks.monotonic_ns);
-        let host = file
-            .host
-            .clone()
-            .map_or(own, |host| *offsets.entry(host).or_insert(own));
-        let offset = if (own - host).abs() < SAME_CLOCK_NS {
-            host
+        let own_offset = i128::from(clocks.realtime_ns) - i128::from(clocks.monotonic_ns);
+        let host_offset = file.host.clone().map_or(own_offset, |host| {
+            *offsets.entry(host).or_insert(own_offset)
+        });
+        let offset = if (own_offset - host_offset).abs() < SAME_CLOCK_TOLERANCE_NS {
+            host_offset
         } else {
-            own
+            own_offset
         };
         starts.push(offset + i128::from(clocks.monotonic_ns));
     }

@@ -92,8 +92,8 @@ pub struct MarkSavings {
     pub failed_reversals: u64,
 }
 
-/// Key of a row.
-type Key = (AnnotationKind, String, u64);
+/// Kind, call site and size of annotated memory, which identify a row.
+type RowKey = (AnnotationKind, String, u64);
 
 /// Limit of regions that are counted one by one, of all annotations together.
 const MAX_REGIONS: usize = 100_000;
@@ -102,14 +102,14 @@ const MAX_REGIONS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct MarkCollector {
     savings: MarkSavings,
-    rows: BTreeMap<Key, MarkRow>,
-    regions: BTreeSet<(Key, ProcessNumber, u64)>,
+    rows: BTreeMap<RowKey, MarkRow>,
+    regions: BTreeSet<(RowKey, ProcessNumber, u64)>,
     epochs: BTreeSet<Epoch>,
 }
 
 impl MarkCollector {
     pub fn add(&mut self, event: &Event) {
-        let it = &mut self.savings;
+        let savings = &mut self.savings;
         match &event.kind {
             // The first capture copies everything, before the program could annotate memory.
             Kind::Capture {
@@ -118,8 +118,8 @@ impl MarkCollector {
                 copy_ns,
                 ..
             } if *epoch > Epoch(1) => {
-                it.captured_pages = it.captured_pages.saturating_add(*pages);
-                it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
+                savings.captured_pages = savings.captured_pages.saturating_add(*pages);
+                savings.copy_ns = savings.copy_ns.saturating_add(*copy_ns);
             }
             Kind::Elided {
                 epoch,
@@ -129,17 +129,17 @@ impl MarkCollector {
                 if *pages > 0 {
                     self.epochs.insert(*epoch);
                 }
-                it.saved_pages = it.saved_pages.saturating_add(*pages);
+                savings.saved_pages = savings.saved_pages.saturating_add(*pages);
                 marks.iter().for_each(|mark| self.mark(event.rank, mark));
             }
             Kind::Recomputed { ns, .. } => {
-                it.recomputations += 1;
-                it.longest_ns = it.longest_ns.max(*ns);
+                savings.recomputations += 1;
+                savings.longest_ns = savings.longest_ns.max(*ns);
             }
             Kind::Reversed { wrong, ns, .. } => {
-                it.reversals += 1;
-                it.longest_reversal_ns = it.longest_reversal_ns.max(*ns);
-                it.failed_reversals += u64::from(*wrong > 0);
+                savings.reversals += 1;
+                savings.longest_reversal_ns = savings.longest_reversal_ns.max(*ns);
+                savings.failed_reversals += u64::from(*wrong > 0);
             }
             _ => {}
         }
@@ -163,12 +163,13 @@ impl MarkCollector {
 
     /// Returns `None` if the program has no annotations.
     pub fn finish(self) -> Option<MarkSavings> {
-        let mut it = self.savings;
-        it.checkpoints = self.epochs.len() as u64;
-        it.rows = self.rows.into_values().collect();
-        it.rows
+        let mut savings = self.savings;
+        savings.checkpoints = self.epochs.len() as u64;
+        savings.rows = self.rows.into_values().collect();
+        savings
+            .rows
             .sort_by_key(|row| std::cmp::Reverse(row.saved_pages));
-        (!it.rows.is_empty()).then_some(it)
+        (!savings.rows.is_empty()).then_some(savings)
     }
 }
 
@@ -276,13 +277,13 @@ mod tests {
             events.push(event(rank, capture(3, 6)));
             events.push(event(rank, left_out(3, 2, vec![good()])));
         }
-        let it = savings(&events).unwrap();
+        let total = savings(&events).unwrap();
         assert_eq!(
-            (it.checkpoints, it.saved_pages, it.captured_pages),
+            (total.checkpoints, total.saved_pages, total.captured_pages),
             (2, 8, 24)
         );
-        assert_eq!((it.share(), it.saved_ns()), (0.25, 80));
-        let first = &it.rows[0];
+        assert_eq!((total.share(), total.saved_ns()), (0.25, 80));
+        let first = &total.rows[0];
         assert_eq!(
             (first.place.as_str(), first.regions, first.captures),
             ("step", 2, 4)
@@ -292,7 +293,8 @@ mod tests {
             (8, 2, None)
         );
         let why = |place| {
-            it.rows
+            total
+                .rows
                 .iter()
                 .find(|row| row.place == place)
                 .unwrap()
@@ -322,10 +324,17 @@ mod tests {
             ns: 7 + wrong,
         };
         let events = [left_out(2), reversed(0), reversed(1)].map(|kind| event(0, kind));
-        let it = savings(&events).unwrap();
-        assert_eq!((it.rows[0].failing(), it.rows[0].held_pages), (None, 2));
+        let total = savings(&events).unwrap();
         assert_eq!(
-            (it.reversals, it.longest_reversal_ns, it.failed_reversals),
+            (total.rows[0].failing(), total.rows[0].held_pages),
+            (None, 2)
+        );
+        assert_eq!(
+            (
+                total.reversals,
+                total.longest_reversal_ns,
+                total.failed_reversals
+            ),
             (2, 8, 1)
         );
         let kept = savings(&[event(0, left_out(0))]).unwrap();

@@ -78,34 +78,34 @@ impl OutcomeCollector {
         } = self;
         let failed: BTreeSet<ProcessNumber> = recoveries
             .iter()
-            .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
+            .flat_map(|recovery| recovery.failed.iter().map(|failed| failed.rank))
             .collect();
         let has_reported: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
         let ends: Vec<EndReason> = ends.into_iter().map(|(_, how)| how).collect();
         let first = |wanted: fn(&EndReason) -> Option<i32>| ends.iter().find_map(wanted);
-        let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
+        let has_no_end = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Worker(_))
                 && !failed.contains(rank)
                 && !has_reported.contains(rank)
         };
-        let silent: Vec<String> = roles
+        let without_end: Vec<String> = roles
             .iter()
-            .filter(is_silent)
+            .filter(has_no_end)
             .map(|(rank, _)| rank.to_string())
             .collect();
         let failed_run = run
             .filter(|run| run.signal.is_none())
             .and_then(|run| run.status);
-        let failed_run = failed_run.filter(|&status| status != 0 && !silent.is_empty());
-        let mut unheard = 0;
+        let failed_run = failed_run.filter(|&status| status != 0 && !without_end.is_empty());
+        let mut failed_without_record = 0;
         let ended = if let Some((reason, status)) = lost {
             Ended::Lost { status, reason }
         } else if let Some(status) =
-            first(|how| matches!(how, EndReason::Aborted(_)).then(|| code(*how)))
+            first(|how| matches!(how, EndReason::Aborted(_)).then(|| status_of(*how)))
         {
             Ended::Aborted { status }
         } else if let Some(status) =
-            first(|how| matches!(how, EndReason::Exited(_)).then(|| code(*how)))
+            first(|how| matches!(how, EndReason::Exited(_)).then(|| status_of(*how)))
         {
             Ended::Exited { status }
         } else if workers > 0
@@ -117,11 +117,15 @@ impl OutcomeCollector {
         {
             Ended::Finished
         } else if let Some(status) = failed_run {
-            unheard = silent.len();
+            failed_without_record = without_end.len();
             let reason = format!(
                 "{} {} failed, and no process was left to record the cause",
-                if unheard == 1 { "rank" } else { "ranks" },
-                silent.join(", ")
+                if failed_without_record == 1 {
+                    "rank"
+                } else {
+                    "ranks"
+                },
+                without_end.join(", ")
             );
             Ended::Lost {
                 status: status.into(),
@@ -135,17 +139,17 @@ impl OutcomeCollector {
         } else {
             Ended::Unfinished
         };
-        let is_left = |(rank, role): &(&ProcessNumber, &Role)| {
+        let is_unused_spare = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Spare(_)) && !failed.contains(rank)
         };
         Outcome {
             ended,
-            failures: failed.len() + unheard,
+            failures: failed.len() + failed_without_record,
             recoveries: recoveries
                 .iter()
-                .filter(|it| it.number != 0 && it.resumed_ns.is_some())
+                .filter(|recovery| recovery.number != 0 && recovery.resumed_ns.is_some())
                 .count(),
-            spares_left: roles.iter().filter(is_left).count(),
+            spares_left: roles.iter().filter(is_unused_spare).count(),
             unprotected,
         }
     }
@@ -181,9 +185,9 @@ impl Outcome {
     }
 }
 
-fn code(how: EndReason) -> i32 {
+fn status_of(how: EndReason) -> i32 {
     match how {
-        EndReason::Exited(code) | EndReason::Aborted(code) => code,
+        EndReason::Exited(status_of) | EndReason::Aborted(status_of) => status_of,
         EndReason::Finalized | EndReason::Released => 0,
     }
 }

@@ -107,11 +107,19 @@ pub(super) struct RecoveryCollector {
 /// A recovery whose events are being collected.
 #[derive(Debug)]
 struct Progress {
-    it: Recovery,
+    recovery: Recovery,
     stages: BTreeMap<RecoveryStage, StageTime>,
     failed: BTreeSet<ProcessNumber>,
-    /// Time when each rank has resumed, and the time since the failure.
-    returns: BTreeMap<ProcessNumber, (u64, u64)>,
+    /// The return of each rank to the program.
+    returns: BTreeMap<ProcessNumber, ReturnToProgram>,
+}
+
+/// The return of a rank to the program after a failure.
+#[derive(Debug, Clone, Copy)]
+struct ReturnToProgram {
+    /// Time on the job's clock.
+    at_ns: u64,
+    since_failure_ns: u64,
 }
 
 /// Role and records of a rank, for the case of its failure.
@@ -127,15 +135,15 @@ struct RankHistory {
 
 impl RecoveryCollector {
     pub fn add(&mut self, event: &Event) {
-        let own = self.ranks.entry(event.rank).or_default();
-        own.last_sign_ns = own.last_sign_ns.max(Some(event.at_ns));
+        let history = self.ranks.entry(event.rank).or_default();
+        history.last_sign_ns = history.last_sign_ns.max(Some(event.at_ns));
         match &event.kind {
             Kind::Start { role, spares, .. } => {
-                own.role = Some(*role);
+                history.role = Some(*role);
                 self.spares = self.spares.max(*spares);
             }
-            Kind::Takeover { as_worker, .. } => own.role = Some(Role::Worker(*as_worker)),
-            Kind::Kill { .. } => own.killed_ns = own.killed_ns.max(Some(event.at_ns)),
+            Kind::Takeover { as_worker, .. } => history.role = Some(Role::Worker(*as_worker)),
+            Kind::Kill { .. } => history.killed_ns = history.killed_ns.max(Some(event.at_ns)),
             Kind::Death {
                 rank,
                 worker,
@@ -164,14 +172,16 @@ impl RecoveryCollector {
             recoveries, ranks, ..
         } = self;
         let finished = recoveries.into_values();
-        finished.map(|it| it.finish(&ranks, points)).collect()
+        finished
+            .map(|recovery| recovery.finish(&ranks, points))
+            .collect()
     }
 }
 
 impl Progress {
     fn new(number: u32) -> Self {
         Self {
-            it: Recovery {
+            recovery: Recovery {
                 number,
                 ..Recovery::default()
             },
@@ -183,16 +193,16 @@ impl Progress {
 
     /// Adds an event; `spares` is the number of spares with which the job was started.
     fn add(&mut self, event: &Event, spares: u32) {
-        let it = &mut self.it;
+        let recovery = &mut self.recovery;
         match &event.kind {
             Kind::FailureDetected {
                 failed: ranks, by, ..
             } => {
                 self.failed.extend(ranks);
-                if it.detected_ns.is_none() {
-                    it.detected_ns = Some(event.at_ns);
-                    it.detected_by = Some(event.rank);
-                    it.error_class = Some(by.to_string());
+                if recovery.detected_ns.is_none() {
+                    recovery.detected_ns = Some(event.at_ns);
+                    recovery.detected_by = Some(event.rank);
+                    recovery.error_class = Some(by.to_string());
                 }
             }
             Kind::Death { rank, .. } => drop(self.failed.insert(*rank)),
@@ -200,7 +210,7 @@ impl Progress {
             Kind::Takeover {
                 from, as_worker, ..
             } => {
-                it.takeovers.push(TakeoverBy {
+                recovery.takeovers.push(TakeoverBy {
                     rank: event.rank,
                     spare: *from,
                     as_worker: *as_worker,
@@ -210,30 +220,39 @@ impl Progress {
             Kind::Resume {
                 epoch, total_ns, ..
             } => {
-                self.returns.insert(event.rank, (event.at_ns, *total_ns));
-                it.epoch = it.epoch.max(Some(*epoch));
-                it.resumed.push(event.rank);
-                it.resumed_ns = Some(event.at_ns);
+                self.returns.insert(
+                    event.rank,
+                    ReturnToProgram {
+                        at_ns: event.at_ns,
+                        since_failure_ns: *total_ns,
+                    },
+                );
+                recovery.epoch = recovery.epoch.max(Some(*epoch));
+                recovery.resumed.push(event.rank);
+                recovery.resumed_ns = Some(event.at_ns);
             }
             _ => {}
         }
     }
 
-    /// Returns the time when the rank that has printed the recovery's message resumed.
+    /// Finds the return to the program of the rank that has printed the recovery's message.
     ///
-    /// The second number is the time since the failure. The rank of the lowest replaced worker
-    /// prints the message, or that of worker 0 if no worker was replaced.
-    fn reported_return(&self, ranks: &BTreeMap<ProcessNumber, RankHistory>) -> Option<(u64, u64)> {
+    /// The rank of the lowest replaced worker prints the message, or that of worker 0 if no worker
+    /// was replaced.
+    fn reported_return(
+        &self,
+        ranks: &BTreeMap<ProcessNumber, RankHistory>,
+    ) -> Option<ReturnToProgram> {
         let is_first = |rank: &ProcessNumber| {
-            let role = ranks.get(rank).and_then(|it| it.role);
+            let role = ranks.get(rank).and_then(|recovery| recovery.role);
             role == Some(Role::Worker(Worker(0)))
         };
-        let lowest = self.it.takeovers.iter().min_by_key(|by| by.as_worker);
-        let speaker = match lowest {
+        let lowest = self.recovery.takeovers.iter().min_by_key(|by| by.as_worker);
+        let reporter = match lowest {
             Some(by) => Some(by.rank),
             None => self.returns.keys().copied().find(is_first),
         };
-        self.returns.get(&speaker?).copied()
+        self.returns.get(&reporter?).copied()
     }
 
     fn finish(
@@ -243,29 +262,36 @@ impl Progress {
     ) -> Recovery {
         let failure = self
             .reported_return(ranks)
-            .filter(|_| self.it.detected_ns.is_some());
-        let mut it = self.it;
-        it.failed_ns = failure.map(|(at, total)| at.saturating_sub(total));
-        it.failure_to_resume_ns = failure.map(|(_, total)| total);
-        it.stages = self.stages.into_values().collect();
-        it.failed = self
+            .filter(|_| self.recovery.detected_ns.is_some());
+        let mut recovery = self.recovery;
+        recovery.failed_ns = failure.map(|end| end.at_ns.saturating_sub(end.since_failure_ns));
+        recovery.failure_to_resume_ns = failure.map(|end| end.since_failure_ns);
+        recovery.stages = self.stages.into_values().collect();
+        recovery.failed = self
             .failed
             .into_iter()
             .map(|rank| failed_rank(rank, ranks.get(&rank)))
             .collect();
-        let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-        let killed_to_resume = it.resumed_ns.zip(killed);
-        it.kill_to_resume_ns = killed_to_resume.map(|(to, from)| to.saturating_sub(from));
-        it.repeated_ns = repeated(&it, points);
-        it
+        let killed = recovery
+            .failed
+            .iter()
+            .filter_map(|failed| failed.killed_ns)
+            .min();
+        let killed_to_resume = recovery.resumed_ns.zip(killed);
+        recovery.kill_to_resume_ns = killed_to_resume.map(|(to, from)| to.saturating_sub(from));
+        recovery.repeated_ns = repeated(&recovery, points);
+        recovery
     }
 }
 
 /// Returns the time from the last capture of the restored epoch until the failure.
-fn repeated(it: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
-    let (epoch, detected) = (it.epoch?, it.detected_ns?);
+fn repeated(recovery: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
+    let (epoch, detected) = (recovery.epoch?, recovery.detected_ns?);
     let end = points.partition_point(|point| point.at_ns <= detected);
-    let point = points[..end].iter().rev().find(|it| it.epoch == epoch)?;
+    let point = points[..end]
+        .iter()
+        .rev()
+        .find(|recovery| recovery.epoch == epoch)?;
     let cut = [point.last_ns, point.at_ns];
     let cut = cut.into_iter().find(|at| *at <= detected)?;
     Some(detected - cut)
@@ -294,12 +320,12 @@ fn add_stage(
 /// A rank fails once and its file ends there, so that its last role and record are those of the
 /// failure.
 fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
-    let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
+    let role_of = |recovery: &RankHistory| recovery.role.or(recovery.worker.map(Role::Worker));
     FailedRank {
         rank,
-        role: history.and_then(part),
-        cause: history.and_then(|it| it.cause.clone()),
-        last_sign_ns: history.and_then(|it| it.last_sign_ns),
-        killed_ns: history.and_then(|it| it.killed_ns),
+        role: history.and_then(role_of),
+        cause: history.and_then(|recovery| recovery.cause.clone()),
+        last_sign_ns: history.and_then(|recovery| recovery.last_sign_ns),
+        killed_ns: history.and_then(|recovery| recovery.killed_ns),
     }
 }

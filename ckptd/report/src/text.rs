@@ -27,11 +27,11 @@ impl Report {
 /// Returns the report without the timeline.
 fn summary(report: &Report) -> String {
     let mut out = String::new();
-    outcome(&mut out, &report.outcome);
+    write_outcome(&mut out, &report.outcome);
     let unfinished = report
         .recoveries
         .iter()
-        .filter(|it| it.resumed_ns.is_none())
+        .filter(|recovery| recovery.resumed_ns.is_none())
         .count();
     let more = match unfinished {
         0 => String::new(),
@@ -45,8 +45,8 @@ fn summary(report: &Report) -> String {
     report
         .recoveries
         .iter()
-        .for_each(|recovery| one_recovery(&mut out, recovery));
-    checkpoints(&mut out, &report.checkpoints);
+        .for_each(|recovery| write_recovery(&mut out, recovery));
+    write_checkpoints(&mut out, &report.checkpoints);
     let torn = report.notes.iter().map(|note| format!("note: {note}"));
     for text in torn.chain(
         report
@@ -59,15 +59,15 @@ fn summary(report: &Report) -> String {
     out
 }
 
-fn outcome(out: &mut String, it: &Outcome) {
-    let end = match &it.ended {
+fn write_outcome(out: &mut String, outcome: &Outcome) {
+    let end = match &outcome.ended {
         Ended::Finished => "all workers completed MPI_Finalize".to_owned(),
         Ended::Exited { status } => {
             format!("a worker ended with status {status}, without MPI_Finalize")
         }
         Ended::Aborted { status } => format!("the job was ended with status {status}"),
         Ended::Lost { status, reason } => format!("status {status}: {reason}"),
-        Ended::Stopped { .. } => it.stopped_in_words(),
+        Ended::Stopped { .. } => outcome.stopped_in_words(),
         Ended::Unfinished => {
             "not all workers recorded an end: the job still runs, or was killed as a whole"
                 .to_owned()
@@ -75,28 +75,33 @@ fn outcome(out: &mut String, it: &Outcome) {
     };
     line!(out, "Outcome: {end}");
     let (failures, spares) = (
-        count(it.failures, "process failed", "processes failed"),
-        count(it.spares_left, "spare", "spares"),
+        count(outcome.failures, "process failed", "processes failed"),
+        count(outcome.spares_left, "spare", "spares"),
     );
     line!(out, "  {failures}, {spares} left");
-    if let Some(why) = &it.unprotected {
+    if let Some(why) = &outcome.unprotected {
         line!(out, "  unprotected: {why}");
     }
 }
 
-fn one_recovery(out: &mut String, it: &Recovery) {
-    line!(out, "\nRecovery {}", it.number);
-    it.failed
+fn write_recovery(out: &mut String, recovery: &Recovery) {
+    line!(out, "\nRecovery {}", recovery.number);
+    recovery
+        .failed
         .iter()
-        .for_each(|failed| failed_rank(out, failed, it.detected_ns));
-    if let (Some(at), Some(rank), Some(class)) = (it.detected_ns, it.detected_by, &it.error_class) {
+        .for_each(|failed| failed_rank(out, failed, recovery.detected_ns));
+    if let (Some(at), Some(rank), Some(class)) = (
+        recovery.detected_ns,
+        recovery.detected_by,
+        &recovery.error_class,
+    ) {
         line!(
             out,
             "  detected     at {} s, first by rank {rank}: {class}",
             seconds(at)
         );
     }
-    for by in &it.takeovers {
+    for by in &recovery.takeovers {
         line!(
             out,
             "  taken over   worker {} by {}",
@@ -104,29 +109,29 @@ fn one_recovery(out: &mut String, it: &Recovery) {
             by.process()
         );
     }
-    if let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) {
+    if let (Some(at), Some(epoch)) = (recovery.resumed_ns, recovery.epoch) {
         line!(
             out,
             "  resumed      from checkpoint {}, at {} s, {}",
             epoch,
             seconds(at),
-            count(it.resumed.len(), "rank", "ranks")
+            count(recovery.resumed.len(), "rank", "ranks")
         );
     } else {
         line!(out, "  resumed      never: the recovery did not complete");
     }
     for (name, duration) in [
-        ("failure to resume", it.failure_to_resume_ns),
-        ("kill to resume", it.kill_to_resume_ns),
+        ("failure to resume", recovery.failure_to_resume_ns),
+        ("kill to resume", recovery.kill_to_resume_ns),
     ] {
         if let Some(ns) = duration {
             line!(out, "  {name:<18} {:>12}", time(ns));
         }
     }
-    if !it.stages.is_empty() {
+    if !recovery.stages.is_empty() {
         line!(out, "  {:<18} {:>12}   slowest", "stage", "longest");
     }
-    for stage in &it.stages {
+    for stage in &recovery.stages {
         let (name, longest) = (stage.stage, time(stage.max_ns));
         line!(
             out,
@@ -160,34 +165,34 @@ fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) 
     );
 }
 
-fn checkpoints(out: &mut String, it: &Checkpoints) {
-    let last = it
+fn write_checkpoints(out: &mut String, checkpoints: &Checkpoints) {
+    let last = checkpoints
         .last_committed
         .map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
     line!(
         out,
         "\nCheckpoints: {} cut, {} committed, last committed {last}",
-        it.cut,
-        it.committed
+        checkpoints.cut,
+        checkpoints.committed
     );
-    quantity(out, "captured", &it.capture_bytes, bytes);
-    quantity(out, "scan", &it.scan_ns, time);
-    quantity(out, "copy", &it.copy_ns, time);
-    quantity(out, "shipped", &it.ship_bytes, bytes);
-    quantity(out, "left out", &it.alike_pages, |pages| {
+    quantity(out, "captured", &checkpoints.capture_bytes, bytes);
+    quantity(out, "scan", &checkpoints.scan_ns, time);
+    quantity(out, "copy", &checkpoints.copy_ns, time);
+    quantity(out, "shipped", &checkpoints.ship_bytes, bytes);
+    quantity(out, "left out", &checkpoints.alike_pages, |pages| {
         count(pages as usize, "page", "pages")
     });
-    quantity(out, "ship", &it.ship_ns, time);
-    quantity(out, "cut to commit", &it.commit_ns, time);
+    quantity(out, "ship", &checkpoints.ship_ns, time);
+    quantity(out, "cut to commit", &checkpoints.commit_ns, time);
 }
 
-fn quantity(out: &mut String, name: &str, it: &Summary, show: fn(u64) -> String) {
-    if let Some(rank) = it.max_rank {
-        let (mean, max, total) = (show(it.mean()), show(it.max), show(it.total));
+fn quantity(out: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
+    if let Some(rank) = summary.max_rank {
+        let (mean, max, total) = (show(summary.mean()), show(summary.max), show(summary.total));
         line!(
             out,
             "  {name:<14} mean {mean:>10}   max {max:>10} (rank {rank})   total {total:>10} in {}",
-            it.count
+            summary.count
         );
     }
 }

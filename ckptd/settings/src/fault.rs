@@ -97,7 +97,7 @@ pub enum Fault {
     Count,
 }
 
-const LACKS: [(&str, MissingFeature); 4] = [
+const MISSING_FEATURES: [(&str, MissingFeature); 4] = [
     ("no-pagemap-scan", MissingFeature::PagemapScan),
     ("no-userfaultfd", MissingFeature::Userfaultfd),
     ("no-personality", MissingFeature::Personality),
@@ -123,16 +123,18 @@ fn parse_fault(text: &str) -> Result<Fault, String> {
         Some("renew") => strike(text, words, Action::Reinit),
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Stored)),
         Some("pretend") => {
-            let what = words.next().unwrap_or_default();
-            let known = LACKS
+            let name_of_feature = words.next().unwrap_or_default();
+            let known = MISSING_FEATURES
                 .iter()
-                .find(|(name, _)| *name == what && words.next().is_none());
-            known.map(|(_, lack)| Fault::Pretend(*lack)).ok_or_else(|| {
-                let all = LACKS
-                    .map(|(name, _)| format!("`pretend {name}`"))
-                    .join(", ");
-                format!("`{text}` is none of {all}")
-            })
+                .find(|(name, _)| *name == name_of_feature && words.next().is_none());
+            known
+                .map(|(_, feature)| Fault::Pretend(*feature))
+                .ok_or_else(|| {
+                    let all = MISSING_FEATURES
+                        .map(|(name, _)| format!("`pretend {name}`"))
+                        .join(", ");
+                    format!("`{text}` is none of {all}")
+                })
         }
         Some("count") if words.next().is_none() => Ok(Fault::Count),
         _ => Err(format!(
@@ -147,7 +149,7 @@ fn strike<'a>(
     words: impl Iterator<Item = &'a str>,
     mut action: Action,
 ) -> Result<Fault, String> {
-    let (mut who, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
+    let (mut target, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
     for word in words {
         let number = |value: &str| {
             value
@@ -155,8 +157,8 @@ fn strike<'a>(
                 .map_err(|_| format!("`{word}` has no number"))
         };
         match word.split_once('=') {
-            Some(("rank", value)) => who = Some(FaultTarget::Rank(number(value)? as u32)),
-            Some(("spare", value)) => who = Some(FaultTarget::Spare(number(value)? as u32)),
+            Some(("rank", value)) => target = Some(FaultTarget::Rank(number(value)? as u32)),
+            Some(("spare", value)) => target = Some(FaultTarget::Spare(number(value)? as u32)),
             Some(("epoch", value)) => epoch = Some(number(value)?),
             Some(("delay", value)) => delay = time(value)?,
             Some(("at", value)) => at = Some(value),
@@ -170,10 +172,10 @@ fn strike<'a>(
             }
         }
     }
-    let (Some(who), Some(at)) = (who, at) else {
+    let (Some(target), Some(at)) = (target, at) else {
         return Err(format!("`{text}` needs `rank=` or `spare=`, and `at=`"));
     };
-    let at = place(at, epoch)?;
+    let at = position(at, epoch)?;
     if action == Action::Wait && delay.is_zero() {
         return Err(format!("`{text}` waits for no time; add `delay=`"));
     }
@@ -188,7 +190,7 @@ fn strike<'a>(
         ));
     }
     Ok(Fault::Strike {
-        target: who,
+        target,
         at,
         delay,
         action,
@@ -211,8 +213,8 @@ fn victim(text: &str) -> Result<Victim, String> {
     })
 }
 
-fn place(at: &str, epoch: Option<u64>) -> Result<FaultPosition, String> {
-    let place = match at.split_once(':') {
+fn position(at: &str, epoch: Option<u64>) -> Result<FaultPosition, String> {
+    let position = match at.split_once(':') {
         Some(("call", number)) => number
             .parse()
             .ok()
@@ -221,11 +223,11 @@ fn place(at: &str, epoch: Option<u64>) -> Result<FaultPosition, String> {
         Some(("time", text)) => Some(FaultPosition::Time(time(text)?)),
         _ => points::find(at).map(|point| FaultPosition::Point { point, epoch }),
     };
-    match place {
+    match position {
         Some(FaultPosition::Call(_) | FaultPosition::Time(_)) if epoch.is_some() => {
             Err(format!("`at={at}` and `epoch=` exclude each other"))
         }
-        Some(place) => Ok(place),
+        Some(position) => Ok(position),
         None => {
             let names: Vec<_> = points::POINTS.iter().map(|point| point.name).collect();
             Err(format!(
@@ -253,9 +255,9 @@ fn time(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn kill(who: FaultTarget, at: FaultPosition) -> Fault {
+    fn kill(target: FaultTarget, at: FaultPosition) -> Fault {
         Fault::Strike {
-            target: who,
+            target,
             at,
             delay: Duration::ZERO,
             action: Action::Kill,

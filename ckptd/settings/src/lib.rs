@@ -1,4 +1,4 @@
-//! Settings of understudy: environment variables, options of `understudy run`, rows of the README.
+//! Settings of understudy: environment variables, which are also options of `understudy run`.
 //!
 //! [`Config`] has the settings read and checked.
 

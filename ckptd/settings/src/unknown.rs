@@ -53,31 +53,31 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
             || present_name(name).is_some()
             || SETTINGS.iter().any(|setting| setting.variable == name)
     };
-    let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
-        let nearest = nearest(&rest(&name)?);
+    let unknown_names = names.filter(|name| !is_known(name)).filter_map(|name| {
+        let nearest = nearest(&name_after_prefix(&name)?);
         (nearest.is_some() || name.starts_with(PREFIX)).then_some(Unknown { name, nearest })
     });
-    let mut found: Vec<Unknown> = strays.collect();
+    let mut found: Vec<Unknown> = unknown_names.collect();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found
 }
 
 /// Returns the part after the prefix, which may be misspelt or in lower case.
-fn rest(name: &str) -> Option<String> {
+fn name_after_prefix(name: &str) -> Option<String> {
     let name = name.to_uppercase();
     let (ours, bare) = (PREFIX, PREFIX.trim_end_matches('_'));
-    if let Some(rest) = name.strip_prefix(ours).or_else(|| name.strip_prefix(bare)) {
-        return (!rest.is_empty()).then(|| rest.to_owned());
+    if let Some(name_after_prefix) = name.strip_prefix(ours).or_else(|| name.strip_prefix(bare)) {
+        return (!name_after_prefix.is_empty()).then(|| name_after_prefix.to_owned());
     }
-    let (begin, rest) = name.split_once('_')?;
-    (strsim::osa_distance(begin, bare) <= MAX_PREFIX_ERRORS).then(|| rest.to_owned())
+    let (begin, name_after_prefix) = name.split_once('_')?;
+    (strsim::osa_distance(begin, bare) <= MAX_PREFIX_ERRORS).then(|| name_after_prefix.to_owned())
 }
 
-fn nearest(rest: &str) -> Option<&'static str> {
-    let likeness = |known: &str| strsim::jaro(rest, &known[PREFIX.len()..]);
+fn nearest(name_after_prefix: &str) -> Option<&'static str> {
+    let similarity = |known: &str| strsim::jaro(name_after_prefix, &known[PREFIX.len()..]);
     let known = SETTINGS
         .iter()
-        .map(|setting| (likeness(setting.variable), setting.variable));
+        .map(|setting| (similarity(setting.variable), setting.variable));
     let best = known.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (best.0 > MIN_SIMILARITY).then_some(best.1)
 }

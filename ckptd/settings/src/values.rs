@@ -5,7 +5,7 @@ use std::time::Duration;
 use understudy_formats::pages::Tracking;
 
 /// Limit of the interval; checkpoints at longer intervals do not protect a job.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(30 * 86400);
+const MAX_INTERVAL: Duration = Duration::from_secs(30 * 86400);
 
 /// Kind of protection of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,9 +152,9 @@ impl JournalLimit {
     ///
     /// A fraction yields at least 4 MiB: so little memory is no reason to give up a journal.
     pub fn of(self, image: usize) -> usize {
-        const LEAST: usize = 4 << 20;
+        const MIN_BYTES: usize = 4 << 20;
         match self {
-            JournalLimit::Part(part) => ((image as f64 * part) as usize).max(LEAST),
+            JournalLimit::Part(part) => ((image as f64 * part) as usize).max(MIN_BYTES),
             JournalLimit::Bytes(bytes) => bytes,
         }
     }
@@ -232,8 +232,9 @@ pub(super) fn init_end(text: &str) -> Result<InitEndRule, String> {
     }
 }
 
-pub(super) fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is not {what}"))
+pub(super) fn number<T: std::str::FromStr>(text: &str, expected: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not {expected}"))
 }
 
 /// Jobs that stop if they cannot be protected.
@@ -297,7 +298,7 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
             .ok_or_else(wrong);
     }
     match understudy_formats::duration::parse_duration(text) {
-        Some(time) if time > LONGEST_INTERVAL => Err(format!(
+        Some(time) if time > MAX_INTERVAL => Err(format!(
             "`{text}` is longer than any job: at most 30d; `off` takes no checkpoints after the \
              first"
         )),

@@ -28,7 +28,7 @@ impl Values {
         }
     }
 
-    /// Applies a function to each pair of equal fields of both.
+    /// Applies a function to each pair of equally named fields.
     fn combine(self, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             failures: function(self.failures, other.failures),
@@ -55,12 +55,11 @@ impl Strategy {
     fn new(runs: &[Run], joules: f64, expected: Option<Values>) -> Self {
         let count = runs.len() as f64;
         let values = || runs.iter().map(|run| Values::new(run, joules));
-        let sum = values().fold(Values::default(), |sum, it| sum.combine(it, |a, b| a + b));
+        let sum = values().fold(Values::default(), |sum, run| sum.combine(run, |a, b| a + b));
         let mean = sum.combine(sum, |sum, _| sum / count);
-        let squares = values().fold(Values::default(), |sum, it| {
-            sum.combine(it.combine(mean, |it, mean| (it - mean).powi(2)), |a, b| {
-                a + b
-            })
+        let squares = values().fold(Values::default(), |sum, run| {
+            let square = run.combine(mean, |value, mean| (value - mean).powi(2));
+            sum.combine(square, |a, b| a + b)
         });
         Self {
             mean,
@@ -105,11 +104,11 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
     }
     let expected = model::expected(setting);
     let expected_values = |recomputed: fn(&Expected) -> f64| {
-        expected.map(|it| Values {
-            failures: it.failures,
-            recomputed: recomputed(&it),
-            energy_j: recomputed(&it) * joules,
-            time_s: it.time,
+        expected.map(|expected| Values {
+            failures: expected.failures,
+            recomputed: recomputed(&expected),
+            energy_j: recomputed(&expected) * joules,
+            time_s: expected.time,
         })
     };
     let strategy =
@@ -165,21 +164,22 @@ impl Simulation {
             dataflow,
         } = &self.strategies;
         let columns = [global.as_ref(), Some(log), Some(dataflow)];
-        let row = |what: &str, digits: usize, value: fn(&Values) -> f64| {
-            let cell = |it: &Option<&Strategy>| match it {
+        let row = |label: &str, digits: usize, value: fn(&Values) -> f64| {
+            let cell = |strategy: &Option<&Strategy>| match strategy {
                 None => format!("{:>34}", "never ends"),
-                Some(it) => {
+                Some(strategy) => {
                     let number = |values: &Values| number(value(values), digits);
-                    let known = it.expected.as_ref().map_or_else(|| "-".to_owned(), number);
+                    let expected = strategy.expected.as_ref();
+                    let expected = expected.map_or_else(|| "-".to_owned(), number);
                     format!(
-                        "{:>12} ± {:<8} ({known:>8})",
-                        number(&it.mean),
-                        number(&it.deviation)
+                        "{:>12} ± {:<8} ({expected:>8})",
+                        number(&strategy.mean),
+                        number(&strategy.deviation)
                     )
                 }
             };
             let cells: String = columns.iter().map(cell).collect();
-            format!("{what:<20}{cells}\n")
+            format!("{label:<20}{cells}\n")
         };
         let mut text = format!(
             "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs ± their \

@@ -40,7 +40,8 @@ pub fn is_other_user(connection: impl AsFd) -> bool {
 /// Returns the user that owns the peer's socket; `None` if that is unknown.
 fn owner(connection: impl AsFd) -> io::Result<Option<u32>> {
     // A listener of both families has peers with IPv4 addresses inside IPv6 ones.
-    let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+    let canonical =
+        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let Some(far) = getpeername(&connection)? else {
         return Ok(None);
     };
@@ -59,9 +60,9 @@ fn owner(connection: impl AsFd) -> io::Result<Option<u32>> {
     Ok(owner_in(&reply[..length], far.port()))
 }
 
-/// Builds the request for the socket at `of` that is connected to `to`.
-fn request(of: SocketAddr, to: SocketAddr) -> Vec<u8> {
-    let family = match of {
+/// Builds the request for the socket at `peer` that is connected to `own`.
+fn request(peer: SocketAddr, own: SocketAddr) -> Vec<u8> {
+    let family = match peer {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
@@ -75,30 +76,30 @@ fn request(of: SocketAddr, to: SocketAddr) -> Vec<u8> {
     // Any state.
     bytes[HEADER + 4..HEADER + 8].fill(0xff);
     let id = &mut bytes[ID_IN_REQUEST..];
-    id[..2].copy_from_slice(&of.port().to_be_bytes());
-    id[2..4].copy_from_slice(&to.port().to_be_bytes());
-    put_address(&mut id[4..20], of.ip());
-    put_address(&mut id[20..36], to.ip());
+    id[..2].copy_from_slice(&peer.port().to_be_bytes());
+    id[2..4].copy_from_slice(&own.port().to_be_bytes());
+    put_address(&mut id[4..20], peer.ip());
+    put_address(&mut id[20..36], own.ip());
     // Any cookie (`INET_DIAG_NOCOOKIE`); the interface before it is 0, which means any.
     id[40..48].fill(0xff);
     bytes
 }
 
-fn put_address(place: &mut [u8], address: IpAddr) {
+fn put_address(destination: &mut [u8], address: IpAddr) {
     match address {
-        IpAddr::V4(address) => place[..4].copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => place.copy_from_slice(&address.octets()),
+        IpAddr::V4(address) => destination[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => destination.copy_from_slice(&address.octets()),
     }
 }
 
 /// Returns the owner of the socket in a reply, if that socket has this port.
 fn owner_in(reply: &[u8], port: u16) -> Option<u32> {
-    let word = |at: usize| Some(u32::from_ne_bytes(*reply.get(at..)?.first_chunk()?));
-    let is_about_it = reply.get(4..6)? == BY_FAMILY.to_ne_bytes()
+    let read_u32 = |at: usize| Some(u32::from_ne_bytes(*reply.get(at..)?.first_chunk()?));
+    let is_for_port = reply.get(4..6)? == BY_FAMILY.to_ne_bytes()
         && reply.get(ID_IN_REPLY..ID_IN_REPLY + 2)? == port.to_be_bytes();
     // A socket without an inode is closed, and has lost its owner.
-    let is_open = word(INODE)? != 0;
-    (is_about_it && is_open).then_some(word(OWNER)?)
+    let is_open = read_u32(INODE)? != 0;
+    (is_for_port && is_open).then_some(read_u32(OWNER)?)
 }
 
 #[cfg(test)]

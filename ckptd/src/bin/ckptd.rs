@@ -27,7 +27,7 @@ const SERVE_STATUSES: &str = "Exit status:\n  \
     0  ended by a signal\n  \
     1  it cannot start; a message says why\n  \
     2  wrong usage\n  \
-    3  another one serves the same socket";
+    3  another daemon serves the same socket";
 
 #[derive(Subcommand)]
 enum Command {
@@ -189,24 +189,24 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
 }
 
 fn launch(options: Launch) -> Result<i32, launch::Error> {
-    let own = launch::own_program()?;
+    let own_program = launch::own_program()?;
     let kind = match &options.mpi {
         Some(library) => MpiLibrary::named(library)?.kind,
         None => MpiKind::OpenMpi,
     };
     let preload = options
         .preload
-        .unwrap_or_else(|| own.with_file_name(preload_library(kind)));
+        .unwrap_or_else(|| own_program.with_file_name(preload_library(kind)));
     let plan = Plan {
         hosts: options.hosts.hosts()?,
-        by: options.map_by,
+        rank_order: options.map_by,
         agent: options.hosts.agent()?,
         workers: options.n.get(),
         spares: options.spares,
         program: options.program,
         preload: preload.into(),
         mpi: options.mpi,
-        ckptd: own,
+        ckptd: own_program,
         environment: Environment::default(),
     };
     starter::run(&plan, Streams::own()?, |_| {})

@@ -14,6 +14,7 @@ const MIN_TOKEN_BYTES: usize = 16;
 /// Maximum size of a token file in bytes, and maximum number of tokens.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 const MAX_TOKENS: usize = 256;
+
 /// Purpose of a proof, which is invalid for any other purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofPurpose {
@@ -73,7 +74,7 @@ pub fn verify(
         .map(|token| hmac_of(purpose, token, nonce).finalize_verify(proof));
     let found = verdicts
         .enumerate()
-        .map(|(at, is_it)| if is_it { at + 1 } else { 0 });
+        .map(|(index, is_valid)| if is_valid { index + 1 } else { 0 });
     found.fold(0, usize::max).checked_sub(1)
 }
 
@@ -83,13 +84,13 @@ pub fn verify(
 pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
-    let about = file.metadata()?;
-    if !about.is_file()
-        || about.uid() != rustix::process::geteuid().as_raw()
-        || about.mode() & 0o077 != 0
+    let metadata = file.metadata()?;
+    if !metadata.is_file()
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+        || metadata.mode() & 0o077 != 0
     {
         return Err(refuse(
-            "a file of tokens must be the own user's, and only readable for them (chmod 600)",
+            "a file of tokens must belong to this user, and no other user may read it (chmod 600)",
         ));
     }
     let mut text = String::new();

@@ -60,10 +60,10 @@ pub enum ClientError {
     #[error("refused: {0}")]
     Closed(String),
     /// The answer belongs to another request.
-    #[error("an answer that does not belong to the question")]
+    #[error("the answer does not belong to the request")]
     Unexpected,
     /// The request does not fit into a message.
-    #[error("the question is too long")]
+    #[error("the request is too long")]
     TooLong,
 }
 
@@ -124,24 +124,29 @@ impl Client {
     }
 
     /// Sends a request and waits for the answer.
-    pub fn request(&mut self, ask: &Request, limit: Duration) -> Result<Answer, ClientError> {
+    pub fn request(&mut self, request: &Request, limit: Duration) -> Result<Answer, ClientError> {
         let until = Instant::now() + limit;
-        self.send(ask, until, limit)?;
+        self.send(request, until, limit)?;
         self.answer(until, limit)
     }
 
     /// Sends a request that has no answer, without waiting.
-    pub fn notify(&mut self, ask: &Request) -> Result<(), ClientError> {
-        self.send(ask, Instant::now(), Duration::ZERO)
+    pub fn notify(&mut self, request: &Request) -> Result<(), ClientError> {
+        self.send(request, Instant::now(), Duration::ZERO)
     }
 
-    fn send(&mut self, ask: &Request, until: Instant, limit: Duration) -> Result<(), ClientError> {
-        let frame = encode(ask).ok_or(ClientError::TooLong)?;
+    fn send(
+        &mut self,
+        request: &Request,
+        until: Instant,
+        limit: Duration,
+    ) -> Result<(), ClientError> {
+        let frame = encode(request).ok_or(ClientError::TooLong)?;
         let mut rest = &frame[..];
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-                Ok(put) => rest = &rest[put..],
+                Ok(length) => rest = &rest[length..],
                 Err(error) => {
                     wait_unless_failed(error, self.stream.as_fd(), Interest::WRITE, until, limit)?
                 }
@@ -160,7 +165,7 @@ impl Client {
             }
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(got) => self.decoder.feed(&buffer[..got]),
+                Ok(length) => self.decoder.feed(&buffer[..length]),
                 Err(error) => {
                     wait_unless_failed(error, self.stream.as_fd(), Interest::READ, until, limit)?
                 }

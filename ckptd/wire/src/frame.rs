@@ -33,7 +33,7 @@ pub enum WireError {
     #[error("version {0} of the protocol, expected version {VERSION}")]
     Version(u16),
     /// The message exceeds the maximum length.
-    #[error("a message of {0} bytes, longer than any may be")]
+    #[error("a message of {0} bytes, which exceeds the limit")]
     Length(u32),
     /// The message is damaged or has the wrong type.
     #[error("a damaged message")]
@@ -46,26 +46,27 @@ pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
 }
 
 /// Encodes a message like [`encode`], with another maximum length.
-pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> {
+pub fn encode_within<M: Encode>(message: &M, max_payload_bytes: usize) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEAD_BYTES];
     let length =
         bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
-    if length > longest {
+    if length > max_payload_bytes {
         return None;
     }
-    let check = xxh3_64(&frame[HEAD_BYTES..]) as u32;
+    let checksum = xxh3_64(&frame[HEAD_BYTES..]) as u32;
     frame[..4].copy_from_slice(&MAGIC);
     frame[4..6].copy_from_slice(&VERSION.to_le_bytes());
     frame[8..12].copy_from_slice(&(length as u32).to_le_bytes());
-    frame[12..16].copy_from_slice(&check.to_le_bytes());
+    frame[12..16].copy_from_slice(&checksum.to_le_bytes());
     Some(frame)
 }
 
 /// Decoder of messages in a stream of bytes.
 ///
-/// Payloads are at most `LONGEST` bytes long, and their decoding allocates at most `DECODED` bytes.
+/// Payloads are at most `MAX_PAYLOAD_BYTES` long, and decoding one allocates at most
+/// `MAX_DECODED_BYTES`.
 #[derive(Debug, Default)]
-pub struct FrameDecoder<const LONGEST: usize, const DECODED: usize> {
+pub struct FrameDecoder<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize> {
     buffer: Vec<u8>,
     /// Number of decoded bytes in the buffer.
     used: usize,
@@ -74,7 +75,9 @@ pub struct FrameDecoder<const LONGEST: usize, const DECODED: usize> {
 /// Decoder of ckptd and its clients.
 pub type Decoder = FrameDecoder<MAX_PAYLOAD, DECODE_LIMIT>;
 
-impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> {
+impl<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize>
+    FrameDecoder<MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>
+{
     /// Adds bytes; all complete messages should be taken out before.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.used);
@@ -89,7 +92,7 @@ impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> 
 
     /// Returns the next message if it is complete.
     pub fn take<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
-        self.take_within::<M, LONGEST, DECODED>()
+        self.take_within::<M, MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>()
     }
 
     /// Returns the next message of a peer that has not authenticated.
@@ -107,7 +110,11 @@ impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> 
         MAX_UNAUTHENTICATED_BYTES.saturating_sub(self.incomplete_bytes())
     }
 
-    fn take_within<M: Decode<()>, const LONGEST_TAKEN: usize, const DECODED_TAKEN: usize>(
+    fn take_within<
+        M: Decode<()>,
+        const MAX_TAKEN_PAYLOAD_BYTES: usize,
+        const MAX_TAKEN_DECODED_BYTES: usize,
+    >(
         &mut self,
     ) -> Result<Option<M>, WireError> {
         let bytes = &self.buffer[self.used..];
@@ -115,19 +122,19 @@ impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> 
             return check_beginning(bytes).map(|()| None);
         };
         check_beginning(head)?;
-        let word =
+        let read_u32 =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (length, check) = (word(8), word(12));
-        if length as usize > LONGEST_TAKEN {
+        let (length, checksum) = (read_u32(8), read_u32(12));
+        if length as usize > MAX_TAKEN_PAYLOAD_BYTES {
             return Err(WireError::Length(length));
         }
         let Some(payload) = rest.get(..length as usize) else {
             return Ok(None);
         };
-        if xxh3_64(payload) as u32 != check {
+        if xxh3_64(payload) as u32 != checksum {
             return Err(WireError::Damaged);
         }
-        let config = bincode::config::standard().with_limit::<DECODED_TAKEN>();
+        let config = bincode::config::standard().with_limit::<MAX_TAKEN_DECODED_BYTES>();
         match bincode::decode_from_slice(payload, config) {
             Ok((message, used)) if used == payload.len() => {
                 self.used += HEAD_BYTES + used;
@@ -138,8 +145,8 @@ impl<const LONGEST: usize, const DECODED: usize> FrameDecoder<LONGEST, DECODED> 
     }
 }
 
-impl<const LONGEST: usize, const DECODED: usize> crate::io::Decoder
-    for FrameDecoder<LONGEST, DECODED>
+impl<const MAX_PAYLOAD_BYTES: usize, const MAX_DECODED_BYTES: usize> crate::io::Decoder
+    for FrameDecoder<MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>
 {
     fn feed(&mut self, bytes: &[u8]) {
         FrameDecoder::feed(self, bytes);

@@ -124,7 +124,9 @@ pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 const MAX_MESSAGE_BYTES: usize = 128 << 10;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 2 * Registration::DESCRIPTORS + 2;
-/// Maximum number of connections to accept: more than the processes of a node.
+/// Maximum number of connections that wait to be accepted.
+///
+/// A node has fewer processes.
 const BACKLOG: i32 = 4096;
 
 /// Signal that takes a process out of its MPI library: the first that glibc reserves.
@@ -150,9 +152,11 @@ pub struct SharedPage {
     ///
     /// Written by the manager.
     pub has_taken_part: AtomicU32,
-    /// Set if the process has continued the program in such a generation; written by it.
+    /// Set if the process has continued the program in a generation; written by it.
     pub has_run: AtomicU32,
-    /// Set if a process had done so when its generation began; written by the manager.
+    /// Set if some process had continued the program before this one's generation began.
+    ///
+    /// Written by the manager.
     pub is_protected: AtomicU32,
     /// Set if all workers have finished.
     ///
@@ -196,15 +200,15 @@ impl LineListener {
     ///
     /// # Errors
     /// Errors of bind(2) and listen(2).
-    pub fn new(directory: &PrivateDirectory, of: LineSocket) -> io::Result<LineListener> {
-        directory.remove_all(of.name().as_ref())?;
+    pub fn new(directory: &PrivateDirectory, socket_name: LineSocket) -> io::Result<LineListener> {
+        directory.remove_all(socket_name.name().as_ref())?;
         let socket = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
             SocketFlags::CLOEXEC,
             None,
         )?;
-        bind(&socket, &address(directory, of)?)?;
+        bind(&socket, &address(directory, socket_name)?)?;
         listen(&socket, BACKLOG)?;
         Ok(LineListener(socket))
     }
@@ -233,11 +237,11 @@ impl AsFd for LineListener {
 /// Returns the socket's address by the directory's descriptor.
 ///
 /// The path of a socket is limited to 108 bytes (unix(7)).
-fn address(directory: &PrivateDirectory, of: LineSocket) -> io::Result<SocketAddrUnix> {
+fn address(directory: &PrivateDirectory, socket_name: LineSocket) -> io::Result<SocketAddrUnix> {
     let path = format!(
         "/proc/self/fd/{}/{}",
         directory.as_fd().as_raw_fd(),
-        of.name()
+        socket_name.name()
     );
     Ok(SocketAddrUnix::new(path)?)
 }
@@ -274,7 +278,7 @@ impl Line {
     /// # Errors
     /// Errors of connect(2); `NotFound` without the directory; an error if other users can access
     /// it.
-    pub fn connect(directory: &Path, whom: LineSocket) -> io::Result<Line> {
+    pub fn connect(directory: &Path, socket_name: LineSocket) -> io::Result<Line> {
         let directory = PrivateDirectory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -282,7 +286,7 @@ impl Line {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        connect(&socket, &address(&directory, whom)?)?;
+        connect(&socket, &address(&directory, socket_name)?)?;
         Ok(Line(socket))
     }
 
@@ -396,8 +400,8 @@ impl Line {
         };
         let mut descriptors = Vec::new();
         for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(of) = message {
-                descriptors.extend(of);
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                descriptors.extend(received);
             }
         }
         let (message, _) = bincode::decode_from_slice(&bytes[..length], standard())
@@ -413,11 +417,11 @@ mod tests {
 
     #[test]
     fn messages_arrive_one_by_one_with_descriptors_and_an_end_is_an_error() {
-        let place = tempfile::tempdir().expect("a directory");
-        let place = place.path().join("job");
-        let directory = PrivateDirectory::make(&place).expect("a directory of its own");
+        let path = tempfile::tempdir().expect("a directory");
+        let path = path.path().join("job");
+        let directory = PrivateDirectory::make(&path).expect("a directory of its own");
         let listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
-        let one = Line::connect(&place, LineSocket::Manager).expect("connected");
+        let one = Line::connect(&path, LineSocket::Manager).expect("connected");
         let other = listener.accept_waiting().expect("a call");
         let begin = ToProcess::Begin {
             generation: Generation(7),
@@ -446,8 +450,8 @@ mod tests {
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         // Another manager takes over the name.
         drop((listener, descriptors));
-        assert!(Line::connect(&place, LineSocket::Manager).is_err());
+        assert!(Line::connect(&path, LineSocket::Manager).is_err());
         let _listener = LineListener::new(&directory, LineSocket::Manager).expect("a socket");
-        Line::connect(&place, LineSocket::Manager).expect("connected");
+        Line::connect(&path, LineSocket::Manager).expect("connected");
     }
 }

@@ -124,7 +124,7 @@ fn a_host_checks_itself() {
     ran.assert(0, &[]);
     let text = text(&ran);
     assert!(
-        text.contains("1 of one kind") && text.contains("all of it"),
+        text.contains("1 of one kind") && text.contains("all checks"),
         "{text}"
     );
 }

@@ -6,7 +6,7 @@
 use ffi_tests::native_runs::native;
 use ffi_tests::{Job, Outcome, Verdicts, paths, variants};
 
-/// Value of `understudy_abi::exit::PROGRAM`, as documented in the guide.
+/// Value of `understudy_catalogue::exit_status::PROGRAM_FAILURE`, as documented in the guide.
 const PROGRAM: i32 = 65;
 const SPARES: u32 = 4;
 

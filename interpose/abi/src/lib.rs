@@ -21,7 +21,6 @@ pub mod control_block;
 pub mod descriptor_facts;
 pub mod effect;
 mod entry_points;
-pub mod exit;
 pub mod fortran;
 pub mod kernel_aio;
 pub mod kernel_use;

@@ -25,7 +25,7 @@ pub fn abort_with_error(rt: &Runtime, what: &str, error: &dyn std::error::Error)
         "{what}: {}; the job ends",
         system_calls::error_chain(error)
     ));
-    abort(rt, understudy_abi::exit::STATE_NOT_SAVED)
+    abort(rt, understudy_catalogue::exit_status::STATE_NOT_SAVED)
 }
 
 /// Ends the job if files could not be restored to their state at the checkpoint.
@@ -38,7 +38,7 @@ pub fn abort_unless(rt: &Runtime, result: Result<(), UserError>) {
 /// Ends the job after the loss of a process without protection.
 pub fn abort_unprotected(rt: &Runtime) -> ! {
     system_calls::print_message(message::DEATH_WITHOUT_PROTECTION);
-    abort(rt, understudy_abi::exit::RECOVERY_FAILED)
+    abort(rt, understudy_catalogue::exit_status::RECOVERY_FAILED)
 }
 
 /// Waits for the restart of the job after a failure before the first checkpoint.

@@ -191,7 +191,7 @@ unsafe fn run_second_execution(
 ) {
     let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_PLACE) else {
         crate::messages::print(&message::ENVIRONMENT_LOST);
-        sys::exit(understudy_abi::exit::INTERNAL)
+        sys::exit(understudy_catalogue::exit_status::INTERNAL)
     };
     // SAFETY: the kernel's arrays; only ld.so has read the environment before.
     unsafe {

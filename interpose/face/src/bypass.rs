@@ -9,7 +9,7 @@ use crate::messages::print;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
-use understudy_abi::exit;
+use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 
 /// The program's arguments and environment, as the launcher passed them.
@@ -225,7 +225,7 @@ pub fn exit_refused_process(is_first: bool, message: &dyn Display) -> ! {
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
     }
-    sys::exit(exit::REFUSED)
+    sys::exit(exit_status::REFUSED)
 }
 
 /// Returns true in the first rank of each node.

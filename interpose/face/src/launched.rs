@@ -66,7 +66,7 @@ unsafe fn can_guardians_connect(list: *const *const c_char) -> bool {
     unsafe {
         launcher(list).is_some_and(|launcher| {
             launcher
-                .meeting(|name| environ::variable(list, name))
+                .address_service(|name| environ::variable(list, name))
                 .is_some()
                 || environ::variable(list, launcher.size)
                     == environ::variable(list, launcher.local_size)

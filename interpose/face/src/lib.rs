@@ -115,7 +115,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     messages::print(&message::internal_error(info));
-    sys::exit(understudy_abi::exit::INTERNAL)
+    sys::exit(understudy_catalogue::exit_status::INTERNAL)
 }
 
 understudy_abi::without_unwinder!();

@@ -91,7 +91,7 @@ pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spar
                 "{}; the job ends",
                 system_calls::error_chain(&error)
             ));
-            abort(understudy_abi::exit::INTERNAL);
+            abort(understudy_catalogue::exit_status::INTERNAL);
         }
     }
     let mut begin = await_first(rt, spare);

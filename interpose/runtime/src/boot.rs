@@ -12,8 +12,8 @@ use crate::{
     system_calls, user,
 };
 use std::ffi::{CStr, CString, c_char, c_int};
-use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
-use understudy_catalogue::message;
+use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints};
+use understudy_catalogue::{exit_status, message};
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::{Config, StaticData, Threads, refusal, unknown};
@@ -158,7 +158,11 @@ fn report_refusal(refused: &StartRefusal) -> c_int {
         // A rank that exits with an error ends the job, so the rank that reports gets time.
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
-    if strict.is_some() { exit::REFUSED } else { 1 }
+    if strict.is_some() {
+        exit_status::REFUSED
+    } else {
+        1
+    }
 }
 
 fn start(rt: &Runtime) -> Result<(), String> {

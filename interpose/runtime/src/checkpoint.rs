@@ -34,7 +34,7 @@ const TRANSFER_FAILED: &str = "a replica cannot be sent to another worker";
 pub fn damage(rt: &Runtime, victim: Victim) {
     let Some(mut keep) = copies::try_replicas(rt) else {
         system_calls::print_message(message::REPLICAS_IN_USE);
-        system_calls::exit_now(understudy_abi::exit::REFUSED)
+        system_calls::exit_now(understudy_catalogue::exit_status::REFUSED)
     };
     let Some(keep) = &mut *keep else { return };
     match victim {

@@ -173,5 +173,5 @@ pub fn wrong_thread(slot: u32) -> ! {
         .get(slot as usize)
         .map_or("?".into(), |name| name.to_string_lossy());
     system_calls::print_message(message::undeclared_thread(name));
-    system_calls::exit_now(understudy_abi::exit::REFUSED)
+    system_calls::exit_now(understudy_catalogue::exit_status::REFUSED)
 }

@@ -14,7 +14,7 @@ use crate::{
     recovery, reinit, rendezvous, requests, spare, static_data, system_calls, user,
 };
 use std::ffi::c_int;
-use understudy_abi::exit;
+use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 use understudy_formats::events::{EndReason, Kind};
 use understudy_mpi::comm::Extreme;
@@ -135,7 +135,7 @@ fn open_disk(rt: &Runtime) -> bool {
             if is_first_worker(rt) {
                 system_calls::print_message(format_args!("{why}; the job stops"));
             }
-            recovery::end_together(rt, is_first_worker(rt), exit::REFUSED)
+            recovery::end_together(rt, is_first_worker(rt), exit_status::REFUSED)
         }
         Err(error) => abort::await_restart_after_init(rt, error),
     }

@@ -3,7 +3,7 @@
 use crate::Runtime;
 use crate::world::{self, get};
 use crate::{copies, events, process_info, recovery, system_calls};
-use understudy_abi::exit;
+use understudy_catalogue::exit_status;
 use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
 use understudy_settings::Require;
@@ -39,7 +39,7 @@ pub fn refuse(rt: &Runtime, why: &str) {
         });
     }
     if process_info::config().strict().is_some() {
-        recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
+        recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);
     }
 }
 
@@ -69,7 +69,7 @@ pub fn stops_for_memory() -> bool {
 /// The reason has been reported before by one worker.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if loss.stopping_setting().is_some() {
-        recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
+        recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);
     }
     world::update(rt, |world| world.protected = false);
     copies::discard_all(rt);

@@ -129,7 +129,7 @@ fn parameters(text: &str) -> Vec<Parameter<'_>> {
 }
 
 /// Returns a literal whose lines, except for the first one, begin with `indent`.
-fn literal(text: &str, indent: &str) -> String {
+pub(crate) fn literal(text: &str, indent: &str) -> String {
     let mut out = String::from("\"");
     let mut columns = indent.len();
     for word in text.split_inclusive(' ') {
@@ -191,11 +191,13 @@ pub(crate) fn table(catalogue: &str) -> String {
         let _ = write!(
             out,
             "    Message {{\n        identifier: \"{}\",\n        text: {},\n        cause: {},\n\
-             \x20       remedy: {},\n    }},\n",
+             \x20       remedy: {},\n        status: {:?},\n        level: {:?},\n    }},\n",
             entry.id,
             literal(&without_formats(&entry.text), "        "),
             literal(&entry.cause, "        "),
             literal(&entry.remedy, "        "),
+            entry.status,
+            entry.level,
         );
     }
     out.push_str("];\n");

@@ -57,6 +57,8 @@ pub const MPICH: &str = include_str!("../data/mpich.tbl");
 
 /// Text of the catalogue of messages.
 const MESSAGES: &str = include_str!("../../../ckptd/catalogue/data/messages.toml");
+/// Text of the exit statuses.
+const EXIT_STATUSES: &str = include_str!("../../../ckptd/catalogue/data/exit_statuses.toml");
 
 /// Returns the call table, which is parsed once.
 ///
@@ -147,11 +149,15 @@ pub fn generated_files() -> Vec<GeneratedFile> {
             "ckptd/catalogue/src/generated/table.rs",
             catalogue::table(MESSAGES),
         ),
+        (
+            "ckptd/catalogue/src/generated/exit_status.rs",
+            exit_statuses::source(EXIT_STATUSES),
+        ),
         ("docs/reference/calls.md", listing::page(table(), MPICH)),
         ("docs/reference/messages.md", catalogue::page(MESSAGES)),
         (
             "docs/reference/exit-statuses.md",
-            exit_statuses::page(MESSAGES),
+            exit_statuses::page(EXIT_STATUSES, MESSAGES),
         ),
     ];
     files.extend(others.map(|(path, text)| GeneratedFile { path, text }));

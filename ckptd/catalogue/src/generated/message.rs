@@ -2910,8 +2910,8 @@ pub fn backup_on_other_node(path: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
-            "{path} was kept in the memory of another node or before a reboot \
-             [backup-on-other-node]"
+            "{path}, which is needed to undo changes to files, was in the memory of \
+             another node, or was lost in a reboot [backup-on-other-node]"
         )
     })
 }

@@ -10,6 +10,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "for example `srun --mpi=none`",
         remedy: "start the job with `mpirun`, `mpiexec`, `srun --mpi=pmi2` or `understudy run \
          --host`, or on one node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "personality-refused",
@@ -18,6 +20,8 @@ pub static CATALOGUE: &[Message] = &[
          program with `setarch -R`",
         cause: "the container's seccomp profile forbids personality(2)",
         remedy: "allow `personality(ADDR_NO_RANDOMIZE)` (in Docker: `--security-opt seccomp=…`)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "file-descriptor-limit",
@@ -26,6 +30,8 @@ pub static CATALOGUE: &[Message] = &[
          LimitNOFILE= of the service that starts the job)",
         cause: "understudy uses descriptors from 600 on",
         remedy: "set `ulimit -n 1024` or more, or LimitNOFILE= of the service that starts the job",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "address-space-limit",
@@ -34,6 +40,8 @@ pub static CATALOGUE: &[Message] = &[
          -v unlimited`; in a batch system, limit memory by cgroups instead)",
         cause: "understudy reserves 1 TiB of addresses in each process",
         remedy: "set `ulimit -v unlimited`; in a batch system, limit memory by cgroups",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "data-limit",
@@ -42,6 +50,8 @@ pub static CATALOGUE: &[Message] = &[
          unlimited`)",
         cause: "understudy reserves 3 GiB",
         remedy: "set `ulimit -d unlimited`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-shared-memory",
@@ -51,6 +61,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`/dev/shm` is missing, read-only or full",
         remedy: "mount a tmpfs at `/dev/shm`; in a container use `--shm-size` or `--ipc=host`; \
          or name another directory in `UNDERSTUDY_RUNTIME_DIR`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "valgrind",
@@ -59,6 +71,8 @@ pub static CATALOGUE: &[Message] = &[
          while LD_PRELOAD names libunderstudy.so)",
         cause: "valgrind executes the program in a simulated processor",
         remedy: "set `UNDERSTUDY_DISABLE=1`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "nested-launcher",
@@ -67,6 +81,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper (`env`, `timeout`, a script) has started a launcher (`mpirun`, \
          `srun`) below `understudy run` or `mpirun`",
         remedy: "name the program directly",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "set-user-id",
@@ -76,6 +92,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper has executed a program with other rights, into which the loader \
          preloads nothing (ld.so(8)); Open MPI's own launcher serves no other user",
         remedy: "start a copy without these rights",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "file-capabilities",
@@ -84,6 +102,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper has executed a program with other rights, into which the loader \
          preloads nothing (ld.so(8)); Open MPI's own launcher serves no other user",
         remedy: "start a copy without these rights",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "randomisation-switched-on",
@@ -93,6 +113,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file is set-user-id or set-group-id, even if only for its own user \
          (execve(2))",
         remedy: "`chmod u-s,g-s`, or start a copy",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "musl",
@@ -101,6 +123,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper has executed a program of another C library; without a wrapper, \
          musl's loader itself prints relocation errors (exit status 127)",
         remedy: "build the program with glibc",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "static-program",
@@ -108,6 +132,8 @@ pub static CATALOGUE: &[Message] = &[
          preloaded; link it with the shared MPI library",
         cause: "the loader preloads nothing into a static program",
         remedy: "link the program with the shared MPI library",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "rank-environment-lost",
@@ -118,6 +144,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has executed itself by a system call of its own, or a static \
          wrapper has cleared the environment",
         remedy: "use execve(3) of libc, or remove the wrapper",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "pid-namespace",
@@ -126,6 +154,8 @@ pub static CATALOGUE: &[Message] = &[
          the namespace (unshare --pid, a container's --pid)",
         cause: "`unshare --pid`, or a container, for each rank",
         remedy: "start the launcher in the namespace, not each rank",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "pid-namespace-shared-memory",
@@ -136,6 +166,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`unshare --pid` or a container for each rank; Open MPI's shared memory does not \
          work there either, so the job stops unless `OMPI_MCA_btl` excludes it",
         remedy: "start the launcher in the namespace, not each rank",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "bypass-of-some-ranks",
@@ -144,6 +176,8 @@ pub static CATALOGUE: &[Message] = &[
          some ranks only; start all ranks in the same way; the job ends",
         cause: "a wrapper, a limit or another program for some ranks only",
         remedy: "start all ranks in the same way",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "launcher-as-program",
@@ -152,6 +186,8 @@ pub static CATALOGUE: &[Message] = &[
          understudy run -n 4 -- ./solver; pass options for {launcher} with --mpirun",
         cause: "a launcher was named in place of the program",
         remedy: "name the program directly",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "default-spare",
@@ -161,6 +197,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the default is one spare",
         remedy: "set `UNDERSTUDY_SPARES`, and start as many processes as the program needs \
          ranks, plus the spares",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "program-in-background",
@@ -169,6 +207,8 @@ pub static CATALOGUE: &[Message] = &[
          the program itself, or let its wrapper wait for it (setsid --wait)",
         cause: "a wrapper has started the program without waiting for it (`setsid`, `&`)",
         remedy: "start the program itself, or let the wrapper wait (`setsid --wait`)",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "wrapper-waits",
@@ -177,6 +217,8 @@ pub static CATALOGUE: &[Message] = &[
          by the same signal N, or with status 128+N; let a script `exec` the program",
         cause: "a wrapper waits for the program, so understudy sees only how the wrapper ends",
         remedy: "use `exec` in a script; use wrappers that execute the program",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "job-directory-unreachable",
@@ -186,6 +228,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper has given the process a `/dev/shm` of its own, or another user",
         remedy: "let all processes of a node have one `/dev/shm`; let the launcher, not a \
          wrapper, change the user",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "directory-is-link",
@@ -196,6 +240,8 @@ pub static CATALOGUE: &[Message] = &[
          a job on several nodes stops",
         remedy: "remove it, or ask the administrator to remove it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-a-directory",
@@ -206,6 +252,8 @@ pub static CATALOGUE: &[Message] = &[
          a job on several nodes stops",
         remedy: "remove it, or ask the administrator to remove it; or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "directory-of-another-user",
@@ -216,6 +264,8 @@ pub static CATALOGUE: &[Message] = &[
          a job on several nodes stops",
         remedy: "ask the administrator to remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "directory-open-to-others",
@@ -224,6 +274,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "another user or program has created it; understudy keeps data of the job there; \
          a job on several nodes stops",
         remedy: "`chmod 700`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "directory-exchangeable",
@@ -232,6 +284,8 @@ pub static CATALOGUE: &[Message] = &[
          to 1777",
         cause: "other users can rename the job's directory",
         remedy: "ask the administrator to `chmod 1777` it",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "runtime-directory-unusable",
@@ -240,12 +294,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the directory is missing, belongs to another user, is writable for others \
          without a sticky bit, or is on a file system that hosts share",
         remedy: "name a directory of each node that belongs to you or has mode 1777",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "environment-not-saved",
         text: "the environment cannot be saved in a memfd (errno {error})",
         cause: "too little memory, or too many open files",
         remedy: "raise the limit that the error number names (errno(3))",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-loaded-late",
@@ -255,6 +313,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a script has started an interpreter, or there is a problem that was not \
          reported because the program need not have used MPI",
         remedy: "set `UNDERSTUDY_LATE=1`, or use `exec` in the script",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "environment-lost",
@@ -262,6 +322,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a wrapper between `mpirun` and the program has closed its descriptors, or \
          `UNDERSTUDY_BOOT` was set by hand",
         remedy: "start the program directly",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-executed-without-randomisation",
@@ -269,12 +331,16 @@ pub static CATALOGUE: &[Message] = &[
          {error})",
         cause: "`execve` of the program failed",
         remedy: "check the program's path and permissions",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-executed-again",
         text: "the program cannot be executed again without understudy (errno {error})",
         cause: "`execve` of the program failed when it was to run unprotected",
         remedy: "check the program's path and permissions",
+        status: Some(126),
+        level: None,
     },
     Message {
         identifier: "addresses-taken",
@@ -282,6 +348,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program or another preloaded library has mappings there, or \
          `vm.mmap_min_addr` is above 128 KiB",
         remedy: "remove the other library; `sysctl vm.mmap_min_addr=65536`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "stub-page-taken",
@@ -289,6 +357,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program or another preloaded library has mappings there, or \
          `vm.mmap_min_addr` is above 128 KiB",
         remedy: "remove the other library; `sysctl vm.mmap_min_addr=65536`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "loader-glibc-version",
@@ -296,6 +366,8 @@ pub static CATALOGUE: &[Message] = &[
          …/libunderstudy.so)",
         cause: "the loader's message: this C library is older than understudy supports",
         remedy: "use a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "glibc-call-unknown",
@@ -304,6 +376,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "understudy redirects `mmap`, `mremap` and `shmat` in ld.so and in its own copy \
          of libc; a mapping at the start shows if that worked",
         remedy: "report the version; use another glibc until it is supported",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "code-not-writable",
@@ -311,6 +385,8 @@ pub static CATALOGUE: &[Message] = &[
          {error}); allow changing code pages (SELinux: execmod)",
         cause: "SELinux or another policy forbids changing code",
         remedy: "allow changing code pages (SELinux: `execmod`)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "glibc-pointer-unknown",
@@ -319,6 +395,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "understudy replaces ld.so's memory functions, to keep its own memory apart from \
          the program's",
         remedy: "report the version; remove another preloaded library that replaces `malloc`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "loader-heap-addresses",
@@ -326,66 +404,88 @@ pub static CATALOGUE: &[Message] = &[
          the limit of address space (ulimit -v unlimited)",
         cause: "a limit of address space",
         remedy: "set `ulimit -v unlimited`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-thread-for-runtime",
         text: "understudy cannot create a thread",
         cause: "a limit of threads or memory",
         remedy: "raise the limit (`ulimit -u`, `ulimit -v`)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "stub-page-not-writable",
         text: "understudy's page at address 0x20000 cannot be changed",
         cause: "a policy (SELinux) forbids changing code pages, or a limit of memory",
         remedy: "allow changing code pages (SELinux: `execmod`), or set `ulimit -v unlimited`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "own-libc-not-prepared",
         text: "understudy's own copy of libc cannot be prepared",
         cause: "a limit of memory",
         remedy: "set `ulimit -v unlimited`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-library-not-found",
         text: "{library} is not found; put its directory into LD_LIBRARY_PATH",
         cause: "the loader has found the library for the program, but understudy has not",
         remedy: "put its directory into `LD_LIBRARY_PATH`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-library-not-loaded",
         text: "the MPI library cannot be loaded",
         cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "library-not-loaded",
         text: "a library cannot be loaded",
         cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "own-library-not-loaded",
         text: "a library that belongs to libunderstudy.so cannot be loaded",
         cause: "the loader's reason is in the line",
         remedy: "keep understudy's files together in one directory; install what is missing",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "shim-version",
         text: "libunderstudy_shim.so is of another version",
         cause: "files of different builds in one directory",
         remedy: "run `make build`, or install all files again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "library-versions",
         text: "libunderstudy.so and libunderstudy_runtime.so are of different versions",
         cause: "files of different builds in one directory",
         remedy: "run `make build`, or install all files again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "runtime-version",
         text: "libunderstudy_runtime.so is of another version",
         cause: "files of different builds in one directory",
         remedy: "run `make build`, or install all files again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "unknown-mpi-library",
@@ -394,6 +494,8 @@ pub static CATALOGUE: &[Message] = &[
          program with one of these",
         cause: "another MPI library, or MPICH under another name (Cray's)",
         remedy: "use one of the libraries that the message names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-version-unsupported",
@@ -401,6 +503,8 @@ pub static CATALOGUE: &[Message] = &[
          and libraries of the standard ABI are supported",
         cause: "another MPI library",
         remedy: "use a supported library",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "libraries-opened-in-advance",
@@ -411,12 +515,16 @@ pub static CATALOGUE: &[Message] = &[
          Open MPI, names UCX or OFI; libraries that Open MPI itself opens in `MPI_Init` \
          could not be closed again",
         remedy: "none; or remove the component",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "setting-for-open-mpi",
         text: "{setting} is for programs of Open MPI only; remove it",
         cause: "`UNDERSTUDY_STATIC=replay` or `disk`, with MPICH",
         remedy: "remove the setting",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "cxx-callbacks",
@@ -424,6 +532,8 @@ pub static CATALOGUE: &[Message] = &[
          supported under protection; the program ends",
         cause: "an operator or error handler of the namespace `MPI`",
         remedy: "use the C procedures",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "unsupported-procedure-mpich",
@@ -433,6 +543,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "Open MPI 5.0 does not have the procedure; with the default error handler the \
          job ends",
         remedy: "run the program with MPICH's mpiexec if it needs the procedure",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "files-of-spawned-processes",
@@ -441,6 +553,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`MPI_File_open` on a communicator with spawned processes; the call fails with \
          MPI_ERR_UNSUPPORTED_OPERATION, and the spawned processes wait for ever",
         remedy: "use communicators of workers",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "control-variable-written",
@@ -450,6 +564,8 @@ pub static CATALOGUE: &[Message] = &[
          but would be rebuilt with the latest values; a failure returns the program to a \
          checkpoint before that",
         remedy: "write variables before communicators are created",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "mpi-file-without-name",
@@ -458,6 +574,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file was removed, or replaced by another one; a failure returns the program \
          to a checkpoint before that",
         remedy: "close files before they are removed",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "child-process",
@@ -467,6 +585,8 @@ pub static CATALOGUE: &[Message] = &[
          communicates",
         cause: "after a failure, the process that started the child may not find it",
         remedy: "let the program wait for its child processes before it communicates",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "child-without-preload",
@@ -479,6 +599,8 @@ pub static CATALOGUE: &[Message] = &[
          the job (exit status 74)",
         remedy: "let the program itself change the files, or a dynamically linked program with \
          `LD_PRELOAD` in its environment",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "child-files-not-recorded",
@@ -487,18 +609,24 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a child process could not report its changes of files, for example because no \
          descriptor was left",
         remedy: "raise the limit of open files (`ulimit -n`)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "child-files-not-restored",
         text: "files that child processes change are not restored after a failure: {error}",
         cause: "a thread or socket for this cannot be created",
         remedy: "do what the error names",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "child-log-lost",
         text: "the log of file changes by child processes cannot be kept ({error})",
         cause: "a thread or socket for this cannot be created",
         remedy: "do what the error names",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "no-shared-pointer",
@@ -507,6 +635,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the call fails with MPI_ERR_UNSUPPORTED_OPERATION; the pointer is in a hidden \
          file beside the file, or in the memory of one node",
         remedy: "use a writable directory, and a name that leaves room for 60 bytes more",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "view-overlaps",
@@ -514,6 +644,8 @@ pub static CATALOGUE: &[Message] = &[
          4.1, 14.3)",
         cause: "the call fails with MPI_ERR_TYPE",
         remedy: "use another datatype",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "view-too-complex",
@@ -521,6 +653,8 @@ pub static CATALOGUE: &[Message] = &[
          decrease (MPI 4.1, 14.3)",
         cause: "the call fails with MPI_ERR_TYPE",
         remedy: "use another datatype",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "element-too-complex",
@@ -528,18 +662,24 @@ pub static CATALOGUE: &[Message] = &[
          be determined",
         cause: "the call fails with MPI_ERR_TYPE",
         remedy: "use another datatype",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "spawn-failed",
         text: "MPI_Comm_spawn failed: {why}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
         remedy: "do what the reason names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "spawn-impossible",
         text: "MPI_Comm_spawn failed: {error}",
         cause: "a process could not be started; the call fails (with Open MPI by MPI_ERR_SPAWN)",
         remedy: "do what the error names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "spawned-process-killed",
@@ -547,12 +687,16 @@ pub static CATALOGUE: &[Message] = &[
          spawned it",
         cause: "a signal killed the process while it was connected",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "spawned-process-ended",
         text: "a spawned process has ended with status {status}; the job ends with this status",
         cause: "the process ended by itself before `MPI_Finalize`",
         remedy: "let the spawned program call MPI_Finalize before it exits",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "death-in-finalize-with-spawned",
@@ -560,6 +704,8 @@ pub static CATALOGUE: &[Message] = &[
          ends",
         cause: "there is no rollback from `MPI_Finalize`",
         remedy: "disconnect spawned processes before `MPI_Finalize`",
+        status: Some(137),
+        level: None,
     },
     Message {
         identifier: "join-descriptor",
@@ -567,6 +713,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the call fails with MPI_ERR_ARG; after a recovery, the socket belonged to the \
          failed process",
         remedy: "connect a socket; prevent checkpoints while it is open (`understudy_hold`)",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "join-waits",
@@ -574,18 +722,24 @@ pub static CATALOGUE: &[Message] = &[
          socket; that process must be a worker of this job and call MPI_Comm_join, too",
         cause: "the other process does not call `MPI_Comm_join`, or is not a worker of this job",
         remedy: "connect workers of one job",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "own-port",
         text: "MPI_Comm_connect: a process cannot connect to its own port under protection",
         cause: "the call fails with MPI_ERR_PORT",
         remedy: "connect to the port of another process",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "number-too-large",
         text: "{name}: a number of more than 31 bits is not supported under protection",
         cause: "the call fails with MPI_ERR_COUNT; with the default error handler the job ends",
         remedy: "use a smaller unit",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-in-late-program",
@@ -593,6 +747,8 @@ pub static CATALOGUE: &[Message] = &[
          protected",
         cause: "`MPI_Op_create_c`",
         remedy: "use `MPI_Op_create`",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "mpi-too-old",
@@ -600,6 +756,8 @@ pub static CATALOGUE: &[Message] = &[
          version is loaded)",
         cause: "`LD_LIBRARY_PATH` leads to an old version",
         remedy: "put 5.0.10 or later first; 4.1 is tested on one node only",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "components-not-opened",
@@ -607,6 +765,8 @@ pub static CATALOGUE: &[Message] = &[
          from the program; use Open MPI 5.0.10 or later",
         cause: "ld.so's data differ from those of glibc 2.36",
         remedy: "use Open MPI 5.0.10 or later",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "unknown-setting",
@@ -614,6 +774,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "understudy has no setting of this name",
         remedy: "correct the name (docs/reference/settings.md lists the settings), or unset the \
          variable",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "setting-unread",
@@ -621,12 +783,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "understudy has no setting of this name",
         remedy: "correct the name (docs/reference/settings.md lists the settings), or unset the \
          variable",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "bad-setting",
         text: "{setting}: {why}",
         cause: "a variable has an invalid value; the message lists the valid ones",
         remedy: "correct the value",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "only-spares",
@@ -634,6 +800,8 @@ pub static CATALOGUE: &[Message] = &[
          start more ranks (mpirun -n), or set UNDERSTUDY_SPARES=0",
         cause: "`-n` counts workers and spares",
         remedy: "start more ranks",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "tracking-unavailable",
@@ -641,6 +809,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`pagemap` was requested, but the kernel does not have it (Linux 6.7) or refuses \
          it",
         remedy: "set `UNDERSTUDY_TRACKING=auto`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "pages-compared",
@@ -649,6 +819,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "UNDERSTUDY_TRACKING=auto, but the kernel has no PAGEMAP_SCAN (Linux 6.7) or \
          refuses it; checkpoints take longer",
         remedy: "allow `userfaultfd`, or use a newer kernel",
+        status: None,
+        level: Some("info"),
     },
     Message {
         identifier: "relay-not-started",
@@ -656,6 +828,8 @@ pub static CATALOGUE: &[Message] = &[
          failure some output may appear twice",
         cause: "`ckptd` is not beside `libunderstudy.so`, or no process can be created",
         remedy: "install `ckptd` beside `libunderstudy.so`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "ledger-not-made",
@@ -664,6 +838,8 @@ pub static CATALOGUE: &[Message] = &[
          or make it writable",
         cause: "`/dev/shm` is full or not writable",
         remedy: "free or mount it",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "relay-unavailable",
@@ -671,6 +847,8 @@ pub static CATALOGUE: &[Message] = &[
          appear twice",
         cause: "`/dev/shm` is full or not writable",
         remedy: "free or mount it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "address-space-differs",
@@ -679,6 +857,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "ranks have different programs, libraries or processors, or arguments or \
          environments of different sizes",
         remedy: "use the same program, arguments, environment and kind of node for all ranks",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replicas-in-own-domain",
@@ -688,6 +868,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "more than half of the workers are on one node, or in one domain of \
          `UNDERSTUDY_DOMAIN`",
         remedy: "spread the ranks more evenly",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "domain-file-unreadable",
@@ -696,6 +878,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file of failure domains is not readable on that rank's node, or has a bad \
          line",
         remedy: "make the file readable on every node, with lines `host domain`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "domain-file-bad",
@@ -703,6 +887,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file of failure domains is not readable on that rank's node, or has a bad \
          line",
         remedy: "make the file readable on every node, with lines `host domain`",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "too-few-workers",
@@ -710,12 +896,16 @@ pub static CATALOGUE: &[Message] = &[
          {workers}; set it to 1, or start more workers",
         cause: "each replica is stored by another worker",
         remedy: "start more ranks, or set it to 1",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "static-without-disk",
         text: "UNDERSTUDY_STATIC=disk needs a directory for static data; set UNDERSTUDY_DISK",
         cause: "no directory for static data is set",
         remedy: "name a directory that all nodes share",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "static-data-not-written",
@@ -723,12 +913,16 @@ pub static CATALOGUE: &[Message] = &[
          {why}",
         cause: "`UNDERSTUDY_STATIC=disk`: no room, or no permission to write there",
         remedy: "do what the line names; the job is protected as with `image`",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "static-way",
         text: "UNDERSTUDY_STATIC=auto uses {way} for worker 0 ({why})",
         cause: "the decision for worker 0; each worker's decision is in its event file",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "static-with-parity",
@@ -736,6 +930,8 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_COPIES={copies}; remove one of the two settings",
         cause: "parity is computed from all data",
         remedy: "remove one of the two settings",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "shared-pages-with-parity",
@@ -743,6 +939,8 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_COPIES={copies}; remove one of the two settings",
         cause: "data that are sent for parity are not pages of a worker",
         remedy: "remove one of the two settings",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "parity-in-own-domain",
@@ -752,6 +950,8 @@ pub static CATALOGUE: &[Message] = &[
          ranks more evenly (see UNDERSTUDY_DOMAIN)",
         cause: "there are fewer nodes, or domains, than workers in a group, or one has too many",
         remedy: "set `UNDERSTUDY_COPIES=xor:G` with a smaller G; spread the ranks more evenly",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "event-file-not-written",
@@ -759,6 +959,8 @@ pub static CATALOGUE: &[Message] = &[
          {remedy}.",
         cause: "the directory in `UNDERSTUDY_EVENTS` is missing, full or not writable",
         remedy: "make room there, or name a directory that this user can write to",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "host-names-equal",
@@ -767,6 +969,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "one host under two names in `--host` or `--hostfile`, or containers with one \
          host name",
         remedy: "name each host once, or give the hosts different names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "host-not-started",
@@ -776,18 +980,24 @@ pub static CATALOGUE: &[Message] = &[
          `ckptd` there",
         remedy: "check that ssh reaches the host without a password, and that understudy is \
          installed there",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "process-not-started",
         text: "a process cannot be started: {error}",
         cause: "the program could not be executed",
         remedy: "check the program's path and permissions",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "missing-libc-function",
         text: "the C library has no {function}",
         cause: "this glibc lacks a function that understudy replaces",
         remedy: "report the version",
+        status: Some(127),
+        level: None,
     },
     Message {
         identifier: "missing-mpi-procedure",
@@ -795,30 +1005,40 @@ pub static CATALOGUE: &[Message] = &[
          of the library",
         cause: "the library that was found is not the one that the program was built for",
         remedy: "set `LD_LIBRARY_PATH`",
+        status: Some(127),
+        level: None,
     },
     Message {
         identifier: "mpi-library-not-opened",
         text: "{path} cannot be opened",
         cause: "the library that was found is not the one that the program was built for",
         remedy: "set `LD_LIBRARY_PATH`",
+        status: Some(127),
+        level: None,
     },
     Message {
         identifier: "internal-error",
         text: "internal error in the preload library: {error}",
         cause: "a bug",
         remedy: "please report it",
+        status: Some(70),
+        level: None,
     },
     Message {
         identifier: "runtime-error",
         text: "internal error: {error} ({file}:{line})",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "launcher-needs-protection",
         text: "under ckptd launch the program cannot run without understudy",
         cause: "only understudy can read from `ckptd launch` which process of the job this is",
         remedy: "correct what the lines before this one name, or start the program with `mpirun`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "preload-library-missing",
@@ -826,12 +1046,16 @@ pub static CATALOGUE: &[Message] = &[
          libunderstudy.so; keep understudy's files together",
         cause: "only some of the files were copied, or files of another build",
         remedy: "keep understudy's files together in one directory",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "ckptd-not-executable",
         text: "ckptd cannot be executed (errno {errno}); it belongs beside libunderstudy.so",
         cause: "the file is missing, or its file system forbids execution",
         remedy: "install all files of understudy in one directory",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "processes-missing",
@@ -840,6 +1064,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the launcher could not start all of them, or some wait in a wrapper or for a \
          terminal",
         remedy: "see what the launcher has printed; start fewer processes",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "launched-processes-died",
@@ -847,6 +1073,8 @@ pub static CATALOGUE: &[Message] = &[
          ends",
         cause: "a process was killed before MPI_Init of the job's first program",
         remedy: "start the job again",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "not-an-mpi-program",
@@ -855,6 +1083,8 @@ pub static CATALOGUE: &[Message] = &[
          Open MPI or MPICH, or name the MPI library that it will load",
         cause: "neither the file nor the libraries that it needs need an MPI library",
         remedy: "build the program with the mpicc of Open MPI or MPICH",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "libraries-not-listed",
@@ -862,6 +1092,8 @@ pub static CATALOGUE: &[Message] = &[
          that can be run; set LD_LIBRARY_PATH if the program needs it",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "libpmix-not-usable",
@@ -869,6 +1101,8 @@ pub static CATALOGUE: &[Message] = &[
          its module",
         cause: "`ckptd launch` serves Open MPI with the libpmix of its installation",
         remedy: "repair that installation of Open MPI, or load its module",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "pmix-version",
@@ -876,6 +1110,8 @@ pub static CATALOGUE: &[Message] = &[
          with a supported PMIx: 5.0.x has one, and so do the wheels on PyPI",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "other-pmix-launcher",
@@ -883,6 +1119,8 @@ pub static CATALOGUE: &[Message] = &[
          without that variable",
         cause: "`ckptd launch` runs inside a job of another launcher, which libpmix would call",
         remedy: "start this process without that variable",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "pmix-call-failed",
@@ -890,6 +1128,8 @@ pub static CATALOGUE: &[Message] = &[
          variables and ~/.pmix/mca-params.conf",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "name-not-for-pmix",
@@ -897,6 +1137,8 @@ pub static CATALOGUE: &[Message] = &[
          cannot carry; use letters, digits, '-', '_' and '.'",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-executable",
@@ -904,6 +1146,8 @@ pub static CATALOGUE: &[Message] = &[
          name; name an executable file",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-launcher",
@@ -911,6 +1155,8 @@ pub static CATALOGUE: &[Message] = &[
          mpirun, or with understudy run",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "nodes-not-met",
@@ -919,12 +1165,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a line before this one names the reason",
         remedy: "start the job with `mpirun`, `mpiexec`, `srun --mpi=pmi2` or `understudy run \
          --host`, or on one node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "bad-hosts",
         text: "{problem}; give hosts as a:2,b:2, or in a file with lines such as `a slots=2`",
         cause: "`--host`, `--hostfile` or `--agent` of the command line",
         remedy: "correct the option",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "too-few-slots",
@@ -932,6 +1182,8 @@ pub static CATALOGUE: &[Message] = &[
          host more (name:N), or name another one",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "leader-not-reached",
@@ -939,6 +1191,8 @@ pub static CATALOGUE: &[Message] = &[
          let hosts of the job reach each other over TCP, on any port",
         cause: "a firewall, or a host name that other hosts cannot resolve",
         remedy: "let hosts of the job reach each other over TCP, on any port",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "ckptd-build",
@@ -946,18 +1200,24 @@ pub static CATALOGUE: &[Message] = &[
          from; install the same build everywhere",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "host-named-twice",
         text: "two hosts of the job are this one; name each host once",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "file-missing",
         text: "{file} is missing; keep understudy's files together in one directory",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "process-limit",
@@ -966,12 +1226,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "fork(2) or clone(2) has failed with EAGAIN",
         remedy: "let this user have more processes and threads (`ulimit -u`, or `pids.max` of \
          the control group)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "system-call-failed",
         text: "{what}: {error}; remove the cause that the error names",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-guardian",
@@ -980,6 +1244,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the process was started without a launcher, or a wrapper has cleared its \
          environment",
         remedy: "start the job with mpirun or understudy run",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "openings-not-observed",
@@ -987,12 +1253,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a process that tries MPI_Init at the start has failed",
         remedy: "none: libraries are opened when MPI_Init needs them, and a failure may replace \
          more processes",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "no-checksum-thread",
         text: "the thread for checksums cannot be created",
         cause: "a limit of threads or memory",
         remedy: "raise the limit (`ulimit -u`)",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "nameless-file-too-large",
@@ -1002,6 +1272,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has removed a file while it is open (`tmpfile`, a scratch file of \
          Fortran), or several files, with more than 64 MiB",
         remedy: "let the program give the file a name, or use less of it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "nameless-file-unreadable",
@@ -1009,6 +1281,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a file that the program has removed while it is open (`tmpfile`, a Fortran \
          scratch file) cannot be read",
         remedy: "do what the error names; or let the program keep the file's name",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "streams-unknown",
@@ -1016,6 +1290,8 @@ pub static CATALOGUE: &[Message] = &[
          not undone after a failure",
         cause: "a C library other than glibc 2.34 and later",
         remedy: "report the version",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "warning-unusable",
@@ -1023,6 +1299,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file of `understudy warn` or `UNDERSTUDY_WARNINGS` has a word other than \
          `mtbf=TIME` and `checkpoint`",
         remedy: "correct the file",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replicas-in-use",
@@ -1030,6 +1308,8 @@ pub static CATALOGUE: &[Message] = &[
          choose another point, such as commit.end",
         cause: "fault injection at a point of a checkpoint",
         remedy: "choose another point",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "output-not-written",
@@ -1037,6 +1317,8 @@ pub static CATALOGUE: &[Message] = &[
          the job's exit status will not be 0. Make room there",
         cause: "a full disk, or a closed pipe, behind the job's standard output",
         remedy: "make room there",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "host-not-ended",
@@ -1044,6 +1326,8 @@ pub static CATALOGUE: &[Message] = &[
          may be missing; check that the host is alive",
         cause: "the connection to a host hangs at the end; exit status 74",
         remedy: "check that the host is alive",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "kept-input-not-read",
@@ -1051,12 +1335,16 @@ pub static CATALOGUE: &[Message] = &[
          the file system of the directory that TMPDIR names",
         cause: "the file system of `TMPDIR` fails",
         remedy: "check that file system",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "spawn-arguments",
         text: "MPI_Comm_spawn failed: its arguments cannot be sent: {error}",
         cause: "a descriptor or memory is lacking in the process manager",
         remedy: "raise the limit that the error names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "threads-unsupported",
@@ -1065,6 +1353,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has created a thread, with `UNDERSTUDY_THREADS=0` or an unknown C \
          library; the program loses its protection",
         remedy: "set `UNDERSTUDY_THREADS=1`, or `OMP_NUM_THREADS=1`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "threads-not-stopped",
@@ -1074,6 +1364,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a thread blocks signal 33 by a system call of its own, waits in `vfork` or in \
          ld.so, or was not created by libc",
         remedy: "none; a failure repeats more work",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "threads-cannot-be-stopped",
@@ -1081,6 +1373,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a thread blocks signal 33, waits in vfork or in ld.so, or was not created by \
          libc",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "effects-not-undone",
@@ -1089,6 +1383,8 @@ pub static CATALOGUE: &[Message] = &[
          backup is missing, the file system has failed, or a thread has changed files",
         remedy: "do what the reason names; do not touch the program's files and hidden backups \
          while the job runs",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "files-of-threads",
@@ -1100,6 +1396,8 @@ pub static CATALOGUE: &[Message] = &[
          requested `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a \
          second; exit status 74",
         remedy: "request `MPI_THREAD_SERIALIZED`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "recompute-called",
@@ -1108,6 +1406,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "such a function must neither communicate nor end the program (`exit`); exit \
          status 74",
         remedy: "compute without MPI, or let understudy save this memory",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "recompute-failed",
@@ -1115,24 +1415,32 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the function must neither communicate nor end the program (`exit`); exit status \
          74",
         remedy: "compute without MPI, or let understudy save this memory",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "recompute-not-writable",
         text: "memory that is to be recomputed cannot be made writable",
         cause: "the protection of a recomputed region could not be changed",
         remedy: "keep such regions writable",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "recompute-not-protected",
         text: "the protection of recomputed memory cannot be restored",
         cause: "the protection of a recomputed region could not be changed",
         remedy: "keep such regions writable",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "recompute-unmapped",
         text: "{region} is no longer memory of the program: its function is not used any more",
         cause: "the program has unmapped the memory without withdrawing the function before",
         remedy: "call `understudy_recompute` with `NULL` before memory is freed",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "recompute-wrong",
@@ -1142,6 +1450,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has written something else there, or the function does not compute \
          the same twice",
         remedy: "withdraw the function before the content changes",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "undo-failed",
@@ -1151,6 +1461,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the function does not undo exactly what a step does, has failed or was stopped, \
          or a checkpoint lies inside a step; the results are correct all the same",
         remedy: "do what the reason names; use exact operations only",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "undo-wrong",
@@ -1160,12 +1472,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the function does not undo exactly what a step does; the error was found at a \
          checkpoint because UNDERSTUDY_POISON is set",
         remedy: "use exact operations only",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "steps-not-restored",
         text: "memory whose changes were undone cannot be restored",
         cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written",
         remedy: "run without `UNDERSTUDY_POISON`",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "thread-data-unknown",
@@ -1173,6 +1489,8 @@ pub static CATALOGUE: &[Message] = &[
          saved or restored",
         cause: "a C library other than glibc 2.34 and later",
         remedy: "use such a glibc, or set `UNDERSTUDY_THREADS=0`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "thread-not-restored",
@@ -1180,12 +1498,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the kernel creates no more threads (`ulimit -u`), or the C library is not \
          known; exit status 74",
         remedy: "raise the limit, or set `UNDERSTUDY_THREADS=0`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "threads-not-restored",
         text: "the program's threads cannot be restored",
         cause: "the kernel creates no more threads (`ulimit -u`), or the C library is not known",
         remedy: "raise the limit, or set `UNDERSTUDY_THREADS=0`",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "unsupported-procedure",
@@ -1194,6 +1516,8 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_DISABLE=1",
         cause: "the procedure cannot be repeated after a failure",
         remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs the procedure",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "internal-procedure",
@@ -1201,6 +1525,8 @@ pub static CATALOGUE: &[Message] = &[
          program needs it, run the program with UNDERSTUDY_DISABLE=1",
         cause: "a library (for example a profiler) uses Open MPI's internals",
         remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs the procedure",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "other-thread",
@@ -1209,6 +1535,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program calls MPI_Init in a thread that it has created, as a Java machine \
          does",
         remedy: "set `UNDERSTUDY_DISABLE=1`",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "undeclared-thread",
@@ -1218,12 +1546,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has requested less than `MPI_THREAD_SERIALIZED`",
         remedy: "set `UNDERSTUDY_THREADS=serialized` (one thread at a time is in MPI), or \
          request `MPI_THREAD_SERIALIZED` by `MPI_Init_thread`",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "abort-during-call",
         text: "MPI_Abort was called while another thread was in MPI for 1 s; this process ends",
         cause: "the other thread does not return",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-lock-wait",
@@ -1233,6 +1565,8 @@ pub static CATALOGUE: &[Message] = &[
          or a thread is in a call that does not let others in (docs/run/threads.md); the \
          program continues to wait",
         remedy: "request `MPI_THREAD_MULTIPLE`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "error-is-fatal",
@@ -1240,6 +1574,8 @@ pub static CATALOGUE: &[Message] = &[
          ends",
         cause: "an error of the program, or an unsupported call",
         remedy: "correct the program, as without understudy",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "session-after-finalize",
@@ -1249,6 +1585,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`MPI_Session_init` after `MPI_Finalize` in a program that does not name it (the \
          program calls dlsym(3), or has since opened a library that names it)",
         remedy: "open a session before `MPI_Finalize`",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "cxx-exceptions",
@@ -1256,6 +1594,8 @@ pub static CATALOGUE: &[Message] = &[
          the job ends",
         cause: "an error of the program, where `MPI::ERRORS_THROW_EXCEPTIONS` is set",
         remedy: "use return codes (`MPI_ERRORS_RETURN`)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "init-end-not-watched",
@@ -1264,6 +1604,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "no such function in the program's file, or several, or the kernel forbids \
          breakpoints (`/proc/sys/kernel/perf_event_paranoid`)",
         remedy: "`nm -C` lists the functions; or use another rule",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "set-up-log-limit",
@@ -1272,6 +1614,8 @@ pub static CATALOGUE: &[Message] = &[
          phase earlier (UNDERSTUDY_INIT_END)",
         cause: "the record of the set-up phase is too long; replicas hold all data",
         remedy: "end the set-up phase earlier (`UNDERSTUDY_INIT_END`), or raise the limit",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "replay-process-ended",
@@ -1279,6 +1623,8 @@ pub static CATALOGUE: &[Message] = &[
          data again",
         cause: "`UNDERSTUDY_STATIC=replay`: the worker's process `understudy-seed` was killed",
         remedy: "none; the worker needs more memory from now on",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "no-replay-process",
@@ -1286,6 +1632,8 @@ pub static CATALOGUE: &[Message] = &[
          static data: {error}",
         cause: "the worker's process `understudy-seed` could not be started",
         remedy: "allow one more process per rank",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "static-data-with-threads",
@@ -1293,6 +1641,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`UNDERSTUDY_STATIC=replay`: what threads do during the set-up phase is not the \
          same twice",
         remedy: "none; remove `UNDERSTUDY_STATIC`",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "static-file-changed",
@@ -1300,6 +1650,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "`UNDERSTUDY_STATIC=replay`: the program has read this file in its set-up phase, \
          and the file is too long to be recorded (UNDERSTUDY_JOURNAL_LIMIT)",
         remedy: "none; replicas hold all data from now on",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "window-locks-not-mapped",
@@ -1307,6 +1659,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file is in `/dev/shm`, which is full or small (64 MB in a container); the \
          call fails with `MPI_ERR_NO_MEM`",
         remedy: "make `/dev/shm` larger: `mount -o remount,size=…`, `--shm-size`",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "window-memory",
@@ -1315,6 +1669,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the memory is in `/dev/shm`, which is full or small (64 MB in a container); the \
          call fails with `MPI_ERR_NO_MEM`",
         remedy: "make `/dev/shm` larger: `mount -o remount,size=…`, `--shm-size`",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "shared-window-on-several-nodes",
@@ -1322,6 +1678,8 @@ pub static CATALOGUE: &[Message] = &[
          with spares on each node, or without any, they stay together",
         cause: "a node was lost, and its workers were replaced on several other nodes",
         remedy: "have spares on each node, or none",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "job-cannot-continue",
@@ -1329,12 +1687,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "workers that share memory or a file pointer would be on several nodes after the \
          loss of a node",
         remedy: "have spares on each node, or none",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "abort",
         text: "MPI_Abort was called by worker {worker} with error code {code}; the job ends",
         cause: "the program has ended the job",
         remedy: "correct the program, as without understudy",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "too-many-operators",
@@ -1342,18 +1704,24 @@ pub static CATALOGUE: &[Message] = &[
          let it free some",
         cause: "`MPI_Op_create` without `MPI_Op_free`",
         remedy: "free operators",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "relay-silent-order",
         text: "the output relay does not answer ({error}); the order of lines may change",
         cause: "the relay was killed, or the reader of the job's output has stopped reading",
         remedy: "none; if the reader of the output has stopped, let it read",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "relay-silent-twice",
         text: "the output relay does not answer ({error}); some output may appear twice",
         cause: "the relay was killed, or the reader of the job's output has stopped reading",
         remedy: "none; if the reader of the output has stopped, let it read",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "relay-silent",
@@ -1361,6 +1729,8 @@ pub static CATALOGUE: &[Message] = &[
          a failure",
         cause: "the relay was killed, or the reader of the job's output has stopped reading",
         remedy: "none; if the reader of the output has stopped, let it read",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "no-memory-for-replicas",
@@ -1368,6 +1738,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
         remedy: "start fewer ranks per node",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "program-not-saved",
@@ -1375,6 +1747,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
         remedy: "start fewer ranks per node",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "memory-not-saved",
@@ -1382,54 +1756,72 @@ pub static CATALOGUE: &[Message] = &[
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
         remedy: "start fewer ranks per node",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "checkpoints-not-in-order",
         text: "the checkpoints of this rank do not follow each other",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "replica-not-stored",
         text: "a replica of another worker cannot be stored",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "received-replica-not-stored",
         text: "the replica that another worker has sent cannot be stored",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "replica-not-received",
         text: "the replica that another worker sends cannot be received",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "page-request-unreadable",
         text: "another worker's question about shared pages cannot be read",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "parity-not-stored",
         text: "parity cannot be stored",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "fetched-replica-not-stored",
         text: "the replica of a worker that is to be restored cannot be stored",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "replica-not-rebuilt",
         text: "a replica cannot be rebuilt",
         cause: "too little memory, or a bug",
         remedy: "free memory; otherwise please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "checkpoint-too-large",
@@ -1439,6 +1831,8 @@ pub static CATALOGUE: &[Message] = &[
          node has; earlier replicas are kept",
         remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
          `MemoryMax=`), start fewer ranks per node, or set `UNDERSTUDY_COPIES=xor:4`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-new-checkpoints",
@@ -1448,6 +1842,8 @@ pub static CATALOGUE: &[Message] = &[
          node has; earlier replicas are kept",
         remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
          `MemoryMax=`), start fewer ranks per node, or set `UNDERSTUDY_COPIES=xor:4`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replicas-discarded",
@@ -1457,6 +1853,8 @@ pub static CATALOGUE: &[Message] = &[
          kernel kills a process. The program loses its protection",
         remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), start fewer ranks per \
          node, or set `UNDERSTUDY_COPIES=xor:4`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replicas-discarded-before-failure",
@@ -1466,6 +1864,8 @@ pub static CATALOGUE: &[Message] = &[
          if another replica is whole",
         remedy: "raise the limit (`--memory`, `--mem`, `MemoryMax=`), start fewer ranks per \
          node, or set `UNDERSTUDY_COPIES=xor:4`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "shared-memory-of-program",
@@ -1476,6 +1876,8 @@ pub static CATALOGUE: &[Message] = &[
          that several ranks write cannot be composed from them. The program loses its \
          protection",
         remedy: "switch it off in the program, if it can do without",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "file-open-and-mapped",
@@ -1486,6 +1888,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "descriptor and mapping would not be one file in a replacement. The program \
          loses its protection",
         remedy: "close the descriptor after mapping the file, or keep the file's name",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "huge-pages",
@@ -1495,6 +1899,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "such pages belong to a pool that a replacement may find empty. The program \
          loses its protection",
         remedy: "use transparent huge pages",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "protection-keys",
@@ -1502,6 +1908,8 @@ pub static CATALOGUE: &[Message] = &[
          have; let the program do without, or run it with UNDERSTUDY_DISABLE=1",
         cause: "a replacement would have other keys. The program loses its protection",
         remedy: "use no protection keys, if the program can do without",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "accelerator-not-saved",
@@ -1511,6 +1919,8 @@ pub static CATALOGUE: &[Message] = &[
          driver's error number), or the program has something open that a replacement \
          would not have. The program loses its protection",
         remedy: "use NVIDIA's driver from version 570 on; see docs/run/gpu.md",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "accelerator-in-checkpoints",
@@ -1519,6 +1929,8 @@ pub static CATALOGUE: &[Message] = &[
          use one are replaced",
         cause: "",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "device-memory-lost",
@@ -1526,6 +1938,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "an entry point of the driver has failed, with this error number, when memory \
          was to be given back to the device: no device here, or no room on it",
         remedy: "use devices of the same kind on all nodes",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "driver-hangs",
@@ -1533,6 +1947,8 @@ pub static CATALOGUE: &[Message] = &[
          process {process} ends, to be replaced",
         cause: "the driver hangs",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "descriptor-refused",
@@ -1548,6 +1964,8 @@ pub static CATALOGUE: &[Message] = &[
          intervals the program loses its protection",
         remedy: "do what the line names; objects that are closed within ten intervals cost \
          nothing",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "kernel-state-refused",
@@ -1566,6 +1984,8 @@ pub static CATALOGUE: &[Message] = &[
          `a home node of memory`. No checkpoint was taken while the program had it; \
          after ten intervals the program loses its protection",
         remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-checkpoint-possible",
@@ -1573,6 +1993,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "at all these intervals the program had state that cannot be saved, named at the \
          beginning of the line. The program loses its protection",
         remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "descriptor-numbers",
@@ -1582,6 +2004,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program has requested a high number (`fcntl` with `F_DUPFD`, `dup2`), or \
          has too many files open. The program loses its protection",
         remedy: "keep fewer files open, with lower numbers",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "timer-refused",
@@ -1593,6 +2017,8 @@ pub static CATALOGUE: &[Message] = &[
          example in a C library other than glibc 2.34 and later). The program loses its \
          protection",
         remedy: "use a timer that its thread deletes, or that sends a signal to the process",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-checkpoint",
@@ -1603,18 +2029,24 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "call `understudy_point()` (`understudy.h`) or `MPI_Barrier(MPI_COMM_WORLD)` \
          from time to time, call MPI in a worker that computes for long, or remove \
          `UNDERSTUDY_ANYWHERE=0`; or accept that a failure repeats the phase",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "ports-not-forwarded",
         text: "ports of workers on another node cannot be sent to process {process}: {error}",
         cause: "memory or a descriptor is lacking in the process manager",
         remedy: "do what the error names",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "pmix-connection-open",
         text: "libpmix does not close the connection of rank {rank} of {name}",
         cause: "libpmix waits for something in its own thread",
         remedy: "none; please report it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "replicas-end-with-process",
@@ -1622,24 +2054,32 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory for records of replicas cannot be allocated, or the process manager does \
          not accept them",
         remedy: "do what the error names",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "replicas-not-freed",
         text: "memory of replicas is not freed: {why}",
         cause: "the kernel does not accept freed memory",
         remedy: "none; the job continues with more memory than it needs",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "commit-differs",
         text: "the workers do not commit the same checkpoint",
         cause: "a bug",
         remedy: "please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "replica-memory-not-freed",
         text: "the memory of replicas cannot be freed for the program: {error}",
         cause: "the kernel does not accept freed memory that the program needs",
         remedy: "more memory, or fewer ranks on the node",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "messages-late",
@@ -1647,36 +2087,48 @@ pub static CATALOGUE: &[Message] = &[
          arrived: {missing}; {receives} receives are posted",
         cause: "the network is slow, or a message was lost",
         remedy: "check that the network works; the checkpoint waits",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "new-set-up-in-replicas",
         text: "data of the new set-up phase stay in the replicas: {why}",
         cause: "the replay of the new set-up phase fails, or results in other bytes",
         remedy: "none; replicas need more memory",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "mappings-unreadable",
         text: "the process's memory mappings cannot be read: {error}",
         cause: "/proc is not mounted, or a limit of memory",
         remedy: "mount /proc",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "file-content-not-kept",
         text: "after a failure, {file} will not have its content of the checkpoint again: {why}",
         cause: "what the program overwrites in the file is too large, or cannot be read",
         remedy: "let the program write a new file, and rename it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "ports-not-written",
         text: "the ports of this worker cannot be published to other workers: {why}",
         cause: "no memory or descriptor for it",
         remedy: "do what the reason names",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "ports-unreadable",
         text: "the ports that workers publish to each other cannot be read or written: {why}",
         cause: "no memory or descriptor for it",
         remedy: "do what the reason names",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "spawned-communicator-connects",
@@ -1684,12 +2136,16 @@ pub static CATALOGUE: &[Message] = &[
          communicator without them",
         cause: "MPI_Comm_connect or MPI_Comm_accept on a communicator with spawned processes",
         remedy: "use a communicator without spawned processes",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "control-variable-type",
         text: "{variable} has an unknown type: what was written to it is lost after a failure",
         cause: "a control variable of a type that MPI 4.1 does not have",
         remedy: "write the variable again after a failure",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "external32-view",
@@ -1699,12 +2155,16 @@ pub static CATALOGUE: &[Message] = &[
          external32",
         remedy: "use a datatype of elements that have the same length, or the representation \
          `native`",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "file-log-lost",
         text: "the log of file changes cannot be kept ({error})",
         cause: "the job's directory is full or missing",
         remedy: "make room in /dev/shm; a failure may leave changed files as they are",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "restarted",
@@ -1712,6 +2172,8 @@ pub static CATALOGUE: &[Message] = &[
          {output}",
         cause: "a restart",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "other-environment",
@@ -1719,6 +2181,8 @@ pub static CATALOGUE: &[Message] = &[
          first one, which is part of its memory",
         cause: "a variable differs",
         remedy: "none, or start the program in the same environment",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "restart-without-disk",
@@ -1726,60 +2190,80 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_DISK",
         cause: "`UNDERSTUDY_RESTART=1` without `UNDERSTUDY_DISK`",
         remedy: "set `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-truncated",
         text: "the file is truncated",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-too-long",
         text: "the file continues after its end",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "not-a-checkpoint",
         text: "the file is not a checkpoint of understudy, or its first bytes are damaged",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-damaged",
         text: "the file's {part} is damaged",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-inconsistent",
         text: "the file's head is inconsistent",
         cause: "the file is damaged",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-unusable",
         text: "checkpoint {checkpoint} on disk cannot be used: {path}: {damage}{next}",
         cause: "the reason follows the path",
         remedy: "none; an older checkpoint is tried",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-missing",
         text: "the file is missing: it was removed, or this worker failed before it was written",
         cause: "in most cases the job was killed while the checkpoint was being written",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-unreadable",
         text: "the file cannot be read ({error})",
         cause: "",
         remedy: "give this user the permission to read the file",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-memory-for-checkpoint",
         text: "there is no memory for the checkpoint ({error})",
         cause: "",
         remedy: "start fewer ranks per node, or use more memory",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-version",
@@ -1787,12 +2271,16 @@ pub static CATALOGUE: &[Message] = &[
          version {own} only; use the version that wrote it",
         cause: "another version of understudy has written the file",
         remedy: "use the version that wrote the file",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-of-other-build",
         text: "another build of understudy has written the file; use that build",
         cause: "another build of understudy has written the file",
         remedy: "use the build that wrote the file",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-of-other-size",
@@ -1801,6 +2289,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-of-other-mpi",
@@ -1808,6 +2298,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-of-other-arguments",
@@ -1816,6 +2308,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-of-other-program",
@@ -1824,6 +2318,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "another job has written the file",
         remedy: "start the same program with the same arguments, libraries, number of workers \
          and kind of node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-checkpoint-to-restart",
@@ -1833,6 +2329,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "all checkpoints are refused, for the reasons in the lines before, or there is \
          none",
         remedy: "start the job from the beginning",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "earlier-checkpoints",
@@ -1841,6 +2339,8 @@ pub static CATALOGUE: &[Message] = &[
          {place}/understudy-* to start from the beginning",
         cause: "the job is started without `UNDERSTUDY_RESTART=1`",
         remedy: "set `UNDERSTUDY_RESTART=1`, or remove the files",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "directory-in-use",
@@ -1851,12 +2351,16 @@ pub static CATALOGUE: &[Message] = &[
          here",
         remedy: "end that job, or name another directory; if it has ended, remove the file that \
          the message names",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "owner-not-written",
         text: "{file} cannot be written there ({error})",
         cause: "the file that keeps other jobs out of the directory belongs to another user",
         remedy: "remove the file, or name another directory",
+        status: Some(78),
+        level: None,
     },
     Message {
         identifier: "checkpoints-not-written",
@@ -1864,18 +2368,24 @@ pub static CATALOGUE: &[Message] = &[
          protected in memory, and tries again",
         cause: "no room or no permission to write in the directory, as the line says",
         remedy: "make room; the next checkpoint is written again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoints-written-again",
         text: "checkpoints are written to {directory} again",
         cause: "the cause is gone",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-damaged-in-memory",
         text: "the checkpoint from disk was damaged in memory",
         cause: "a bit has changed in memory while the checkpoint was read",
         remedy: "start the job again; check that node's memory",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "death-after-finalize",
@@ -1883,6 +2393,8 @@ pub static CATALOGUE: &[Message] = &[
          rest of the program's work there is not done",
         cause: "the process was killed after all workers had reached MPI_Finalize",
         remedy: "check whether the program's work at its end is done",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "death-between-programs",
@@ -1890,12 +2402,16 @@ pub static CATALOGUE: &[Message] = &[
          rank; start each program by itself",
         cause: "a script starts several MPI programs",
         remedy: "use an `mpirun` for each program",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "manager-replaced",
         text: "the process manager of this job failed; another one takes its place",
         cause: "`ckptd manage` was killed",
         remedy: "none; all processes initialise MPI again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "managers-died",
@@ -1903,6 +2419,8 @@ pub static CATALOGUE: &[Message] = &[
          continue; the job ends; see what kills it (memory, a limit, its output)",
         cause: "each process manager that is started is killed, or cannot run",
         remedy: "see what kills it: memory, a limit, its output",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "manager-not-reached",
@@ -1910,6 +2428,8 @@ pub static CATALOGUE: &[Message] = &[
          the job again",
         cause: "the socket of the process manager is missing, or no descriptor is left",
         remedy: "start the job again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "guardian-gone",
@@ -1917,24 +2437,32 @@ pub static CATALOGUE: &[Message] = &[
          {process} ends",
         cause: "the guardian was killed, and the end of its process would not be detected",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "manager-gone",
         text: "the process manager of this job is gone; the job ends; start the job again",
         cause: "on several nodes, `ckptd manage` was killed",
         remedy: "start the job again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "manager-died-between-programs",
         text: "the process manager failed between two programs of a script; start the job again",
         cause: "",
         remedy: "use an `mpirun` for each program",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "restart-from-start",
         text: "failure before the first checkpoint; the job starts again from the beginning",
         cause: "a process failed in or before `MPI_Init`, or MPI could not be initialised",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "shared-memory-elsewhere",
@@ -1946,6 +2474,8 @@ pub static CATALOGUE: &[Message] = &[
          files in the directory for temporary files (`TMPDIR`)",
         remedy: "remove files from `/dev/shm` (`understudy clean`), or make it larger \
          (`--shm-size` of a container)",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-shared-memory-for-mpi",
@@ -1956,6 +2486,8 @@ pub static CATALOGUE: &[Message] = &[
          other directory",
         remedy: "remove files from /dev/shm (`understudy clean`) or make it larger \
          (`--shm-size`), and start the job again",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "killed-for-memory",
@@ -1964,6 +2496,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "program and replicas together need more memory than the limit; a replacement \
          would need as much",
         remedy: "raise the limit; start fewer ranks per node; keep fewer replicas",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "resource-limit-exceeded",
@@ -1971,6 +2505,8 @@ pub static CATALOGUE: &[Message] = &[
          limit and start the job again",
         cause: "the limit would end the process again",
         remedy: "raise the limit",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-restart-from-start",
@@ -1978,24 +2514,32 @@ pub static CATALOGUE: &[Message] = &[
          beginning, because {why}; start it again",
         cause: "a process failed in or before MPI_Init",
         remedy: "start the job again",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "process-stuck-in-mpi",
         text: "process {process} does not leave the MPI library; it is killed",
         cause: "the process has not reacted to a signal for half a minute",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replacements-died",
         text: "{count} new processes failed before they could take over; the job ends",
         cause: "memory or another limit does not suffice for them",
         remedy: "raise the limit, and start the job again",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "death-without-protection",
         text: "a process of the job failed, and the job is not protected; the job ends",
         cause: "a line above says why the job is not protected",
         remedy: "start the job again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "repeated-deaths",
@@ -2003,30 +2547,40 @@ pub static CATALOGUE: &[Message] = &[
          a replacement would fail, too",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
         remedy: "see `dmesg`; start fewer ranks per node",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "mpi-failed",
         text: "MPI has failed {count} times, although no process failed; the job ends",
         cause: "MPI cannot be initialised again here",
         remedy: "see what the MPI library has printed",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-thread-stays",
         text: "thread {thread} of the MPI library does not end",
         cause: "the library cannot be reset in this process",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-file-stays-open",
         text: "{path}, which the MPI library has opened, cannot be closed",
         cause: "the library cannot be reset in this process",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-thread-held-lock",
         text: "a thread of the MPI library has ended while it held a lock of the dynamic linker",
         cause: "the library cannot be reset in this process",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replacement-refused",
@@ -2034,6 +2588,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
         remedy: "see the reason",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replacement-differs",
@@ -2041,6 +2597,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
         remedy: "see the reason",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "recovered",
@@ -2048,6 +2606,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a recovery; the time counts from the failure, or from the last sign of a silent \
          host, to the resumed program, as in `understudy report`",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "repeated-fault",
@@ -2056,6 +2616,8 @@ pub static CATALOGUE: &[Message] = &[
          there, which every replacement would meet again{calls}",
         cause: "three processes failed at one place, with at most two checkpoints in between",
         remedy: "`addr2line -Cfpe MODULE OFFSET` names the line, if MODULE was compiled with `-g`",
+        status: Some(65),
+        level: None,
     },
     Message {
         identifier: "repeated-kill",
@@ -2064,6 +2626,8 @@ pub static CATALOGUE: &[Message] = &[
          out-of-memory killer (dmesg)",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
         remedy: "see `dmesg`; start fewer ranks per node",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "rank-without-finalize",
@@ -2071,24 +2635,32 @@ pub static CATALOGUE: &[Message] = &[
          still ran 1 s later; the job ends",
         cause: "the program has called `exit` or `_exit`",
         remedy: "call `MPI_Finalize`, or `MPI_Abort`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "worker-without-finalize",
         text: "worker {worker} ended with status {status} without MPI_Finalize",
         cause: "the program has called `exit` or `_exit`",
         remedy: "call `MPI_Finalize`, or `MPI_Abort`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "worker-ends-without-finalize",
         text: "worker {worker} ends with status {status}, without MPI_Finalize",
         cause: "the program has called `exit` or `_exit`",
         remedy: "call `MPI_Finalize`, or `MPI_Abort`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "spare-died",
         text: "spare rank {rank} failed; the job continues with {spares} spare(s)",
         cause: "no worker is affected",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "node-without-survivors",
@@ -2097,12 +2669,16 @@ pub static CATALOGUE: &[Message] = &[
          wrote and closed after it stay as they are",
         cause: "the node is lost; only its processes knew how far output and files had got",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "host-lost",
         text: "{host} is lost, with all of its processes",
         cause: "the host does not answer any more",
         remedy: "none; its workers are replaced on other hosts",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "node-ends",
@@ -2110,6 +2686,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the connection to the first host of the job has ended, or the process that has \
          started the processes of this node is gone",
         remedy: "check the network, and what happened to `ckptd` on the first host",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "all-workers-died",
@@ -2117,6 +2695,8 @@ pub static CATALOGUE: &[Message] = &[
          them; start the job again",
         cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
         remedy: "set `UNDERSTUDY_DISK`",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "all-replicas-lost",
@@ -2124,18 +2704,24 @@ pub static CATALOGUE: &[Message] = &[
         cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE), or \
          the loss of all nodes",
         remedy: "set `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mpi-library-aborts",
         text: "the MPI library has aborted {count} times; the job ends",
         cause: "the MPI library finds its connections closed again and again",
         remedy: "see what the MPI library has printed",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "spare-joined",
         text: "spare rank {rank} has joined the job",
         cause: "with `UNDERSTUDY_REPLENISH=1`",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-new-spare",
@@ -2143,6 +2729,8 @@ pub static CATALOGUE: &[Message] = &[
          continues with {spares} spare(s)",
         cause: "with `UNDERSTUDY_REPLENISH=1`",
         remedy: "find out what has ended the process",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "fewer-spares-granted",
@@ -2151,6 +2739,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "with `UNDERSTUDY_REPLENISH=1`: the jobs of this node together have as many idle \
          spares as `ckptd serve --most-spares` allows",
         remedy: "use a higher number there, or none",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-replica-left",
@@ -2160,6 +2750,8 @@ pub static CATALOGUE: &[Message] = &[
          (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
         remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
          `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "buddy-died-too",
@@ -2169,6 +2761,8 @@ pub static CATALOGUE: &[Message] = &[
          (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
         remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
          `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "parity-group-lost",
@@ -2176,6 +2770,8 @@ pub static CATALOGUE: &[Message] = &[
          its workers (checkpoint {checkpoint})",
         cause: "two workers of a group failed before the parity was computed again",
         remedy: "use a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replica-not-used",
@@ -2183,6 +2779,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a bit has changed in the memory of that rank since the checkpoint; another \
          replica is tried",
         remedy: "check that node's memory",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "replica-damaged",
@@ -2191,6 +2789,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "buddy-died-replica-damaged",
@@ -2200,6 +2800,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "own-replica-damaged",
@@ -2209,6 +2811,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replicas-damaged",
@@ -2218,6 +2822,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "parity-group-damaged",
@@ -2226,6 +2832,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "parity-damaged",
@@ -2235,6 +2843,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
         remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "back-to-disk",
@@ -2242,6 +2852,8 @@ pub static CATALOGUE: &[Message] = &[
          ({older})",
         cause: "no replica in memory can be used; the job has a disk level",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "no-checkpoint-on-disk",
@@ -2249,12 +2861,16 @@ pub static CATALOGUE: &[Message] = &[
         cause: "no replica in memory can be used, and each checkpoint on disk was refused, for \
          the reasons in the lines before",
         remedy: "start the job again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "checkpoint-not-reached",
         text: "{worker} is at checkpoint {at} and cannot reach checkpoint {checkpoint}",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "failure-during-dlopen",
@@ -2262,12 +2878,16 @@ pub static CATALOGUE: &[Message] = &[
          communicated",
         cause: "the constructor of a library that the program had opened calls MPI",
         remedy: "start the job again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "state-unreadable",
         text: "the saved state cannot be read",
         cause: "a bug",
         remedy: "please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "dlopen-refused",
@@ -2277,6 +2897,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the file was removed since, the library was opened by `dlmopen`, or the C \
          library's loader is not known",
         remedy: "keep the file where it is; link the program with it",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "library-not-reopened",
@@ -2285,24 +2907,32 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_DISABLE=1",
         cause: "the file was removed or replaced after the last checkpoint",
         remedy: "keep the file where it is",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "libraries-not-restored",
         text: "the program's libraries cannot be restored",
         cause: "the file of a library was removed or replaced after the last checkpoint",
         remedy: "keep the file where it is",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "mappings-not-restored",
         text: "the program's mappings cannot be restored",
         cause: "a mapped file is missing, or too little memory",
         remedy: "keep files that are mapped",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "memory-not-restored",
         text: "the program's memory cannot be restored",
         cause: "a mapped file is missing, or too little memory",
         remedy: "keep files that are mapped",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "removed-file-too-large",
@@ -2310,6 +2940,8 @@ pub static CATALOGUE: &[Message] = &[
          replicas hold of one file",
         cause: "a mapped file is missing",
         remedy: "keep files that are mapped",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "mapped-file-replaced",
@@ -2318,12 +2950,16 @@ pub static CATALOGUE: &[Message] = &[
          give new files new names",
         cause: "a process that needs the file again would map another one",
         remedy: "do not change files that running jobs use, or give new files new names",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "state-not-restored",
         text: "the program's state cannot be restored",
         cause: "a file that the program has open was removed, replaced or truncated",
         remedy: "do not change the program's files",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "file-not-restored",
@@ -2333,6 +2969,8 @@ pub static CATALOGUE: &[Message] = &[
          hidden files (`.understudy-…`); such files are not touched",
         remedy: "do not touch the program's files and hidden backups while the job runs; only \
          the program and its child processes should change them",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "other-file",
@@ -2342,6 +2980,8 @@ pub static CATALOGUE: &[Message] = &[
          hidden files (`.understudy-…`); such files are not touched",
         remedy: "do not touch the program's files and hidden backups while the job runs; only \
          the program and its child processes should change them",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "other-directory",
@@ -2351,6 +2991,8 @@ pub static CATALOGUE: &[Message] = &[
          hidden files (`.understudy-…`); such files are not touched",
         remedy: "do not touch the program's files and hidden backups while the job runs; only \
          the program and its child processes should change them",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "backup-lost",
@@ -2360,6 +3002,8 @@ pub static CATALOGUE: &[Message] = &[
          hidden files (`.understudy-…`); such files are not touched",
         remedy: "do not touch the program's files and hidden backups while the job runs; only \
          the program and its child processes should change them",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "files-not-locked",
@@ -2367,6 +3011,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the program held a lock of a file at the checkpoint (`flock`, `fcntl`), and a \
          process outside the job has held it for more than 10 s since a worker failed",
         remedy: "keep other processes from locking it while the job runs",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "files-not-saved",
@@ -2374,6 +3020,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
         remedy: "do not change the program's files",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "files-not-restored",
@@ -2381,6 +3029,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
         remedy: "do not change the program's files",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "thread-local-storage-moved",
@@ -2388,6 +3038,8 @@ pub static CATALOGUE: &[Message] = &[
          that was saved",
         cause: "a bug",
         remedy: "please report it",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "input-not-repeated",
@@ -2398,6 +3050,8 @@ pub static CATALOGUE: &[Message] = &[
          was replaced on another node; or there was no room to keep the input (`TMPDIR`)",
         remedy: "let the program read a file: `mpirun … sh -c 'exec PROGRAM < FILE'`; or give \
          the input to the launcher",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "input-relay-gone",
@@ -2405,6 +3059,8 @@ pub static CATALOGUE: &[Message] = &[
          job ends. Let the program read a file",
         cause: "the process that relays standard input was killed",
         remedy: "let the program read a file",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "input-on-other-node",
@@ -2413,6 +3069,8 @@ pub static CATALOGUE: &[Message] = &[
          spare on the first node",
         cause: "rank 0 was replaced on another node before it had read anything",
         remedy: "keep a spare on the first node, or use a file",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "input-from-wrapper",
@@ -2421,6 +3079,8 @@ pub static CATALOGUE: &[Message] = &[
          launcher instead, or let the program read a file",
         cause: "data that are read from such a pipe are not kept",
         remedy: "give the input to the launcher, or let the program read a file",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "input-not-kept",
@@ -2429,6 +3089,8 @@ pub static CATALOGUE: &[Message] = &[
          TMPDIR names, or let the program read a file",
         cause: "no room in the directory that `TMPDIR` names",
         remedy: "make room there, or use a file",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "queue-not-restored",
@@ -2437,6 +3099,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the kernel had no memory for messages that a checkpoint had received to save \
          them",
         remedy: "none; the process is replaced",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "tile-registers",
@@ -2444,12 +3108,16 @@ pub static CATALOGUE: &[Message] = &[
          not given ({why}); have spares on nodes with the same processor and kernel",
         cause: "the replacement's node has no such registers, or its kernel does not give them",
         remedy: "have spares on nodes with the same processor and kernel",
+        status: Some(74),
+        level: None,
     },
     Message {
         identifier: "directory-not-entered",
         text: "the working directory {directory} cannot be entered again",
         cause: "the directory was removed",
         remedy: "do not remove it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "dead-relay-silent",
@@ -2457,6 +3125,8 @@ pub static CATALOGUE: &[Message] = &[
          appear twice",
         cause: "the relay failed with its rank, or the reader has stopped reading",
         remedy: "",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "open-mpi-read-errno",
@@ -2464,30 +3134,40 @@ pub static CATALOGUE: &[Message] = &[
         cause: "Open MPI's own line: it was reading a message from the memory of a process that \
          has failed",
         remedy: "none: the message is sent again",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "object-not-rebuilt",
         text: "{what} could not be created again: {error}",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "info-not-rebuilt",
         text: "a value of an info object could not be set again: {error}",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "tool-interface-not-rebuilt",
         text: "the tool interface of MPI could not be initialised again",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "communicators-differ",
         text: "the communicators of this rank differ from those of the other ranks",
         cause: "a bug",
         remedy: "please report it",
+        status: None,
+        level: Some("error"),
     },
     Message {
         identifier: "no-progress",
@@ -2496,30 +3176,40 @@ pub static CATALOGUE: &[Message] = &[
         cause: "MPI is initialised, and a process fails before the program continues, again and \
          again",
         remedy: "see what kills the processes: memory, a limit, what the MPI library has printed",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "process-too-late",
         text: "the job is ending, and process {process} has started too late",
         cause: "a process of the launcher started after the others had ended",
         remedy: "",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "replacement-needs-memory",
         text: "the job ends, because a replacement of that process would need as much memory",
         cause: "the kernel has killed a process because memory ran out, and no spare is left",
         remedy: "use more memory or fewer ranks on the node",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "limit-not-restored",
         text: "resource limit {limit} cannot be set to {value} again ({error})",
         cause: "the replacement may not raise the limit to the program's value",
         remedy: "use the same limits for all processes of the job",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "nice-not-restored",
         text: "the nice value cannot be set to {value} again ({error})",
         cause: "a process without privileges may not lower it",
         remedy: "`ulimit -e`, or a program that keeps its nice value",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "descriptors-not-restored",
@@ -2528,30 +3218,40 @@ pub static CATALOGUE: &[Message] = &[
         cause: "its other end has ended with the process (for example the client of a name \
          service)",
         remedy: "none; the C library connects again",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "output-not-restored",
         text: "descriptor {descriptor}, which was the program's own output, cannot be restored",
         cause: "the descriptor of the replacement's output is missing",
         remedy: "please report it",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "memory-policy-not-restored",
         text: "the NUMA policy of memory ({range}) cannot be restored ({error})",
         cause: "the replacement's node or cpuset has other memory nodes",
         remedy: "use the same nodes and cpusets for spares",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "attribute-not-restored",
         text: "{attribute} of the program cannot be restored ({error})",
         cause: "the replacement may not set it",
         remedy: "use the same permissions and nodes for spares",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "mapping-attribute-not-restored",
         text: "an attribute of a mapping ({attribute}, {range}) cannot be restored ({error})",
         cause: "madvise(2) fails on the replacement's kernel",
         remedy: "use the same kernel on all nodes",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "directory-left",
@@ -2559,42 +3259,58 @@ pub static CATALOGUE: &[Message] = &[
          because it is not empty",
         cause: "a process outside the job has created files in it",
         remedy: "remove it if it is not needed",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "signal-not-sent",
         text: "the pending signal {signal} is lost: {error}",
         cause: "the kernel's queue of signals is full (RLIMIT_SIGPENDING)",
         remedy: "raise the limit (`ulimit -i`)",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "backup-on-other-node",
-        text: "{path} was kept in the memory of another node or before a reboot",
-        cause: "the process is replaced on another node, and the backup of the file is in the \
-         memory of the first node",
-        remedy: "have spares on each node",
+        text: "{path}, which is needed to undo changes to files, was in the memory of another \
+         node, or was lost in a reboot",
+        cause: "the job is restarted from disk; the undo log had no room on the disk of \
+         `UNDERSTUDY_DISK`, and continued in the memory of a node",
+        remedy: "restart the job on the nodes on which it ran, if they were not rebooted; make \
+         room on the disk for later jobs",
+        status: None,
+        level: None,
     },
     Message {
         identifier: "failure-in-init",
         text: "failure during MPI_Init, before the first checkpoint; start the job again",
         cause: "a process failed, or communication failed, while MPI was initialised",
         remedy: "start the job again",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "stored-replicas-unusable",
         text: "the replicas that a failed process has left cannot be used: {why}",
         cause: "the memory of the failed process does not fit, or is damaged",
         remedy: "none; another replica is used",
+        status: None,
+        level: Some("warn"),
     },
     Message {
         identifier: "process-not-connected",
         text: "the process manager cannot connect to a process: {error}",
         cause: "no descriptor or memory is left for it",
         remedy: "raise the limit that the error names",
+        status: Some(75),
+        level: None,
     },
     Message {
         identifier: "servers-stay",
         text: "the PMIx servers of the MPI library do not end",
         cause: "libpmix hangs at the end of the job",
         remedy: "none; the job has ended",
+        status: None,
+        level: Some("warn"),
     },
 ];

@@ -40,25 +40,33 @@ pub struct SpareView<'a> {
     pub leased: Option<Worker>,
 }
 
+/// Spares that were requested and have not registered.
+#[derive(Debug, Default)]
+struct ExpectedSpares {
+    count: u32,
+    /// Time at which they are not expected any more, and requested again.
+    until: Duration,
+}
+
 /// The last round of leases.
 #[derive(Debug)]
-struct Round {
+struct LeaseRound {
     number: u64,
     needs: Vec<SpareNeed>,
     leases: Vec<Lease>,
 }
 
+/// The spares of a job, and what is requested for them.
 #[derive(Debug)]
 pub struct JobPool {
     limits: SpareLimits,
     /// Process that has started the job's ranks, if it is on this node; otherwise 0.
     launcher: u32,
     members: BTreeMap<ProcessNumber, Member>,
-    round: Option<Round>,
+    round: Option<LeaseRound>,
     /// Hosts of the spares that have taken over from workers.
     active_spares: BTreeMap<ProcessNumber, String>,
-    /// Number of spares that were requested and have not registered, and their time limit.
-    wanted: (u32, Duration),
+    expected: ExpectedSpares,
     /// Time before which no spares are requested.
     no_request_before: Duration,
 }
@@ -71,7 +79,7 @@ impl JobPool {
             members: BTreeMap::new(),
             round: None,
             active_spares: BTreeMap::new(),
-            wanted: (0, Duration::ZERO),
+            expected: ExpectedSpares::default(),
             no_request_before: Duration::ZERO,
         }
     }
@@ -104,7 +112,7 @@ impl JobPool {
 
     /// Returns the number of spares that were requested and have not registered.
     pub fn wanted(&self) -> u32 {
-        self.wanted.0
+        self.expected.count
     }
 
     /// Returns the member with a ticket that is in force.
@@ -138,7 +146,7 @@ impl JobPool {
             return Err(Refusal::Full);
         }
         (self.limits, self.launcher) = (limits, spare.launcher);
-        self.wanted.0 = self.wanted.0.saturating_sub(1);
+        self.expected.count = self.expected.count.saturating_sub(1);
         let rank = spare.rank;
         let state = LeaseState::Idle;
         let member = Member {
@@ -175,8 +183,8 @@ impl JobPool {
     ) -> Result<Vec<PoolChange>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
-        // A spare that leaves normally does so because the job ends, so that no replacement is
-        // requested for a while.
+        // A spare leaves normally when the job ends. Requesting another one for a job that ends
+        // would be in vain, so none is requested for a while.
         self.no_request_before = now + rules.replenish;
         Ok(vec![PoolChange::Left { rank }])
     }
@@ -214,8 +222,8 @@ impl JobPool {
             Some(round) if number == round.number => return Ok((round.leases.clone(), Vec::new())),
             _ => {}
         }
-        // A new round means that the earlier attempt was given up.
-        let mut changes = self.take_back(|_| true);
+        // A new round means that the recovery which has requested the earlier leases was abandoned.
+        let mut changes = self.end_leases(|_| true);
         let idle: Vec<&Spare> = self.members.values().map(|member| &member.spare).collect();
         let mut leases = Vec::new();
         for (worker, rank) in lease::choose(&idle, needs, load) {
@@ -247,7 +255,7 @@ impl JobPool {
                 round,
             });
         }
-        self.round = Some(Round {
+        self.round = Some(LeaseRound {
             number,
             needs: needs.to_vec(),
             leases: leases.clone(),
@@ -256,7 +264,7 @@ impl JobPool {
     }
 
     pub(super) fn give_back(&mut self, token: LeaseToken) -> Result<Vec<PoolChange>, Refusal> {
-        let changes = self.take_back(
+        let changes = self.end_leases(
             |member| matches!(member.state, LeaseState::Leased { token: own, .. } if own == token),
         );
         match changes.is_empty() {
@@ -265,10 +273,14 @@ impl JobPool {
         }
     }
 
-    /// Ends the leases of these members.
-    fn take_back(&mut self, which: impl Fn(&Member) -> bool) -> Vec<PoolChange> {
+    /// Ends the leases of the members for which `is_affected` returns true.
+    fn end_leases(&mut self, is_affected: impl Fn(&Member) -> bool) -> Vec<PoolChange> {
         let mut changes = Vec::new();
-        for member in self.members.values_mut().filter(|member| which(member)) {
+        for member in self
+            .members
+            .values_mut()
+            .filter(|member| is_affected(member))
+        {
             if let LeaseState::Leased { worker, .. } = member.state {
                 member.state = LeaseState::Idle;
                 let rank = member.spare.rank;
@@ -281,37 +293,36 @@ impl JobPool {
     pub(super) fn tick(&mut self, now: Duration, rules: &Rules) -> Vec<PoolChange> {
         let mut changes = Vec::new();
         self.members.retain(|&rank, member| {
-            let lives = member.deadline > now;
-            if !lives {
+            let is_alive = member.deadline > now;
+            if !is_alive {
                 changes.push(PoolChange::Died { rank, silent: true });
             }
-            lives
+            is_alive
         });
-        let is_over = |member: &Member| matches!(member.state, LeaseState::Leased { until, .. } if until <= now);
-        changes.extend(self.take_back(is_over));
+        let has_expired = |member: &Member| matches!(member.state, LeaseState::Leased { until, .. } if until <= now);
+        changes.extend(self.end_leases(has_expired));
         changes.extend(self.replenish(now, rules));
         changes
     }
 
-    /// Requests spares if there are too few, including those that are expected.
+    /// Requests spares if the registered and the expected ones are fewer than the minimum.
     fn replenish(&mut self, now: Duration, rules: &Rules) -> Option<PoolChange> {
-        if self.wanted.1 <= now {
-            self.wanted.0 = 0;
+        if self.expected.until <= now {
+            self.expected.count = 0;
         }
         let count = self.missing();
         if count == 0 || self.no_request_before > now {
             return None;
         }
-        let (expected, until) = &mut self.wanted;
-        *expected += count;
-        *until = now + rules.replenish;
+        self.expected.count += count;
+        self.expected.until = now + rules.replenish;
         Some(PoolChange::Wanted { count })
     }
 
     /// Returns the number of spares that are neither registered nor expected.
     fn missing(&self) -> u32 {
-        let there = self.members.len() as u32 + self.wanted.0;
-        self.limits.minimum.saturating_sub(there)
+        let present_or_expected = self.members.len() as u32 + self.expected.count;
+        self.limits.minimum.saturating_sub(present_or_expected)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Duration> {
@@ -324,7 +335,7 @@ impl JobPool {
         });
         let is_short = (self.members.len() as u32) < self.limits.minimum;
         let wanted = is_short.then_some(match self.missing() {
-            0 => self.wanted.1,
+            0 => self.expected.until,
             _ => self.no_request_before,
         });
         members.chain([wanted]).flatten().min()

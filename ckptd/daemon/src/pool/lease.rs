@@ -5,26 +5,40 @@ use understudy_numbers::{ProcessNumber, Worker};
 use understudy_wire::spares::{Spare, SpareNeed};
 
 /// Rating of a spare for a worker; lower is better.
-type Rating = (bool, u8, u32, ProcessNumber);
-
-/// Rates a spare.
 ///
-/// Spares in a failure domain in which a worker has died are used last. The further criteria are
-/// the distance to the first replica (its host, its domain, others), the load of the host, and the
-/// rank.
+/// The fields are compared in their order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rating {
+    /// True if a worker has died in the failure domain of the spare.
+    is_in_failed_domain: bool,
+    distance: ReplicaDistance,
+    /// Load of the spare's host.
+    load: u32,
+    rank: ProcessNumber,
+}
+
+/// Distance of a spare from the first replica of a worker, nearest first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum ReplicaDistance {
+    SameHost,
+    SameDomain,
+    OtherDomain,
+}
+
+/// Rates a spare for a worker.
 fn rating(spare: &Spare, need: &SpareNeed, failed: &[&str], load: u32) -> Rating {
     let distance = match need.copies.first() {
-        Some(copy) if copy.domain != spare.domain => 2,
-        Some(copy) if copy.host != spare.host => 1,
-        Some(_) => 0,
-        None => 2,
+        Some(copy) if copy.domain != spare.domain => ReplicaDistance::OtherDomain,
+        Some(copy) if copy.host != spare.host => ReplicaDistance::SameDomain,
+        Some(_) => ReplicaDistance::SameHost,
+        None => ReplicaDistance::OtherDomain,
     };
-    (
-        failed.contains(&spare.domain.as_str()),
+    Rating {
+        is_in_failed_domain: failed.contains(&spare.domain.as_str()),
         distance,
         load,
-        spare.rank,
-    )
+        rank: spare.rank,
+    }
 }
 
 /// Chooses a spare for each need, as far as there are spares.
@@ -42,12 +56,12 @@ pub(super) fn choose(
         .collect();
     let mut chosen = Vec::new();
     for need in needs {
-        let rated = free.iter().enumerate().map(|(at, spare)| {
+        let rated = free.iter().enumerate().map(|(index, spare)| {
             let load = load.get(&spare.host).copied().unwrap_or(0);
-            (rating(spare, need, &failed, load), at)
+            (rating(spare, need, &failed, load), index)
         });
-        let Some((_, at)) = rated.min() else { break };
-        let spare = free.swap_remove(at);
+        let Some((_, index)) = rated.min() else { break };
+        let spare = free.swap_remove(index);
         *load.entry(spare.host.clone()).or_insert(0) += 1;
         chosen.push((need.worker, spare.rank));
     }
@@ -70,7 +84,7 @@ mod tests {
         }
     }
 
-    fn place(host: &str, domain: &str) -> ProcessLocation {
+    fn location(host: &str, domain: &str) -> ProcessLocation {
         ProcessLocation {
             host: host.into(),
             domain: domain.into(),
@@ -105,17 +119,23 @@ mod tests {
             spare(10, "b1", "b"),
             spare(11, "c1", "c"),
         ];
-        let part = need(0, place("a1", "a"), place("b1", "b"));
-        assert_eq!(chosen(&spares, std::slice::from_ref(&part), &[]), [(0, 10)]);
+        let need_of_worker_0 = need(0, location("a1", "a"), location("b1", "b"));
         assert_eq!(
-            chosen(&spares[..2], std::slice::from_ref(&part), &[]),
+            chosen(&spares, std::slice::from_ref(&need_of_worker_0), &[]),
+            [(0, 10)]
+        );
+        assert_eq!(
+            chosen(&spares[..2], std::slice::from_ref(&need_of_worker_0), &[]),
             [(0, 9)]
         );
         // No other spare exists.
-        assert_eq!(chosen(&spares[..1], &[part], &[]), [(0, 8)]);
+        assert_eq!(chosen(&spares[..1], &[need_of_worker_0], &[]), [(0, 8)]);
         // A replica in the failed domain does not attract a spare to that domain.
-        let part = need(0, place("a1", "a"), place("a2", "a"));
-        assert_eq!(chosen(&spares, &[part], &[("b2", 1), ("b1", 2)]), [(0, 11)]);
+        let need_of_worker_0 = need(0, location("a1", "a"), location("a2", "a"));
+        assert_eq!(
+            chosen(&spares, &[need_of_worker_0], &[("b2", 1), ("b1", 2)]),
+            [(0, 11)]
+        );
     }
 
     #[test]
@@ -125,15 +145,15 @@ mod tests {
             spare(9, "b2", "b"),
             spare(10, "b2", "b"),
         ];
-        let from = |worker| need(worker, place("a1", "a"), place("c1", "c"));
+        let need_near_c1 = |worker| need(worker, location("a1", "a"), location("c1", "c"));
         assert_eq!(
-            chosen(&spares, &[from(0)], &[("b1", 2), ("b2", 1)]),
+            chosen(&spares, &[need_near_c1(0)], &[("b1", 2), ("b2", 1)]),
             [(0, 9)]
         );
         assert_eq!(
             chosen(
                 &spares,
-                &[from(0), from(1), from(2)],
+                &[need_near_c1(0), need_near_c1(1), need_near_c1(2)],
                 &[("b1", 0), ("b2", 0)]
             ),
             [(0, 8), (1, 9), (2, 10)]
@@ -141,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn every_failed_domain_is_avoided_by_every_part() {
+    fn every_failed_domain_is_avoided_by_every_need() {
         let spares = [
             spare(8, "a1", "a"),
             spare(9, "b1", "b"),
             spare(10, "c1", "c"),
         ];
         let needs = [
-            need(0, place("a2", "a"), place("b2", "b")),
-            need(1, place("b2", "b"), place("a2", "a")),
+            need(0, location("a2", "a"), location("b2", "b")),
+            need(1, location("b2", "b"), location("a2", "a")),
         ];
         assert_eq!(chosen(&spares, &needs, &[]), [(0, 10), (1, 8)]);
     }

@@ -148,8 +148,8 @@ impl Pools {
 
     /// Returns the number of spares that a job may start.
     ///
-    /// The job has `spares` idle ones and wants `aim`. The limit of all jobs together applies, to
-    /// jobs that have not registered, too.
+    /// The job has `spares` idle ones and wants `aim`. The limit of idle spares applies to all jobs
+    /// together, and also to a job of which no spare has registered.
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();

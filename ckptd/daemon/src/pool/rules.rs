@@ -7,8 +7,7 @@ use std::time::Duration;
 pub struct JobKey {
     /// Owner of the job.
     ///
-    /// 0 is the user of the daemon on this node; other numbers are those of tokens.
-    ///
+    /// 0 for jobs on this node, otherwise the number of the client's token.
     /// Jobs of different realms are invisible to each other.
     pub realm: u32,
     /// Name of the job, as given by the launcher.

@@ -30,7 +30,7 @@ struct Registered {
     /// Connection to the process; `None` after the process has closed it.
     line: Option<Source<Line>>,
     /// Descriptors for the manager: its end of a connection, the page, and a pidfd.
-    of_manager: [OwnedFd; Registration::DESCRIPTORS],
+    manager_descriptors: [OwnedFd; Registration::DESCRIPTORS],
 }
 
 /// Processes to which the launcher's signals are forwarded.
@@ -55,14 +55,16 @@ pub struct GuardedProcess {
     child: Child,
     pidfd: Source<OwnedFd>,
     is_group: bool,
-    passing: SignalForwarding,
+    forwarding: SignalForwarding,
     registrations: Vec<Registered>,
     /// Worker whose replicas are in these files.
     store: Option<(Worker, Vec<OwnedFd>)>,
     adopted_from: Option<ProcessNumber>,
-    /// End of the process, and of its output.
+    /// End of the process, once its exit status was collected.
     ending: Option<ProcessEnd>,
+    /// End of its output.
     closing: Option<ProcessEnd>,
+    /// True if the manager does not need the state of the process any more.
     is_forgotten: bool,
 }
 
@@ -75,14 +77,14 @@ impl GuardedProcess {
         child: Child,
         pidfd: Source<OwnedFd>,
         is_group: bool,
-        passing: SignalForwarding,
+        forwarding: SignalForwarding,
     ) -> GuardedProcess {
         GuardedProcess {
             number,
             pidfd,
             child,
             is_group,
-            passing,
+            forwarding,
             registrations: Vec::new(),
             store: None,
             adopted_from: None,
@@ -106,13 +108,13 @@ impl GuardedProcess {
         let pages = || {
             self.registrations
                 .iter()
-                .map(|caller| &caller.of_manager[1])
+                .map(|registration| &registration.manager_descriptors[1])
         };
         for page in pages() {
-            let _ = self.passing.passed.write_to(page);
+            let _ = self.forwarding.passed.write_to(page);
         }
-        let is_recorded =
-            matches!(self.passing.to, SignalTargets::All) || pages().any(passed_signals::has_run);
+        let is_recorded = matches!(self.forwarding.to, SignalTargets::All)
+            || pages().any(passed_signals::has_run);
         if is_recorded || !REPEATED_SIGNALS.contains(&signal.as_raw()) {
             self.signal(signal);
         }
@@ -140,15 +142,15 @@ impl GuardedProcess {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE_BYTES as u64)?;
-        self.passing.passed.write_to(&page)?;
-        let (its, of_manager) = Line::pair()?;
-        line.send_with(&ToProcess::Connection, &[its.as_fd()])?;
+        self.forwarding.passed.write_to(&page)?;
+        let (process_line, manager_descriptors) = Line::pair()?;
+        line.send_with(&ToProcess::Connection, &[process_line.as_fd()])?;
         let call = Registration {
             pid: pid.as_raw_nonzero().get() as u32,
             library,
         };
-        let of_manager = [of_manager.into(), page, pidfd];
-        let copies = of_manager
+        let manager_descriptors = [manager_descriptors.into(), page, pidfd];
+        let copies = manager_descriptors
             .iter()
             .map(OwnedFd::try_clone)
             .collect::<io::Result<_>>()?;
@@ -158,15 +160,15 @@ impl GuardedProcess {
         self.registrations.push(Registered {
             call: call.clone(),
             line: Some(line),
-            of_manager,
+            manager_descriptors,
         });
         Ok((call, copies))
     }
 
     /// Receives replica stores that the process has handed over or released.
     pub fn receive(&mut self) {
-        for caller in &mut self.registrations {
-            while let Some(line) = &caller.line {
+        for registration in &mut self.registrations {
+            while let Some(line) = &registration.line {
                 match line.receive_with(Duration::ZERO) {
                     Ok(Some((ToManager::StoreReplicas { worker }, files))) => {
                         self.store = Some((worker, files))
@@ -174,7 +176,7 @@ impl GuardedProcess {
                     Ok(Some((ToManager::ReleaseReplicas, _))) => self.store = None,
                     Ok(Some(_)) => {}
                     Ok(None) => break,
-                    Err(_) => caller.line = None,
+                    Err(_) => registration.line = None,
                 }
             }
         }
@@ -191,8 +193,8 @@ impl GuardedProcess {
         // Messages that the process has sent before are older than this store.
         self.receive();
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
-        if let Some(caller) = self.registrations.last() {
-            let line = caller.of_manager[0].as_fd();
+        if let Some(registration) = self.registrations.last() {
+            let line = registration.manager_descriptors[0].as_fd();
             // If the process has died, the next process adopts the files.
             let _ = Line::send_on(line, &ToProcess::AdoptStore { from, status }, &borrowed);
         }
@@ -221,15 +223,19 @@ impl GuardedProcess {
     /// The guardian would not notice the end of that process. Returns false if there is no such
     /// process, or the job has ended.
     pub fn kill_orphan(&self) -> bool {
-        let Some(Registered { of_manager, .. }) = self.registrations.last() else {
+        let Some(Registered {
+            manager_descriptors,
+            ..
+        }) = self.registrations.last()
+        else {
             return false;
         };
-        let [_, page, process] = of_manager;
-        let lives = matches!(
+        let [_, page, process] = manager_descriptors;
+        let is_alive = matches!(
             wait_ready(process, Interest::READ, Duration::ZERO),
             Ok(false)
         );
-        if !lives || passed_signals::has_ended(page) {
+        if !is_alive || passed_signals::has_ended(page) {
             return false;
         }
         // A process that has changed its user cannot be killed.
@@ -249,7 +255,7 @@ impl GuardedProcess {
                 number,
                 signal,
                 // A terminal sends SIGINT to all processes.
-                by: match self.passing.passed.contains(signal) || signal == libc::SIGINT {
+                by: match self.forwarding.passed.contains(signal) || signal == libc::SIGINT {
                     true => Killer::Launcher,
                     false => Killer::Unknown,
                 },
@@ -289,21 +295,24 @@ impl GuardedProcess {
         let mut descriptors: Vec<_> = self
             .registrations
             .iter()
-            .flat_map(|caller| &caller.of_manager)
+            .flat_map(|registration| &registration.manager_descriptors)
             .collect();
         let files = self.store.iter().flat_map(|(_, files)| files);
         descriptors.extend(files);
-        let has = ProcessRecord {
+        let record = ProcessRecord {
             number: self.number,
             registrations: self
                 .registrations
                 .iter()
-                .map(|caller| caller.call.clone())
+                .map(|registration| registration.call.clone())
                 .collect(),
             replicas_of: self.store.as_ref().map(|(worker, _)| *worker),
             adopted_from: self.adopted_from,
             ends: self.ending.iter().chain(&self.closing).cloned().collect(),
         };
-        (has, descriptors.into_iter().map(OwnedFd::as_fd).collect())
+        (
+            record,
+            descriptors.into_iter().map(OwnedFd::as_fd).collect(),
+        )
     }
 }

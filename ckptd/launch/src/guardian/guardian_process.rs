@@ -15,9 +15,8 @@ use super::program::{Program, preloaded_besides};
 use super::spawned_children::SpawnedChildren;
 use super::unprotected::run_unprotected;
 use crate::Error;
-use crate::output::{EXIT_OUTPUT_LOST, is_lost};
+use crate::output::is_lost;
 use crate::print_message::print_message;
-use crate::refused_start::EXIT_REFUSED;
 use crate::spawn_thread::spawn_thread;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -27,9 +26,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::ProcessNumber;
-use understudy_protocol::EXIT_NOT_RECOVERED;
 use understudy_settings::Config;
 use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
@@ -99,47 +97,51 @@ pub struct GuardianProcess {
 /// # Errors
 /// Errors of the environment and of system calls.
 pub fn run(program: Program) -> Result<i32, Error> {
-    let mut seat = LauncherPosition::from_environment()?;
-    // This process would never end if its launcher had died.
+    let mut position = LauncherPosition::from_environment()?;
+    // Without this, the guardian would outlive a launcher that was killed.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
-    // The program's processes report errors in the settings.
+    // The processes of the program read the settings too, and report the errors in them.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
     // With a daemon, its limit applies, and it is asked for spares at the end of a recovery.
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
-    let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
-        let size = seat.size;
-        return run_unprotected(&program, &seat, 0, &Error::OnlySpares { size, spares });
+    let Some(workers) = position
+        .size
+        .checked_sub(spares)
+        .filter(|&workers| workers > 0)
+    else {
+        let size = position.size;
+        return run_unprotected(&program, &position, 0, &Error::OnlySpares { size, spares });
     };
-    if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
-        print_message(message::default_spare(spares, seat.size, workers));
+    if position.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
+        print_message(message::default_spare(spares, position.size, workers));
     }
-    let (line, manager) = match seat.connect() {
+    let (line, manager) = match position.connect() {
         Err(error) if error.is_refusal() => {
-            return run_unprotected(&program, &seat, spares, &error);
+            return run_unprotected(&program, &position, spares, &error);
         }
-        called => called?,
+        connected => connected?,
     };
-    let listener = seat.listen()?;
-    let input = Input::new(seat.directory(), seat.rank)?;
+    let listener = position.listen()?;
+    let input = Input::new(position.directory(), position.rank)?;
     let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
     let poller = Poller::new().map_err(Error::system("a poller"))?;
     let mut guardian = GuardianProcess {
-        is_last: !seat.is_on_one_node(),
-        position: seat,
+        is_last: !position.is_on_one_node(),
+        position,
         workers,
         spares,
         replenishes,
         program,
-        manager: source(&poller, line)?,
+        manager: register(&poller, line)?,
         input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
-        listener: source(&poller, listener)?,
+        listener: register(&poller, listener)?,
         unidentified: Vec::new(),
         output_end_sender: Arc::new(closing),
-        output_ends: source(&poller, closed)?,
+        output_ends: register(&poller, closed)?,
         poller,
         managers: manager.into_iter().collect(),
         fruitless_managers: 0,
@@ -152,13 +154,14 @@ pub fn run(program: Program) -> Result<i32, Error> {
     guardian.report_state(false);
     let status = guardian.forward_signals().and_then(|()| guardian.serve());
     if status.is_err() {
-        guardian.end_all();
+        guardian.kill_all();
     }
     status
 }
 
-fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
-    Source::new(poller.registry(), of, Interest::READ).map_err(Error::system("epoll_ctl"))
+/// Registers a connection with the poller, which reports when the connection is readable.
+fn register<T: AsFd>(poller: &Poller, connection: T) -> Result<Source<T>, Error> {
+    Source::new(poller.registry(), connection, Interest::READ).map_err(Error::system("epoll_ctl"))
 }
 
 impl GuardianProcess {
@@ -193,21 +196,21 @@ impl GuardianProcess {
     }
 
     /// Reports the state of this guardian to the manager.
-    fn report_state(&self, is_again: bool) {
+    fn report_state(&self, had_manager: bool) {
         let hello = Hello::Guardian {
             rank: self.position.rank,
             workers: self.workers,
             spares: self.spares,
             replenishes: self.replenishes,
-            had_manager: is_again,
+            had_manager,
         };
         // If the manager has died, the next receive reports it, here and below.
         let _ = self.manager.send(&hello);
         for process in self.processes().iter_mut() {
-            let (has, descriptors) = process.record();
+            let (record, descriptors) = process.record();
             let _ = self
                 .manager
-                .send_with(&FromGuardian::Process(has), &descriptors);
+                .send_with(&FromGuardian::Process(record), &descriptors);
         }
         let _ = self.manager.send(&FromGuardian::AllReported);
     }
@@ -218,7 +221,7 @@ impl GuardianProcess {
             self.accept_registrations();
             self.report_ends();
             let status = match self.manager.receive_with(Duration::ZERO) {
-                Ok(Some((message, files))) => self.obey(message, files)?,
+                Ok(Some((message, files))) => self.execute(message, files)?,
                 Ok(None) => None,
                 Err(_) => self.find_manager()?,
             };
@@ -228,34 +231,33 @@ impl GuardianProcess {
         }
     }
 
-    /// Executes a message of the manager.
+    /// Executes an order of the manager.
     ///
-    /// Returns the exit status if this process has to exit.
-    fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
+    /// Returns the exit status if the order is to exit.
+    fn execute(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
         match message {
-            ToGuardian::Start {
-                number,
-                is_restart: anew,
-            } => self.start(number, anew),
+            ToGuardian::Start { number, is_restart } => self.start(number, is_restart),
             ToGuardian::Leave { status } => {
                 self.children.flush();
                 return Ok(Some(match status {
-                    0 if is_lost() => i32::from(EXIT_OUTPUT_LOST),
-                    0 if self.has_refused.get() => EXIT_REFUSED,
+                    0 if is_lost() => exit_status::STATE_NOT_SAVED,
+                    0 if self.has_refused.get() => exit_status::REFUSED,
                     status => status,
                 }));
             }
             ToGuardian::Kill { number } => {
                 self.memory.except(number);
-                self.with(number, |process| process.signal(Signal::KILL));
+                self.with_process(number, |process| process.signal(Signal::KILL));
             }
-            ToGuardian::ReleaseState { number } => self.with(number, GuardedProcess::release),
+            ToGuardian::ReleaseState { number } => {
+                self.with_process(number, GuardedProcess::release)
+            }
             ToGuardian::AdoptStore {
                 adopter,
                 from,
                 worker,
                 status,
-            } => self.with(adopter, |process| {
+            } => self.with_process(adopter, |process| {
                 process.adopt_store(from, worker, status, files)
             }),
             ToGuardian::Resumed => self.fruitless_managers = 0,
@@ -274,7 +276,7 @@ impl GuardianProcess {
         Ok(None)
     }
 
-    fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut GuardedProcess)) {
+    fn with_process(&self, number: ProcessNumber, then: impl FnOnce(&mut GuardedProcess)) {
         self.processes()
             .iter_mut()
             .find(|process| process.number == number)
@@ -308,25 +310,25 @@ impl GuardianProcess {
             };
             self.managers.extend(manager);
             if let Ok(line) = line {
-                self.manager = source(&self.poller, line)?;
+                self.manager = register(&self.poller, line)?;
                 self.report_state(true);
                 return Ok(None);
             }
         }
-        self.end_all();
+        self.kill_all();
         if self.position.end_job()? {
             let error = Error::Managers(MAX_FRUITLESS_MANAGERS);
             print_message(error);
         }
-        Ok(Some(EXIT_NOT_RECOVERED))
+        Ok(Some(exit_status::RECOVERY_FAILED))
     }
 
     /// Kills all processes and the processes that they have started.
-    fn end_all(&self) {
+    fn kill_all(&self) {
         self.processes()
             .iter()
             .for_each(|process| process.signal(Signal::KILL));
-        self.children.end();
+        self.children.kill_all();
     }
 
     /// Waits until a message arrives, a process ends, or the kill count must be polled.
@@ -340,7 +342,7 @@ impl GuardianProcess {
         let caller = self.listener.accept_waiting();
         // A connection that cannot be polled is closed.
         self.unidentified
-            .extend(caller.and_then(|it| source(&self.poller, it).ok()));
+            .extend(caller.and_then(|line| register(&self.poller, line).ok()));
         for line in std::mem::take(&mut self.unidentified) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.unidentified.push(line),
@@ -354,7 +356,7 @@ impl GuardianProcess {
     }
 
     fn register(&self, line: Source<Line>, number: ProcessNumber, library: String) {
-        self.with(number, |process| {
+        self.with_process(number, |process| {
             if process.has_ended() {
                 self.refuse_orphan(number);
             } else if let Ok((call, descriptors)) = process.register(line, library) {
@@ -386,7 +388,7 @@ impl GuardianProcess {
         while let Ok(Some(end)) = self.output_ends.receive(Duration::ZERO) {
             match end {
                 ProcessEnd::OutputClosed { number, .. } => {
-                    self.with(number, |process| process.record_output_end(&end))
+                    self.with_process(number, |process| process.record_output_end(&end))
                 }
                 ProcessEnd::Killed { signal, .. } if !self.has_begun => {
                     self.early_signal = Some(signal)

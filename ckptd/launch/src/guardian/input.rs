@@ -9,7 +9,6 @@
 
 use super::input_spool::Spool;
 use crate::Error;
-use crate::output::EXIT_OUTPUT_LOST;
 use crate::print_message::print_message;
 use crate::spawn_thread::spawn_thread;
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
@@ -21,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_numbers::{Guardian, ProcessNumber};
 use understudy_sockets::{Poller, RETRY, Registry, Source};
@@ -41,10 +40,10 @@ const REPLY_LIMIT: Duration = Duration::from_secs(10);
 pub struct Input {
     directory: PathBuf,
     rank: Guardian,
-    kind: Kind,
+    kind: InputKind,
 }
 
-enum Kind {
+enum InputKind {
     /// A stream that the relay reads.
     Relayed,
     /// A regular file, with its offset at the start.
@@ -60,12 +59,12 @@ impl Input {
     pub fn new(directory: PathBuf, rank: Guardian) -> Result<Input, Error> {
         let source = rustix::stdio::stdin();
         let kind = match seek(source, SeekFrom::Current(0)) {
-            Ok(offset) if is_of_type(source, &[FileType::RegularFile]) => Kind::File(offset),
+            Ok(offset) if is_of_type(source, &[FileType::RegularFile]) => InputKind::File(offset),
             _ if is_of_type(source, &[FileType::Fifo, FileType::Socket]) || isatty(source) => {
                 relay(source, &directory, rank).map_err(Error::system("standard input"))?;
-                Kind::Relayed
+                InputKind::Relayed
             }
-            _ => Kind::Other,
+            _ => InputKind::Other,
         };
         Ok(Input {
             directory,
@@ -85,14 +84,14 @@ impl Input {
             return Ok(Stdio::null());
         }
         match self.kind {
-            Kind::Relayed => Ok(self
+            InputKind::Relayed => Ok(self
                 .pipe_of_beginning()?
                 .map_or_else(Stdio::null, Stdio::from)),
-            Kind::File(offset) => {
+            InputKind::File(offset) => {
                 seek(rustix::stdio::stdin(), SeekFrom::Start(offset))?;
                 Ok(Stdio::inherit())
             }
-            Kind::Other => Ok(Stdio::inherit()),
+            InputKind::Other => Ok(Stdio::inherit()),
         }
     }
 
@@ -180,9 +179,9 @@ impl Relay {
         positions.begin();
         let poller = Poller::new()?;
         let registry = poller.registry();
-        let own = source.try_clone_to_owned()?;
+        let duplicate = source.try_clone_to_owned()?;
         Ok(Relay {
-            source: Some(Source::new(registry, own, Interest::NONE)?),
+            source: Some(Source::new(registry, duplicate, Interest::NONE)?),
             is_terminal: isatty(source),
             spool: Spool::new(&std::env::temp_dir())?,
             pipe: Pipe::new(registry)?,
@@ -203,7 +202,7 @@ impl Relay {
             self.spool.release(self.positions.released());
             if let Err(error) = self.fill() {
                 print_message(message::kept_input_not_read(error));
-                std::process::exit(EXIT_OUTPUT_LOST.into());
+                std::process::exit(exit_status::STATE_NOT_SAVED);
             }
             self.feed();
         }
@@ -213,12 +212,14 @@ impl Relay {
     fn wait(&mut self) {
         let wants_more = self.wants_more() && self.source.is_some();
         let is_readable = wants_more && !self.is_in_background();
-        let own = match self.ahead.is_empty() && self.next() < self.spool.end() {
+        let timeout = match self.ahead.is_empty() && self.next() < self.spool.end() {
             true => Some(Duration::ZERO),
             false => (wants_more && !is_readable).then_some(BACKGROUND_POLL),
         };
         let is_watched = self.watch(is_readable);
-        let _ = self.poller.wait(is_watched.map_or(Some(RETRY), |()| own));
+        let _ = self
+            .poller
+            .wait(is_watched.map_or(Some(RETRY), |()| timeout));
     }
 
     fn watch(&mut self, is_readable: bool) -> io::Result<()> {
@@ -256,7 +257,7 @@ impl Relay {
         let (line, registry) = (self.listener.accept_waiting(), self.poller.registry());
         // A connection that cannot be polled is closed.
         self.lines
-            .extend(line.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
+            .extend(line.and_then(|line| Source::new(registry, line, Interest::READ).ok()));
         for line in std::mem::take(&mut self.lines) {
             match line.receive::<InputRequest>(Duration::ZERO) {
                 Ok(None) => {}

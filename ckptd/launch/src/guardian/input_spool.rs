@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Least number of bytes that are released at once.
-const LEAST_RELEASE: u64 = 1 << 20;
+const MIN_RELEASE_BYTES: u64 = 1 << 20;
 
 /// Greatest number of bytes that are kept, because TMPDIR or memory may be small.
-const MOST_KEPT: u64 = 1 << 30;
+const MAX_KEPT_BYTES: u64 = 1 << 30;
 
 /// The input between two positions, in a file without a name.
 pub struct Spool {
@@ -53,7 +53,7 @@ impl Spool {
     /// After a failure the spool is empty; the error is returned once.
     ///
     /// # Errors
-    /// Errors of pwrite(2); an error if more than [`MOST_KEPT`] bytes would be kept.
+    /// Errors of pwrite(2); an error if more than [`MAX_KEPT_BYTES`] bytes would be kept.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let at = self.end;
         self.end += bytes.len() as u64;
@@ -62,8 +62,8 @@ impl Spool {
             return Ok(());
         };
         let written = match self.end - self.kept {
-            kept if kept > MOST_KEPT => Err(io::Error::other(
-                "more than 1 GiB has come since the last checkpoint",
+            kept if kept > MAX_KEPT_BYTES => Err(io::Error::other(
+                "more than 1 GiB was read since the last checkpoint",
             )),
             _ => file.write_all_at(bytes, at),
         };
@@ -89,7 +89,7 @@ impl Spool {
     /// Releases the input before `position`.
     pub fn release(&mut self, position: u64) {
         let position = position.min(self.end);
-        if position < self.kept + LEAST_RELEASE {
+        if position < self.kept + MIN_RELEASE_BYTES {
             return;
         }
         if let Some(file) = &self.file {
@@ -125,7 +125,7 @@ mod tests {
     fn no_more_than_the_limit_is_kept() {
         let mut spool = Spool::new(&std::env::temp_dir()).expect("a spool");
         spool.append(b"abc").expect("room");
-        spool.end += MOST_KEPT;
+        spool.end += MAX_KEPT_BYTES;
         assert!(spool.append(b"def").is_err());
         assert_eq!(spool.kept(), spool.end());
     }

@@ -33,15 +33,16 @@ type ManagerConnection = (io::Result<Line>, Option<Child>);
 /// Position of this process in the launcher's job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LauncherPosition {
-    /// Unique among the jobs of this user.
+    /// Name of the job, unique among the jobs of this user.
     pub job: String,
     pub rank: Guardian,
     pub size: u32,
-    /// Number of ranks on this node, and the rank among them.
+    /// Number of ranks on this node.
     pub local_size: u32,
+    /// Rank among those of this node.
     pub local_rank: u32,
     /// Service by which the nodes exchange the leader's address, if there are several nodes.
-    meeting: Option<AddressService>,
+    address_service: Option<AddressService>,
 }
 
 impl LauncherPosition {
@@ -59,14 +60,14 @@ impl LauncherPosition {
             JobName::Parent => Some(name_of_parent()),
             JobName::Step(job, step) => number(job).zip(number(step)).map(name_of_step),
         };
-        let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
-        let ((job, rank), size) = seat.ok_or(understudy_pmi::Error::NotLaunched)?;
+        let position = job.zip(number(launcher.rank)).zip(number(launcher.size));
+        let ((job, rank), size) = position.ok_or(understudy_pmi::Error::NotLaunched)?;
         let is_alone = text(launcher.local_size) == text(launcher.size);
         let local_size = match launcher.node {
             None => number(launcher.local_size),
             Some(node) => number(node).and_then(|node| ranks_of(&text(launcher.local_size)?, node)),
         };
-        let seat = LauncherPosition {
+        let position = LauncherPosition {
             job,
             rank: Guardian(rank),
             size,
@@ -76,10 +77,10 @@ impl LauncherPosition {
                 local_size.ok_or(understudy_pmi::Error::NotLaunched)?
             },
             local_rank: number(launcher.local_rank).unwrap_or(rank),
-            meeting: launcher.meeting(text).filter(|_| !is_alone),
+            address_service: launcher.address_service(text).filter(|_| !is_alone),
         };
-        match is_alone || seat.meeting.is_some() {
-            true => Ok(seat),
+        match is_alone || position.address_service.is_some() {
+            true => Ok(position),
             false => Err(Error::Nodes),
         }
     }
@@ -109,13 +110,13 @@ impl LauncherPosition {
     /// # Errors
     /// Errors of the directory and of starting the manager.
     pub fn connect(&mut self) -> Result<(Line, Option<Child>), Error> {
-        let Some(meeting) = self.meeting.filter(|_| !self.is_of_starter()) else {
+        let Some(service) = self.address_service.filter(|_| !self.is_of_starter()) else {
             return self.connect_or_start();
         };
         let manager = match self.rank {
-            Guardian(0) => Some(self.start_leader(meeting)?),
+            Guardian(0) => Some(self.start_leader(service)?),
             _ => {
-                let leader = LeaderAddress::find(meeting)?;
+                let leader = LeaderAddress::find(service)?;
                 self.job.clone_from(&leader.job);
                 let is_first = self.local_rank == 0;
                 is_first.then(|| self.start_follower(leader)).transpose()?
@@ -143,7 +144,7 @@ impl LauncherPosition {
     }
 
     /// Starts the leader on the node of rank 0, and publishes its address.
-    fn start_leader(&self, meeting: AddressService) -> Result<Child, Error> {
+    fn start_leader(&self, service: AddressService) -> Result<Child, Error> {
         let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
         let duty = ManagerDuty::Lead {
             token: token.clone(),
@@ -151,17 +152,17 @@ impl LauncherPosition {
         };
         let mut manager = start_with_duty(&self.job, &duty, None)?;
         let port = port_of(&mut manager)?;
-        let own = rustix::system::uname()
+        let host = rustix::system::uname()
             .nodename()
             .to_string_lossy()
             .into_owned();
-        let addresses = vec![format!("{own}:{port}")];
+        let addresses = vec![format!("{host}:{port}")];
         let leader = LeaderAddress {
             job: self.job.clone(),
             token,
             addresses,
         };
-        leader.publish(meeting)?;
+        leader.publish(service)?;
         Ok(manager)
     }
 
@@ -175,7 +176,7 @@ impl LauncherPosition {
         if let Ok(line) = Line::connect(&path, LineSocket::Manager) {
             return Ok((line, None));
         }
-        self.clear(&directory);
+        self.remove_leftovers(&directory);
         let manager = start_manager(&directory, &path, None)?;
         let line = Line::connect(&path, LineSocket::Manager)
             .map_err(Error::system("the process manager"))?;
@@ -236,32 +237,32 @@ impl LauncherPosition {
     /// # Errors
     /// Errors of the directory, and of the socket.
     pub(super) fn listen(&self) -> Result<LineListener, Error> {
-        let what = || Error::system("a socket in the job's directory");
-        let directory =
-            PrivateDirectory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
+        let failed = || Error::system("a socket in the job's directory");
+        let directory = PrivateDirectory::open(&self.directory())
+            .map_err(|refused| failed()(refused.into()))?;
         let directory = directory.ok_or(Error::NoManager)?;
-        LineListener::new(&directory, LineSocket::Guardian(self.rank)).map_err(what())
+        LineListener::new(&directory, LineSocket::Guardian(self.rank)).map_err(failed())
     }
 
     /// Removes the leftovers of a killed job of the same name.
     ///
     /// Such a job may have been requeued, or may have run in a container.
-    fn clear(&self, directory: &PrivateDirectory) {
-        let lives = |rank| Line::connect(directory.path(), LineSocket::Guardian(rank)).is_ok();
+    fn remove_leftovers(&self, directory: &PrivateDirectory) {
+        let is_alive = |rank| Line::connect(directory.path(), LineSocket::Guardian(rank)).is_ok();
         let names = directory.names();
         let guardians = names
             .iter()
             .filter_map(|name| LineSocket::guardian_of(name.to_str()?));
         // The directory belongs to this job, whose manager has just died.
-        if guardians.into_iter().any(lives) {
+        if guardians.into_iter().any(is_alive) {
             return;
         }
         for name in directory.names().iter().filter(|name| *name != LOCK) {
             let _ = directory.remove_all(name);
         }
-        for left in leftovers_of_job(&self.job) {
-            if left.path() != self.directory() {
-                let _ = left.remove();
+        for leftover in leftovers_of_job(&self.job) {
+            if leftover.path() != self.directory() {
+                let _ = leftover.remove();
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct Launcher {
     /// Variable for the rank within the node; the first rank has 0.
     pub local_rank: &'static str,
     /// Services that the launcher may offer, each with the variable that announces it.
-    meetings: &'static [(&'static str, AddressService)],
+    services: &'static [(&'static str, AddressService)],
 }
 
 /// Open MPI's mpirun (and `starter`), MPICH's mpiexec, and Slurm's srun.
@@ -54,7 +54,7 @@ const LAUNCHERS: [Launcher; 3] = [
         local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         node: None,
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-        meetings: &[("PMIX_NAMESPACE", AddressService::Pmix)],
+        services: &[("PMIX_NAMESPACE", AddressService::Pmix)],
     },
     Launcher {
         job: JobName::Parent,
@@ -63,7 +63,7 @@ const LAUNCHERS: [Launcher; 3] = [
         local_size: "MPI_LOCALNRANKS",
         node: None,
         local_rank: "MPI_LOCALRANKID",
-        meetings: &[("PMI_FD", AddressService::Pmi1)],
+        services: &[("PMI_FD", AddressService::Pmi1)],
     },
     // srun(1), "OUTPUT ENVIRONMENT VARIABLES". A batch script has SLURM_NTASKS as well, but does
     // not run in such a step.
@@ -75,7 +75,7 @@ const LAUNCHERS: [Launcher; 3] = [
         node: Some("SLURM_NODEID"),
         local_rank: "SLURM_LOCALID",
         // srun --mpi=pmi2, --mpi=pmix.
-        meetings: &[
+        services: &[
             ("PMI_FD", AddressService::Pmi1),
             ("PMIX_NAMESPACE", AddressService::Pmix),
         ],
@@ -92,11 +92,14 @@ impl Launcher {
     }
 
     /// Returns the first service that the launcher offers to this process.
-    pub fn meeting<V>(&self, variable: impl Fn(&str) -> Option<V>) -> Option<AddressService> {
+    pub fn address_service<V>(
+        &self,
+        variable: impl Fn(&str) -> Option<V>,
+    ) -> Option<AddressService> {
         let mut offered = self
-            .meetings
+            .services
             .iter()
             .filter(|(name, _)| variable(name).is_some());
-        offered.next().map(|&(_, meeting)| meeting)
+        offered.next().map(|&(_, service)| service)
     }
 }

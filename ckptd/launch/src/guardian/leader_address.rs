@@ -1,8 +1,9 @@
 //! Publication of the leader's address by the key-value store of an MPI library's launcher.
 //!
-//! The nodes of a job find the leader by it. All ranks take part. `ckptd meet` is a short-lived
-//! PMIx client in a process of its own, because the launcher's libpmix has threads and state that
-//! cannot be removed.
+//! Rank 0 publishes the address, and the first process of each other node connects to it. All ranks
+//! must take part, because PMI-1 publishes at a barrier. `ckptd meet` is a short-lived PMIx client
+//! in a process of its own, because the launcher's libpmix has threads and state that cannot be
+//! removed.
 
 use super::launchers::AddressService;
 use crate::Error;
@@ -57,8 +58,8 @@ impl LeaderAddress {
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
-    pub fn publish(&self, by: AddressService) -> Result<(), Error> {
-        match by {
+    pub fn publish(&self, service: AddressService) -> Result<(), Error> {
+        match service {
             AddressService::Pmix => exchange_by_pmix(Some(self)).map(drop),
             AddressService::Pmi1 => exchange_by_pmi1(Some(self)).map(drop),
         }
@@ -68,8 +69,8 @@ impl LeaderAddress {
     ///
     /// # Errors
     /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
-    pub fn find(by: AddressService) -> Result<LeaderAddress, Error> {
-        let text = match by {
+    pub fn find(service: AddressService) -> Result<LeaderAddress, Error> {
+        let text = match service {
             AddressService::Pmix => exchange_by_pmix(None)?,
             AddressService::Pmi1 => exchange_by_pmi1(None)?,
         };

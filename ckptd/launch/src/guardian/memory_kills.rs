@@ -1,4 +1,13 @@
 //! Processes that the kernel has killed because memory was exhausted.
+//!
+//! The exit status of such a process shows SIGKILL and no cause. The kernel counts the kills of
+//! each control group, so a process that was ended by SIGKILL while the count of its group has
+//! risen was killed for lack of memory.
+//!
+//! The death may be noticed up to a second after the count has risen. Therefore the count is polled
+//! once a second, and compared with the last poll but one: with the counts 3 and 3, and then 4 at
+//! the poll between the kill and the death, the death finds 4, which is not 3. A poll later both
+//! stored counts are 4, and another SIGKILL is not attributed to that kill.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,11 +15,10 @@ use understudy_formats::cgroup::ControlGroups;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Killer, ProcessEnd};
 
-/// Age up to which a kill counts as the cause of a death.
+/// Interval of polls.
 ///
+/// A kill counts as the cause of a death for at least this time, and at most twice this time.
 /// A process with much memory takes a while to end after its kill.
-///
-/// A process of much memory takes a while to end after its kill.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// Counter of the kills in the control group of a guardian and its processes.
@@ -23,16 +31,16 @@ pub struct MemoryKills {
 }
 
 /// Counts of the last two polls, the older one first.
-///
-/// A kill without a death in this guardian is forgotten with the poll after the next.
 #[derive(Clone, Copy, Debug)]
 struct Counts([u64; 2]);
 
 impl Counts {
+    /// Returns the counts after another poll.
     fn polled(self, count: u64) -> Counts {
         Counts([self.0[1], count])
     }
 
+    /// True if the count has risen since the older poll.
     fn is_new(self, count: u64) -> bool {
         count != self.0[0]
     }
@@ -70,7 +78,7 @@ impl MemoryKills {
         self.killed.set(Some(number));
     }
 
-    /// Determines whether a process was killed because memory was exhausted.
+    /// Sets the killer of a process that was killed because memory was exhausted.
     pub fn explain(&self, ended: &mut ProcessEnd) {
         let ProcessEnd::Killed { number, signal, by } = ended else {
             return;

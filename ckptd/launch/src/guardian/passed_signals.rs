@@ -17,20 +17,22 @@ pub struct PassedSignals([AtomicU64; REPEATED_SIGNALS.len()]);
 impl PassedSignals {
     /// Records that a signal is being sent.
     pub fn note(&self, signal: i32) {
-        if let Some(time) = self.of(signal) {
+        if let Some(time) = self.time_of(signal) {
             time.store(realtime_ns(), Ordering::Relaxed);
         }
     }
 
     /// True if the signal was sent.
     pub fn contains(&self, signal: i32) -> bool {
-        self.of(signal)
+        self.time_of(signal)
             .is_some_and(|time| time.load(Ordering::Relaxed) != 0)
     }
 
-    fn of(&self, signal: i32) -> Option<&AtomicU64> {
-        let place = REPEATED_SIGNALS.iter().position(|&it| it == signal)?;
-        Some(&self.0[place])
+    fn time_of(&self, signal: i32) -> Option<&AtomicU64> {
+        let index = REPEATED_SIGNALS
+            .iter()
+            .position(|&repeated| repeated == signal)?;
+        Some(&self.0[index])
     }
 
     /// Writes the times to a process's page; must precede the signal itself.

@@ -28,14 +28,14 @@ impl GuardianProcess {
     /// Starts a process of the program that does not outlive this one.
     ///
     /// A process that cannot be started is reported as ended.
-    pub fn start(&mut self, number: ProcessNumber, anew: bool) {
+    pub fn start(&mut self, number: ProcessNumber, is_restart: bool) {
         self.processes().retain(|before| before.number != number);
         let ending = match self.early_signal {
             Some(signal) => {
                 let by = Killer::Launcher;
                 ProcessEnd::Killed { number, signal, by }
             }
-            None => match self.start_process(number, anew) {
+            None => match self.start_process(number, is_restart) {
                 Ok(process) => {
                     self.has_begun = true;
                     return self.processes().push(process);
@@ -58,13 +58,14 @@ impl GuardianProcess {
         }
     }
 
-    fn start_process(&self, number: ProcessNumber, anew: bool) -> io::Result<GuardedProcess> {
+    fn start_process(&self, number: ProcessNumber, is_restart: bool) -> io::Result<GuardedProcess> {
         let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
-        if anew && number.0 < self.position.size {
-            // A fault strikes once. Processes with further numbers are not those that the fault
-            // names.
+        if is_restart && number.0 < self.position.size {
+            // The fault has struck the earlier process of this number, and must not strike the
+            // process that replaces it. A process with a number beyond the launcher's ranks is no
+            // replacement of an earlier one.
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
@@ -74,9 +75,9 @@ impl GuardianProcess {
         if !self.position.is_of_starter() {
             // If the program runs without understudy, it needs the variables of its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
-                let mut was = OsString::from(LAUNCHER_PREFIX);
-                was.push(name);
-                command.env(was, value);
+                let mut original_name = OsString::from(LAUNCHER_PREFIX);
+                original_name.push(name);
+                command.env(original_name, value);
             }
         }
         command.stdin(self.input.for_process(number)?);
@@ -95,7 +96,7 @@ impl GuardianProcess {
             .and_then(|()| pidfd_of(&child))
             .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, watched)?;
-        let is_spare = anew || number.0 >= self.workers;
+        let is_spare = is_restart || number.0 >= self.workers;
         let passing = SignalForwarding {
             passed: Arc::clone(&self.passed),
             to: if is_spare {
@@ -109,25 +110,32 @@ impl GuardianProcess {
 
     /// Returns the variables that give a process its number, as a launcher would set them.
     fn identity(&self, number: ProcessNumber) -> Identity {
-        let seat = &self.position;
-        let (number, size) = (number.to_string(), seat.size.to_string());
-        let (local_size, local_rank) = (seat.local_size.to_string(), seat.local_rank.to_string());
-        let line = format!("{number},{},{}", seat.rank, seat.directory().display());
+        let position = &self.position;
+        let (number, size) = (number.to_string(), position.size.to_string());
+        let (local_size, local_rank) = (
+            position.local_size.to_string(),
+            position.local_rank.to_string(),
+        );
+        let line = format!(
+            "{number},{},{}",
+            position.rank,
+            position.directory().display()
+        );
         let variables = [
             (LINE_VARIABLE, &line),
-            ("PMIX_NAMESPACE", &seat.job),
+            ("PMIX_NAMESPACE", &position.job),
             ("PMIX_RANK", &number),
             ("OMPI_COMM_WORLD_SIZE", &size),
             ("OMPI_COMM_WORLD_RANK", &number),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", &local_size),
             ("OMPI_COMM_WORLD_LOCAL_RANK", &local_rank),
         ];
-        let place = runtime_variable().map(|(name, place)| (name.into(), place.into()));
+        let runtime_directory = runtime_variable().map(|(name, path)| (name.into(), path.into()));
         Identity {
             variables: variables
                 .map(|(name, value)| (name.into(), value.into()))
                 .into_iter()
-                .chain(place)
+                .chain(runtime_directory)
                 .collect(),
             defaults: Vec::new(),
             descriptor: None,

@@ -34,7 +34,7 @@ fn preloaded() -> OsString {
     std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default()
 }
 
-/// Returns these libraries without those of understudy.
+/// Returns the preloaded libraries without those of understudy, joined by colons.
 pub fn preloaded_besides() -> String {
     let preload = preloaded().into_string().unwrap_or_default();
     let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");

@@ -1,8 +1,10 @@
 //! Processes that the program has spawned (`MPI_Comm_spawn`; MPI 4.1, 11.8), at their guardian.
 //!
 //! Spawned processes run without understudy. If the worker that has spawned a process is rolled
-//! back, it spawns the process again, which prints its output a second time. Of the streams of all
-//! processes of one name, each line is passed on once.
+//! back, it spawns the process again, which prints its output a second time. The two processes have
+//! the same name, and each line of the streams of a name is passed on once. For example, if the
+//! first process has printed ten lines when it is killed, and its successor prints the same ten
+//! lines and two more, only the last two lines of the successor are passed on.
 
 use crate::output::Output;
 use crate::tied_child::{die_with_parent, or_end, pidfd_of};
@@ -26,8 +28,8 @@ use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, wait_ready};
 use understudy_wire::line::{ChildStart, ChildState};
 
-/// Position up to which the streams of a name and descriptor were passed on.
-type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
+/// Position up to which the streams of each name and descriptor were passed on.
+type ForwardedPositions = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
 /// Time for which written output may stay open when its processes have ended.
 ///
@@ -83,7 +85,7 @@ impl Stream {
 pub struct SpawnedChildren {
     running: Vec<Running>,
     streams: Vec<Stream>,
-    shown: Shown,
+    forwarded: ForwardedPositions,
 }
 
 impl SpawnedChildren {
@@ -131,13 +133,13 @@ impl SpawnedChildren {
         // UCX messages about a parent that has died are not output of the program.
         command.env("UCX_LOG_FILE", "stderr");
         // Variables of the parent's MPI library describe its own generation, not the child's.
-        let of_generation =
+        let is_of_generation =
             |name: &String| start.defaults.iter().any(|(default, _)| default == name);
         command.envs(
             program
                 .variables
                 .iter()
-                .filter(|(name, _)| !of_generation(name))
+                .filter(|(name, _)| !is_of_generation(name))
                 .cloned(),
         );
         let os = |list: Vec<(String, String)>| -> Vec<(OsString, OsString)> {
@@ -165,11 +167,11 @@ impl SpawnedChildren {
         let failed = |error: io::Error| (program.file.clone(), error);
         let mut child = command.spawn().map_err(failed)?;
         self.streams.retain(|stream| !stream.thread.is_finished());
-        let watched = self
-            .watch(&mut child, &start.name)
+        let forwarding = self
+            .forward_output(&mut child, &start.name)
             .and_then(|()| pidfd_of(&child))
             .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
-        let pidfd = or_end(&mut child, watched).map_err(failed)?;
+        let pidfd = or_end(&mut child, forwarding).map_err(failed)?;
         Ok(Running {
             id: start.id,
             child,
@@ -178,10 +180,10 @@ impl SpawnedChildren {
     }
 
     /// Passes on the output of a process.
-    fn watch(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
+    fn forward_output(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
         let (out, errors) = (child.stdout.take(), child.stderr.take());
         if let Some(from) = out {
-            let stream = self.show(
+            let stream = self.forward(
                 from,
                 name.to_owned(),
                 rustix::stdio::stdout(),
@@ -190,7 +192,7 @@ impl SpawnedChildren {
             self.streams.push(stream);
         }
         if let Some(from) = errors {
-            let stream = self.show(
+            let stream = self.forward(
                 from,
                 name.to_owned(),
                 rustix::stdio::stderr(),
@@ -202,17 +204,17 @@ impl SpawnedChildren {
     }
 
     /// Passes on a stream, except for output that another process of this name has printed.
-    fn show(
+    fn forward(
         &self,
         mut from: impl Read + AsFd + Send + 'static,
         name: String,
         to: BorrowedFd<'_>,
         descriptor: i32,
     ) -> io::Result<Stream> {
-        let (mut to, shown) = (Output::new(to)?, Arc::clone(&self.shown));
-        let copy = from.as_fd().try_clone_to_owned()?;
+        let (mut to, forwarded) = (Output::new(to)?, Arc::clone(&self.forwarded));
+        let duplicate = from.as_fd().try_clone_to_owned()?;
         let progress = Arc::new(Progress::default());
-        let own = Arc::clone(&progress);
+        let thread_progress = Arc::clone(&progress);
         let thread = std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
             loop {
@@ -220,25 +222,27 @@ impl SpawnedChildren {
                     continue;
                 }
                 // Set before the bytes leave the pipe.
-                own.is_busy.store(true, Ordering::Release);
+                thread_progress.is_busy.store(true, Ordering::Release);
                 let Ok(length @ 1..) = from.read(&mut bytes) else {
                     return;
                 };
                 let bytes = &bytes[..length];
-                let mut shown = shown.lock();
-                let mark = shown
+                let mut forwarded = forwarded.lock();
+                let mark = forwarded
                     .entry((name.clone(), descriptor))
                     .or_insert(Position::START);
                 to.write(&bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);
-                own.written.fetch_add(length as u64, Ordering::Release);
-                own.is_busy.store(false, Ordering::Release);
+                thread_progress
+                    .written
+                    .fetch_add(length as u64, Ordering::Release);
+                thread_progress.is_busy.store(false, Ordering::Release);
             }
         })?;
         Ok(Stream {
             thread,
-            from: copy,
+            from: duplicate,
             progress,
         })
     }
@@ -271,13 +275,13 @@ impl SpawnedChildren {
     /// Waits until the output of ended processes is written, even if its reader is slow.
     pub fn flush(&self) {
         let streams = self.streams.iter();
-        let mut behind: Vec<_> = streams.map(|it| (it, it.written())).collect();
+        let mut behind: Vec<_> = streams.map(|stream| (stream, stream.written())).collect();
         while !behind.is_empty() {
             behind.retain(|(stream, before)| !stream.has_written(*before));
             std::thread::sleep(POLL_INTERVAL);
         }
         let until = Instant::now() + OPEN_OUTPUT_TIMEOUT;
-        let is_open = |it: &Stream| !it.thread.is_finished();
+        let is_open = |stream: &Stream| !stream.thread.is_finished();
         while self.streams.iter().any(is_open) && Instant::now() < until {
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -288,7 +292,7 @@ impl SpawnedChildren {
     }
 
     /// Kills the processes that still run.
-    pub fn end(&self) {
+    pub fn kill_all(&self) {
         for running in &self.running {
             let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
         }
@@ -309,7 +313,7 @@ mod tests {
         let (from, mut writer) = io::pipe().expect("a pipe");
         let (mut reader, to) = io::pipe().expect("a pipe");
         let mut children = SpawnedChildren::default();
-        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        let stream = children.forward(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
         children.streams.push(stream.expect("a thread"));
         drop(to);
         writer.write_all(&[b'a'; LENGTH]).expect("there is room");
@@ -345,7 +349,7 @@ mod tests {
     #[track_caller]
     fn assert_is_left(from: UnixStream, to: &UnixStream) {
         let mut children = SpawnedChildren::default();
-        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        let stream = children.forward(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
         children.streams.push(stream.expect("a thread"));
         children.flush();
         assert!(!children.streams[0].thread.is_finished());

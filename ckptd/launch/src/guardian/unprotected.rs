@@ -4,10 +4,10 @@ use super::launcher_position::LauncherPosition;
 use super::program::{Program, preloaded_besides};
 use crate::Error;
 use crate::print_message::print_message;
-use crate::refused_start::EXIT_REFUSED;
 use rustix::process::set_parent_process_death_signal;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_settings::refusal;
 
 /// Runs the program in place of this process, or stops the job, because protection fails.
@@ -15,27 +15,28 @@ use understudy_settings::refusal;
 /// All processes of the launcher are ranks then, as without understudy.
 pub fn run_unprotected(
     program: &Program,
-    seat: &LauncherPosition,
+    position: &LauncherPosition,
     spares: u32,
     why: &Error,
 ) -> Result<i32, Error> {
-    let stop = refusal::stops(!seat.is_of_starter(), !seat.is_on_one_node());
-    if seat.local_rank == 0 {
+    let stop = refusal::stops(!position.is_of_starter(), !position.is_on_one_node());
+    if position.local_rank == 0 {
         let outcome = refusal::outcome(stop);
         let ranks = match (stop, spares) {
             (None, 1..) => format!(
                 ", with the {spares} spare(s) as further ranks: {} in all",
-                seat.size
+                position.size
             ),
             _ => String::new(),
         };
         print_message(format_args!("{why}; {outcome}{ranks}"));
     } else if stop.is_some() {
-        // A rank that exits with an error ends the job, so that the rank that prints needs time.
+        // A rank that exits with an error makes the launcher kill the others, so the rank that
+        // prints the message must have done so before.
         std::thread::sleep(MESSAGE_DELAY);
     }
     if stop.is_some() {
-        return Ok(EXIT_REFUSED);
+        return Ok(exit_status::REFUSED);
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();

@@ -1,6 +1,6 @@
 //! Requests between the servers of the nodes, which the leader forwards.
 
-use crate::messages::{FenceOf, ServerOrder, SpawnedNamespace};
+use crate::messages::{FenceId, ServerOrder, SpawnedNamespace};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
 use understudy_pmi::GenerationName;
@@ -13,17 +13,24 @@ struct OpenFence {
     bytes: Vec<u8>,
 }
 
+/// Node that has sent a request, and its identifier of the request.
+#[derive(Clone, Copy)]
+struct RequestOrigin {
+    node: u32,
+    id: u64,
+}
+
 /// A request of a node that was not answered yet.
 struct OpenRequest {
-    /// Node that has sent the request, and its identifier of the request.
-    by: (u32, u64),
-    of: GenerationName,
+    origin: RequestOrigin,
+    namespace: GenerationName,
     /// Nodes that have not answered yet.
     from: BTreeSet<u32>,
-    /// Answer after the loss of a node in `from`.
+    /// Answer in the name of a node in `from` that is lost.
     ///
-    /// `None` if no answer can arrive; empty bytes if one node fewer has to be informed.
-    lost: Option<Vec<u8>>,
+    /// `None` if only that node could have answered the request, which then fails. Empty bytes if
+    /// each node only confirms the request, and the confirmation of a lost node is not needed.
+    answer_if_lost: Option<Vec<u8>>,
 }
 
 /// Requests in the last generation, and of processes that it has spawned.
@@ -31,13 +38,15 @@ struct OpenRequest {
 pub struct Exchange {
     generation: Option<GenerationName>,
     /// Node of each rank, by namespace.
-    spaces: BTreeMap<GenerationName, Vec<u32>>,
-    fences: BTreeMap<FenceOf, OpenFence>,
-    questions: BTreeMap<u64, OpenRequest>,
+    rank_nodes: BTreeMap<GenerationName, Vec<u32>>,
+    fences: BTreeMap<FenceId, OpenFence>,
+    requests: BTreeMap<u64, OpenRequest>,
     last_id: u64,
 }
 
-fn answer((node, id): (u32, u64), bytes: Option<Vec<u8>>) -> (u32, ServerOrder) {
+/// Returns the node to which an answer is sent, and the answer.
+fn answer(origin: RequestOrigin, bytes: Option<Vec<u8>>) -> (u32, ServerOrder) {
+    let RequestOrigin { node, id } = origin;
     (node, ServerOrder::Answer { id, bytes })
 }
 
@@ -47,7 +56,7 @@ impl Exchange {
         if let Some(before) = self.generation.replace(generation.clone()) {
             self.forget(&before);
         }
-        self.spaces.insert(generation, of_rank);
+        self.rank_nodes.insert(generation, of_rank);
     }
 
     /// Registers a namespace of spawned processes, all of which are on `node`.
@@ -61,12 +70,17 @@ impl Exchange {
         others: BTreeSet<u32>,
     ) -> Vec<(u32, ServerOrder)> {
         let name = joining.name.clone();
-        self.spaces
+        self.rank_nodes
             .insert(name.clone(), vec![node; joining.size as usize]);
         if others.is_empty() {
-            return vec![answer((node, id), Some(Vec::new()))];
+            return vec![answer(RequestOrigin { node, id }, Some(Vec::new()))];
         }
-        let id = self.register_request((node, id), name, others.clone(), Some(Vec::new()));
+        let id = self.register_request(
+            RequestOrigin { node, id },
+            name,
+            others.clone(),
+            Some(Vec::new()),
+        );
         let joining = joining.clone();
         let order = |node| {
             (
@@ -82,30 +96,37 @@ impl Exchange {
 
     fn register_request(
         &mut self,
-        by: (u32, u64),
-        of: GenerationName,
+        origin: RequestOrigin,
+        namespace: GenerationName,
         from: BTreeSet<u32>,
-        lost: Option<Vec<u8>>,
+        answer_if_lost: Option<Vec<u8>>,
     ) -> u64 {
         self.last_id += 1;
-        self.questions
-            .insert(self.last_id, OpenRequest { by, of, from, lost });
+        self.requests.insert(
+            self.last_id,
+            OpenRequest {
+                origin,
+                namespace,
+                from,
+                answer_if_lost,
+            },
+        );
         self.last_id
     }
 
     /// Removes a namespace; requests that wait for it are answered without data.
     pub fn forget(&mut self, name: &GenerationName) -> Vec<(u32, ServerOrder)> {
-        self.spaces.remove(name);
-        let is_of = |fence: &FenceOf| fence.members.iter().any(|(of, _)| of == name);
+        self.rank_nodes.remove(name);
+        let is_of = |fence: &FenceId| fence.members.iter().any(|(namespace, _)| namespace == name);
         let fences = self.fences.extract_if(.., |fence, _| is_of(fence));
         let mut answers: Vec<_> = fences
-            .flat_map(|(_, gathering)| gathering.entered)
-            .map(|by| answer(by, None))
+            .flat_map(|(_, fence)| fence.entered)
+            .map(|(node, id)| answer(RequestOrigin { node, id }, None))
             .collect();
-        let questions = self
-            .questions
-            .extract_if(.., |_, question| question.of == *name);
-        answers.extend(questions.map(|(_, question)| answer(question.by, None)));
+        let requests = self
+            .requests
+            .extract_if(.., |_, request| request.namespace == *name);
+        answers.extend(requests.map(|(_, request)| answer(request.origin, None)));
         answers
     }
 
@@ -118,22 +139,22 @@ impl Exchange {
             self.generation.as_ref() != Some(name) && nodes.contains(&node)
         };
         let there = self
-            .spaces
+            .rank_nodes
             .iter()
             .filter(|(name, nodes)| is_there(name, nodes));
         let names: Vec<GenerationName> = there.map(|(name, _)| name.clone()).collect();
         let mut answers: Vec<_> = names.iter().flat_map(|name| self.forget(name)).collect();
         let concerned: Vec<u64> = self
-            .questions
+            .requests
             .iter()
-            .filter(|(_, question)| question.from.contains(&node))
+            .filter(|(_, request)| request.from.contains(&node))
             .map(|(&id, _)| id)
             .collect();
         for id in concerned {
             let lost = self
-                .questions
+                .requests
                 .get(&id)
-                .and_then(|question| question.lost.clone());
+                .and_then(|request| request.answer_if_lost.clone());
             answers.extend(self.answer(node, id, lost));
         }
         (names, answers)
@@ -146,33 +167,32 @@ impl Exchange {
         &mut self,
         node: u32,
         id: u64,
-        fence: FenceOf,
+        fence: FenceId,
         bytes: Vec<u8>,
     ) -> Vec<(u32, ServerOrder)> {
-        let node_of =
-            |name: &GenerationName, rank: &Rank| self.spaces.get(name)?.get(rank.index()).copied();
+        let node_of = |name: &GenerationName, rank: &Rank| {
+            self.rank_nodes.get(name)?.get(rank.index()).copied()
+        };
         let members = fence.members.iter();
         let nodes: Option<BTreeSet<u32>> = members
             .flat_map(|(name, ranks)| ranks.iter().map(move |rank| node_of(name, rank)))
             .collect();
         let Some(nodes) = nodes else {
-            return vec![answer((node, id), None)];
+            return vec![answer(RequestOrigin { node, id }, None)];
         };
-        let gathering = self.fences.entry(fence.clone()).or_default();
-        gathering.entered.insert(node, id);
-        gathering.bytes.extend(bytes);
+        let fence_state = self.fences.entry(fence.clone()).or_default();
+        fence_state.entered.insert(node, id);
+        fence_state.bytes.extend(bytes);
         if !nodes
             .iter()
-            .all(|node| gathering.entered.contains_key(node))
+            .all(|node| fence_state.entered.contains_key(node))
         {
             return Vec::new();
         }
-        let OpenFence {
-            entered: come,
-            bytes,
-        } = self.fences.remove(&fence).unwrap_or_default();
-        come.into_iter()
-            .map(|by| answer(by, Some(bytes.clone())))
+        let OpenFence { entered, bytes } = self.fences.remove(&fence).unwrap_or_default();
+        entered
+            .into_iter()
+            .map(|(node, id)| answer(RequestOrigin { node, id }, Some(bytes.clone())))
             .collect()
     }
 
@@ -181,24 +201,41 @@ impl Exchange {
         &mut self,
         node: u32,
         id: u64,
-        of: GenerationName,
+        namespace: GenerationName,
         rank: Rank,
     ) -> (u32, ServerOrder) {
         let there = self
-            .spaces
-            .get(&of)
+            .rank_nodes
+            .get(&namespace)
             .and_then(|nodes| nodes.get(rank.index()).copied());
         let Some(there) = there else {
-            return answer((node, id), None);
+            return answer(RequestOrigin { node, id }, None);
         };
-        let id = self.register_request((node, id), of.clone(), BTreeSet::from([there]), None);
-        (there, ServerOrder::Modex { id, of, rank })
+        let id = self.register_request(
+            RequestOrigin { node, id },
+            namespace.clone(),
+            BTreeSet::from([there]),
+            None,
+        );
+        (
+            there,
+            ServerOrder::Modex {
+                id,
+                namespace,
+                rank,
+            },
+        )
     }
 
     /// Registers a request to another node in the last generation; returns its identifier.
     pub fn request_of_node(&mut self, node: u32, id: u64, there: u32) -> Option<u64> {
         let generation = self.generation.clone()?;
-        Some(self.register_request((node, id), generation, BTreeSet::from([there]), None))
+        Some(self.register_request(
+            RequestOrigin { node, id },
+            generation,
+            BTreeSet::from([there]),
+            None,
+        ))
     }
 
     /// Handles the answer of a node; the last answer is forwarded.
@@ -208,14 +245,14 @@ impl Exchange {
         id: u64,
         bytes: Option<Vec<u8>>,
     ) -> Option<(u32, ServerOrder)> {
-        let question = self.questions.get_mut(&id)?;
-        question.from.remove(&node);
-        if bytes.is_some() && !question.from.is_empty() {
+        let request = self.requests.get_mut(&id)?;
+        request.from.remove(&node);
+        if bytes.is_some() && !request.from.is_empty() {
             return None;
         }
-        let by = question.by;
-        self.questions.remove(&id);
-        Some(answer(by, bytes))
+        let origin = request.origin;
+        self.requests.remove(&id);
+        Some(answer(origin, bytes))
     }
 }
 
@@ -232,9 +269,11 @@ mod tests {
         ranks.iter().copied().map(Rank).collect()
     }
 
-    fn fence(members: &[(&GenerationName, &[u32])]) -> FenceOf {
-        let members = members.iter().map(|&(name, of)| (name.clone(), ranks(of)));
-        FenceOf {
+    fn fence(members: &[(&GenerationName, &[u32])]) -> FenceId {
+        let members = members
+            .iter()
+            .map(|&(name, namespace)| (name.clone(), ranks(namespace)));
+        FenceId {
             purpose: Purpose::Exchange,
             members: members.collect(),
             number: 0,
@@ -242,7 +281,7 @@ mod tests {
     }
 
     fn expected_answer(node: u32, id: u64, bytes: Option<&[u8]>) -> (u32, ServerOrder) {
-        answer((node, id), bytes.map(<[u8]>::to_vec))
+        answer(RequestOrigin { node, id }, bytes.map(<[u8]>::to_vec))
     }
 
     fn joining(name: &GenerationName, size: u32) -> SpawnedNamespace {
@@ -282,7 +321,7 @@ mod tests {
     fn fences_for_different_things_are_different() {
         let now = name(0);
         let mut exchange = begun(0, &[0, 1]);
-        let connect = FenceOf {
+        let connect = FenceId {
             purpose: Purpose::Connect,
             ..fence(&[(&now, &[0, 1])])
         };

@@ -20,7 +20,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which a node's processes may run after the end of its connection.
 ///
 /// Guardians of the node detect in this time that the manager has died.
-const AFTERLIFE: Duration = Duration::from_millis(50);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_millis(50);
 /// Limit of unauthenticated connections.
 const MAX_UNAUTHENTICATED: usize = 64;
 /// Limit of connections that are accepted before the other connections are served.
@@ -58,7 +58,7 @@ pub struct Hub {
     listener: Source<TcpListener>,
     registry: Registry,
     token: Vec<u8>,
-    strangers: VecDeque<UnauthenticatedPeer>,
+    unauthenticated: VecDeque<UnauthenticatedPeer>,
     nodes: BTreeMap<u32, Node>,
 }
 
@@ -75,7 +75,7 @@ impl Hub {
             listener: Source::new(registry, listener, Interest::READ)?,
             registry: registry.clone(),
             token,
-            strangers: VecDeque::new(),
+            unauthenticated: VecDeque::new(),
             nodes: BTreeMap::new(),
         })
     }
@@ -93,10 +93,13 @@ impl Hub {
     pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
         let interest = |interest| if is_awaited { interest } else { Interest::NONE };
         self.listener.set_interest(interest(Interest::READ))?;
-        let strangers = self.strangers.iter_mut().map(|it| (&mut it.link, false));
+        let unauthenticated = self
+            .unauthenticated
+            .iter_mut()
+            .map(|peer| (&mut peer.link, false));
         let nodes = self.nodes.values_mut();
         let nodes = nodes.map(|node| (&mut node.link, node.ended.is_some()));
-        for (link, has_ended) in strangers.chain(nodes) {
+        for (link, has_ended) in unauthenticated.chain(nodes) {
             let wanted = if has_ended {
                 Interest::NONE
             } else {
@@ -109,16 +112,16 @@ impl Hub {
 
     /// Returns the time after which [`Hub::attend`] must be called.
     pub fn limit(&self) -> Option<Duration> {
-        let of = |node: &Node| match (node.ended, node.doubt.limit()) {
-            (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
+        let node_limit = |node: &Node| match (node.ended, node.doubt.limit()) {
+            (Some(since), _) => DISCONNECT_TIMEOUT.saturating_sub(since.elapsed()),
             (None, Some(limit)) => limit,
             (None, None) => SILENCE_TIMEOUT.saturating_sub(node.last_message.elapsed()),
         };
         let greetings = self
-            .strangers
+            .unauthenticated
             .iter()
             .map(|stranger| GREETING.saturating_sub(stranger.since.elapsed()));
-        self.nodes.values().map(of).chain(greetings).min()
+        self.nodes.values().map(node_limit).chain(greetings).min()
     }
 
     /// Handles all connections and returns the changes, in order for each node.
@@ -129,20 +132,20 @@ impl Hub {
                 Err(_) => break,
             }
         }
-        let mut news = Vec::new();
-        for stranger in std::mem::take(&mut self.strangers) {
-            news.extend(self.authenticate(stranger));
+        let mut changes = Vec::new();
+        for stranger in std::mem::take(&mut self.unauthenticated) {
+            changes.extend(self.authenticate(stranger));
         }
         for (&number, node) in &mut self.nodes {
             let reported = node
                 .receive()
                 .into_iter()
                 .map(|report| (number, NodeChange::Reported(report)));
-            news.extend(reported);
+            changes.extend(reported);
         }
         let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
-        news.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silence()))));
-        news
+        changes.extend(lost.map(|(number, node)| (number, NodeChange::Lost(node.silence()))));
+        changes
     }
 
     fn accept(&mut self, stream: TcpStream, address: IpAddr) {
@@ -156,10 +159,10 @@ impl Hub {
         let Ok(link) = Source::new(&self.registry, link, Interest::READ) else {
             return;
         };
-        if self.strangers.len() == MAX_UNAUTHENTICATED {
+        if self.unauthenticated.len() == MAX_UNAUTHENTICATED {
             self.make_room();
         }
-        self.strangers.push_back(UnauthenticatedPeer {
+        self.unauthenticated.push_back(UnauthenticatedPeer {
             link,
             nonce,
             since: Instant::now(),
@@ -172,21 +175,21 @@ impl Hub {
     /// A host that makes many connections only displaces its own.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        for stranger in &self.strangers {
+        for stranger in &self.unauthenticated {
             *counts.entry(stranger.address).or_default() += 1;
         }
         let crowded = counts.into_iter().max_by_key(|&(_, count)| count);
         let oldest = self
-            .strangers
+            .unauthenticated
             .iter()
             .position(|stranger| Some(stranger.address) == crowded.map(|(address, _)| address));
-        oldest.map(|oldest| self.strangers.remove(oldest));
+        oldest.map(|oldest| self.unauthenticated.remove(oldest));
     }
 
     fn authenticate(&mut self, mut stranger: UnauthenticatedPeer) -> Option<(u32, NodeChange)> {
         match stranger.link.get_mut().receive_greeting() {
             Ok(None) if stranger.since.elapsed() < GREETING => {
-                self.strangers.push_back(stranger);
+                self.unauthenticated.push_back(stranger);
                 None
             }
             Ok(Some(Greeting::Node {
@@ -266,7 +269,7 @@ impl Node {
 
     fn is_lost(&self) -> bool {
         match self.ended {
-            Some(since) => since.elapsed() >= AFTERLIFE,
+            Some(since) => since.elapsed() >= DISCONNECT_TIMEOUT,
             None => self.doubt.is_over(),
         }
     }
@@ -341,7 +344,7 @@ mod tests {
             }
             assert_eq!(is_closed(&peer), !may_go_on, "{length}");
             let held = hub
-                .strangers
+                .unauthenticated
                 .iter_mut()
                 .map(|it| it.link.get_mut().unread())
                 .sum::<usize>();
@@ -354,8 +357,8 @@ mod tests {
         use crate::other_user::{connect_as_another_user, exits_soon};
         let (mut poller, mut hub) = hub();
         if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
-            assert!(news(&mut hub, &mut poller).is_empty());
-            assert!(hub.strangers.is_empty());
+            assert!(changes(&mut hub, &mut poller).is_empty());
+            assert!(hub.unauthenticated.is_empty());
             assert!(exits_soon(other));
         }
     }
@@ -372,7 +375,7 @@ mod tests {
                 one
             })
             .collect();
-        assert_eq!(hub.strangers.len(), MAX_UNAUTHENTICATED);
+        assert_eq!(hub.unauthenticated.len(), MAX_UNAUTHENTICATED);
         assert!(!is_closed(&other));
         let closed = many.iter().filter(|it| is_closed(it)).count();
         assert_eq!(closed, MAX_UNAUTHENTICATED + 1);
@@ -380,14 +383,14 @@ mod tests {
     }
 
     /// Returns the first changes within a second.
-    fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, NodeChange)> {
+    fn changes(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, NodeChange)> {
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until {
             hub.watch(true).expect("sockets");
             let _ = poller.wait(Some(Duration::from_millis(10)));
-            let news = hub.attend();
-            if !news.is_empty() {
-                return news;
+            let changes = hub.attend();
+            if !changes.is_empty() {
+                return changes;
             }
         }
         Vec::new()
@@ -404,20 +407,18 @@ mod tests {
             std::thread::spawn(move || Follower::call(&address, token, 4, "n4", &registry))
         };
         let stranger = call(b"a guess of the same length");
-        assert!(news(&mut hub, &mut poller).is_empty());
+        assert!(changes(&mut hub, &mut poller).is_empty());
         assert!(stranger.join().expect("no panic").is_err());
         let node = call(TOKEN);
-        assert!(
-            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Joined(host))] if host == "n4")
-        );
+        let seen = changes(&mut hub, &mut poller);
+        assert!(matches!(&seen[..], [(4, NodeChange::Joined(host))] if host == "n4"));
         let mut node = node.join().expect("no panic").expect("let in");
         let report = Report::GuardianDied {
             rank: understudy_numbers::Guardian(1),
         };
         node.send(report.clone());
-        assert!(
-            matches!(&news(&mut hub, &mut poller)[..], [(4, NodeChange::Reported(reported))] if *reported == report)
-        );
+        let seen = changes(&mut hub, &mut poller);
+        assert!(matches!(&seen[..], [(4, NodeChange::Reported(reported))] if *reported == report));
         hub.send(4, Order::Job(JobOrder::End { is_good: true }));
         let reported = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
@@ -427,7 +428,7 @@ mod tests {
         assert_eq!(node.lost_reason(), None);
         drop(node);
         assert!(matches!(
-            &news(&mut hub, &mut poller)[..],
+            &changes(&mut hub, &mut poller)[..],
             [(4, NodeChange::Lost(_))]
         ));
     }
@@ -446,7 +447,7 @@ mod tests {
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
         let registry = poller.registry().clone();
         let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
-        assert_eq!(news(&mut hub, &mut poller).len(), 1);
+        assert_eq!(changes(&mut hub, &mut poller).len(), 1);
         let mut node = node.join().expect("no panic").expect("let in");
         let began = Instant::now();
         let silence = loop {

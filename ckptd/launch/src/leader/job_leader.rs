@@ -11,11 +11,11 @@ use crate::print_message::print_message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_pmi::GenerationName;
 use understudy_protocol::{
-    Action, Domain, EXIT_NOT_RECOVERED, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT,
-    Job, JobOrder, Node, ProcessNumber, Worker,
+    Action, Domain, Ending, Event, GenerationStart, Guardian, JOIN_TIMEOUT, Job, JobOrder, Node,
+    ProcessNumber, Worker,
 };
 use understudy_settings::domains::domain_of_host;
 use understudy_wire::line::{Killer, ProcessEnd, ToGuardian, ToManager};
@@ -37,7 +37,7 @@ pub struct JobLeader {
     /// Names of the failure domains of nodes with guardians; a domain's number is its index.
     domains: Vec<String>,
     /// Nodes whose failure domain was looked up.
-    placed: BTreeSet<u32>,
+    looked_up: BTreeSet<u32>,
     lost: BTreeSet<u32>,
     /// Node of each living guardian.
     guardians: BTreeMap<Guardian, u32>,
@@ -46,7 +46,7 @@ pub struct JobLeader {
     /// Workers that have spawned processes, with the nodes of these processes.
     spawned: BTreeSet<(Worker, u32)>,
     /// Exit status of a spawned process that has failed; 0 if none has.
-    of_spawned: i32,
+    spawned_status: i32,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
     /// True if a node is missing and no guardian has joined.
@@ -61,7 +61,7 @@ impl JobLeader {
         JobLeader {
             file_of_domains,
             domains: Vec::new(),
-            placed: BTreeSet::new(),
+            looked_up: BTreeSet::new(),
             job: None,
             began: Instant::now(),
             hosts: BTreeMap::from([(OWN_NODE, host.to_owned())]),
@@ -69,7 +69,7 @@ impl JobLeader {
             guardians: BTreeMap::new(),
             processes: BTreeMap::new(),
             spawned: BTreeSet::new(),
-            of_spawned: 0,
+            spawned_status: 0,
             exchange: Exchange::default(),
             orders: Vec::new(),
             is_hopeless: false,
@@ -112,8 +112,8 @@ impl JobLeader {
             .filter(|job| job.is_over())
             .map(Job::status)
         {
-            None => EXIT_NOT_RECOVERED,
-            Some(0) => self.of_spawned,
+            None => exit_status::RECOVERY_FAILED,
+            Some(0) => self.spawned_status,
             Some(status) => status,
         }
     }
@@ -133,8 +133,8 @@ impl JobLeader {
     pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);
-        let had_guardians = self.guardians.values().any(|of| *of == node);
-        self.guardians.retain(|_, of| *of != node);
+        let had_guardians = self.guardians.values().any(|namespace| *namespace == node);
+        self.guardians.retain(|_, namespace| *namespace != node);
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
             print_message(message::host_lost(host.unwrap_or_default()));
@@ -161,11 +161,11 @@ impl JobLeader {
                 workers,
                 spares,
                 replenishes,
-                had_manager: is_again,
+                had_manager,
             } => {
                 let new = || Job::new(workers, spares).with_replenishing(replenishes);
                 let job = self.job.get_or_insert_with(new);
-                if is_again {
+                if had_manager {
                     job.note_other_manager();
                 }
                 self.guardians.insert(rank, node);
@@ -173,13 +173,13 @@ impl JobLeader {
             Report::ProcessReported {
                 rank,
                 number,
-                history: known,
+                history,
             } => {
                 self.processes.insert(number, node);
-                self.handle_event(Event::ProcessReported(number, rank, known));
+                self.handle_event(Event::ProcessReported(number, rank, history));
             }
             Report::AllReported { rank } => {
-                if self.placed.insert(node)
+                if self.looked_up.insert(node)
                     && let Some(domain) = self.domain_of(node)
                 {
                     self.handle_event(Event::NodeInDomain(Node(node), domain));
@@ -201,15 +201,19 @@ impl JobLeader {
             Report::LibraryAborted { number, generation } => {
                 self.handle_event(Event::LibraryAborted(number, generation))
             }
-            Report::Spawned(status) => self.of_spawned = status,
+            Report::Spawned(status) => self.spawned_status = status,
             Report::Abort(status) => self.handle_event(Event::Abort(status)),
             Report::CannotContinue(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);
                 self.send_to_servers(answers);
             }
-            Report::Modex { id, of, rank } => {
-                let question = self.exchange.request_data(node, id, of, rank);
+            Report::Modex {
+                id,
+                namespace,
+                rank,
+            } => {
+                let question = self.exchange.request_data(node, id, namespace, rank);
                 self.send_to_servers([question]);
             }
             Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
@@ -278,8 +282,8 @@ impl JobLeader {
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
         let name =
             domain_of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
-        let known = self.domains.iter().position(|other| *other == name);
-        let number = known.unwrap_or_else(|| {
+        let history = self.domains.iter().position(|other| *other == name);
+        let number = history.unwrap_or_else(|| {
             self.domains.push(name);
             self.domains.len() - 1
         });
@@ -290,7 +294,7 @@ impl JobLeader {
     pub fn give_up(&mut self, why: &str) {
         print_message(why);
         self.is_hopeless |= self.job.is_none();
-        self.handle_event(Event::Abort(EXIT_NOT_RECOVERED));
+        self.handle_event(Event::Abort(exit_status::RECOVERY_FAILED));
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -331,22 +335,13 @@ impl JobLeader {
                 self.send_to_node_of(adopter, JobOrder::AdoptStore { adopter, from });
             }
             JobOrder::Announce { generation } => {
-                log::info!("generation {generation} is to be");
+                log::info!("generation {generation} is announced");
                 self.send_to_all(&Order::Job(JobOrder::Announce { generation }));
             }
             JobOrder::CountSpareDeath => self.send_to_all(&Order::Job(JobOrder::CountSpareDeath)),
-            JobOrder::RequestPlacementHints {
-                number,
-                failed: fallen,
-            } => {
-                let fallen = fallen.into_iter().take(MAX_NAMED_FAILURES).collect();
-                self.send_to_node_of(
-                    number,
-                    JobOrder::RequestPlacementHints {
-                        number,
-                        failed: fallen,
-                    },
-                );
+            JobOrder::RequestPlacementHints { number, failed } => {
+                let failed = failed.into_iter().take(MAX_NAMED_FAILURES).collect();
+                self.send_to_node_of(number, JobOrder::RequestPlacementHints { number, failed });
             }
             JobOrder::Begin(beginning) => self.begin(&beginning.ranks, beginning.start),
             JobOrder::End { is_good } => self.send_to_all(&Order::Job(JobOrder::End { is_good })),
@@ -359,18 +354,18 @@ impl JobLeader {
         log::info!("generation {generation} begins with {count} processes");
         let node_of =
             |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN_NODE);
-        let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
+        let node_of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // Ranks of a host that is lost at this moment are detected as dead afterwards.
-        let place = |node: u32| self.hosts.range(..node).count() as u32;
-        let places = of_rank.iter().map(|&node| place(node));
+        let host_index = |node: u32| self.hosts.range(..node).count() as u32;
+        let host_indices = node_of_rank.iter().map(|&node| host_index(node));
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN_NODE]),
-            ranks: ranks.iter().copied().zip(places).collect(),
+            ranks: ranks.iter().copied().zip(host_indices).collect(),
             hosts: self.hosts.values().cloned().collect(),
             start,
         };
         match GenerationName::new(&beginning.job, generation.0) {
-            Ok(name) => self.exchange.begin(name, of_rank),
+            Ok(name) => self.exchange.begin(name, node_of_rank),
             Err(error) => return self.give_up(&error.to_string()),
         }
         self.send_to_all(&Order::Job(JobOrder::Begin(beginning)));

@@ -19,11 +19,11 @@ use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
 
 impl NodeState {
-    /// Requests boards of another node for a process.
-    pub(super) fn want_boards(
+    /// Requests boards of the node of `process`, for a request of a process here.
+    pub(super) fn request_boards(
         &mut self,
-        (number, asked): (ProcessNumber, u64),
-        of: ProcessNumber,
+        (reader, reader_request): (ProcessNumber, u64),
+        process: ProcessNumber,
         workers: Vec<Worker>,
     ) {
         let Some(generation) = self
@@ -33,16 +33,16 @@ impl NodeState {
         else {
             return;
         };
-        let slot = self.queue.slot();
+        let sender = self.queue.sender();
         // No answer arrives if the generation ends; the process is notified of that end.
-        let show = move |bytes: Option<Vec<u8>>| {
+        let deliver = move |bytes: Option<Vec<u8>>| {
             if let Some(bytes) = bytes {
-                slot.put(NodeMessage::BoardContents(number, asked, bytes));
+                sender.put(NodeMessage::BoardContents(reader, reader_request, bytes));
             }
         };
-        let (answer, _) = Answer::new(Box::new(show));
+        let (answer, _) = Answer::new(Box::new(deliver));
         let id = self.register_request(vec![generation], answer);
-        let process = of;
+
         self.reports.push(Report::ReadBoards {
             id,
             process,
@@ -70,7 +70,7 @@ impl NodeState {
     }
 
     /// Sends a process the boards that were read on another node.
-    pub(super) fn show(&self, number: ProcessNumber, id: u64, bytes: &[u8]) {
+    pub(super) fn send_boards(&self, number: ProcessNumber, id: u64, bytes: &[u8]) {
         let file = || -> io::Result<File> {
             let mut file = File::from(memfd_create("boards", MemfdFlags::CLOEXEC)?);
             file.write_all(bytes)?;

@@ -14,9 +14,13 @@ pub struct Follower {
     /// Times of the heartbeats that were not returned yet.
     sent: VecDeque<Instant>,
     /// Number of the first heartbeat in `sent`.
-    first: u64,
+    first_unreturned: u64,
     /// Time when the last returned heartbeat was sent.
-    certain: Instant,
+    ///
+    /// The leader has received that heartbeat at this time or later, so it cannot have declared
+    /// this node lost before this time plus its own timeout. The time when the heartbeat came back
+    /// would prove nothing: it may have waited in a buffer.
+    last_confirmed: Instant,
     /// Silence beyond [`LEASE_TIMEOUT`].
     doubt: Doubt,
     /// Error that has ended the connection.
@@ -35,13 +39,13 @@ impl Follower {
         host: &str,
         registry: &Registry,
     ) -> io::Result<Follower> {
-        let certain = Instant::now();
+        let last_confirmed = Instant::now();
         let link = Link::call(leader, token, node, host)?;
         Ok(Follower {
             link: Source::new(registry, link, Interest::READ)?,
             sent: VecDeque::new(),
-            first: 0,
-            certain,
+            first_unreturned: 0,
+            last_confirmed,
             doubt: Doubt::default(),
             ended: None,
         })
@@ -55,7 +59,7 @@ impl Follower {
             ));
         }
         self.doubt.is_over().then(|| {
-            let time = self.certain.elapsed().as_secs_f64();
+            let time = self.last_confirmed.elapsed().as_secs_f64();
             format!("no message from the job's leader for {time:.1} s")
         })
     }
@@ -79,7 +83,9 @@ impl Follower {
             HEARTBEAT_INTERVAL.saturating_sub(last.elapsed())
         });
         let doubt = self.doubt.limit();
-        beat.min(doubt.unwrap_or_else(|| LEASE_TIMEOUT.saturating_sub(self.certain.elapsed())))
+        beat.min(
+            doubt.unwrap_or_else(|| LEASE_TIMEOUT.saturating_sub(self.last_confirmed.elapsed())),
+        )
     }
 
     pub fn send(&mut self, report: Report) {
@@ -95,21 +101,23 @@ impl Follower {
             match message {
                 LeaderToNode::Order(order) => orders.push(order),
                 LeaderToNode::Beat(number) => {
-                    while self.first <= number
+                    while self.first_unreturned <= number
                         && let Some(sent) = self.sent.pop_front()
                     {
-                        (self.certain, self.first) = (sent, self.first + 1);
+                        (self.last_confirmed, self.first_unreturned) =
+                            (sent, self.first_unreturned + 1);
                     }
                 }
             }
         }
-        self.doubt.update(self.certain.elapsed() >= LEASE_TIMEOUT);
+        self.doubt
+            .update(self.last_confirmed.elapsed() >= LEASE_TIMEOUT);
         if self
             .sent
             .back()
             .is_none_or(|last| last.elapsed() >= HEARTBEAT_INTERVAL)
         {
-            let number = self.first + self.sent.len() as u64;
+            let number = self.first_unreturned + self.sent.len() as u64;
             self.link.get_mut().send(&NodeToLeader::Beat(number));
             self.sent.push_back(Instant::now());
         }

@@ -6,7 +6,7 @@ use super::node_queue::NodeMessage;
 use super::process::{Process, processors};
 use super::servers::Servers;
 use crate::Error;
-use crate::messages::{Beginning, FenceOf, Report, SpawnedNamespace};
+use crate::messages::{Beginning, FenceId, Report, SpawnedNamespace};
 use crate::spawn_thread::spawn_thread;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -27,7 +27,7 @@ pub(super) const SEGMENTS: &str = "segments";
 impl NodeState {
     pub(super) fn start_servers(&self, library: &Path) -> Result<Servers, Error> {
         let mpi = MpiLibrary::named(library)?;
-        let place = |name: &str| -> Result<PathBuf, Error> {
+        let make_directory = |name: &str| -> Result<PathBuf, Error> {
             let path = self.directory.join(name);
             let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
             made.map_err(Error::system(path.display().to_string()))?;
@@ -35,24 +35,24 @@ impl NodeState {
         };
         let settings = ServerSettings {
             mpi,
-            directory: place(SESSIONS)?,
+            directory: make_directory(SESSIONS)?,
             host: self.host.clone(),
-            peers: Arc::new(self.queue.slot()),
+            peers: Arc::new(self.queue.sender()),
         };
-        let (servers, events) = Servers::start(&settings, place(SEGMENTS)?)?;
-        let slot = self.queue.slot();
-        spawn_thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
+        let (servers, events) = Servers::start(&settings, make_directory(SEGMENTS)?)?;
+        let sender = self.queue.sender();
+        spawn_thread(move || sender.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)
     }
 
     /// Handles a message from a thread of the servers.
-    pub(super) fn report_mail(&mut self, mail: NodeMessage) {
+    pub(super) fn handle_message(&mut self, message: NodeMessage) {
         let current = |name: &GenerationName| {
             self.last_generation
                 .as_ref()
                 .filter(|begun| begun.name == *name)
         };
-        match mail {
+        match message {
             NodeMessage::Aborted(name, rank, status) => {
                 let broken = current(&name).and_then(|begun| {
                     let (number, generation) = (*begun.ranks.get(rank.index())?, begun.generation);
@@ -73,7 +73,7 @@ impl NodeState {
             NodeMessage::Fence(fence) => {
                 let names = fence.members.iter().map(|(name, _)| name.clone());
                 let id = self.register_request(names.collect(), fence.answer);
-                let of = FenceOf {
+                let id_of_fence = FenceId {
                     purpose: fence.purpose,
                     members: fence.members,
                     number: fence.number,
@@ -81,16 +81,20 @@ impl NodeState {
                 let bytes = fence.bytes;
                 self.reports.push(Report::Fence {
                     id,
-                    fence: of,
+                    fence: id_of_fence,
                     bytes,
                 });
             }
             NodeMessage::Modex(modex) => {
                 let id = self.register_request(vec![modex.generation.clone()], modex.answer);
-                let (of, rank) = (modex.generation, modex.rank);
-                self.reports.push(Report::Modex { id, of, rank });
+                let (namespace, rank) = (modex.generation, modex.rank);
+                self.reports.push(Report::Modex {
+                    id,
+                    namespace,
+                    rank,
+                });
             }
-            NodeMessage::BoardContents(number, id, bytes) => self.show(number, id, &bytes),
+            NodeMessage::BoardContents(number, id, bytes) => self.send_boards(number, id, &bytes),
             NodeMessage::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
         }
     }
@@ -104,13 +108,13 @@ impl NodeState {
     }
 
     /// Reads data that a rank of this node has put, for another node.
-    pub(super) fn read_put_data(&self, id: u64, of: &GenerationName, rank: Rank) {
-        let slot = self.queue.slot();
+    pub(super) fn read_put_data(&self, id: u64, name: &GenerationName, rank: Rank) {
+        let sender = self.queue.sender();
         match &self.servers {
-            Some(servers) => servers.modex(of, rank, move |bytes| {
-                slot.put(NodeMessage::Reply(id, bytes))
+            Some(servers) => servers.modex(name, rank, move |bytes| {
+                sender.put(NodeMessage::Reply(id, bytes))
             }),
-            None => slot.put(NodeMessage::Reply(id, None)),
+            None => sender.put(NodeMessage::Reply(id, None)),
         }
     }
 
@@ -188,23 +192,25 @@ impl NodeState {
             spares,
             since_failure,
         } = start;
-        let failed_at = since_failure.map(|it| began_ns.saturating_sub(it.as_nanos() as u64));
-        let (numbers, of_rank): (Vec<ProcessNumber>, Vec<usize>) =
-            ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
-        self.files.retain(|number, _| numbers.contains(number));
+        let failed_at = since_failure.map(|since| began_ns.saturating_sub(since.as_nanos() as u64));
+        let (numbers, host_of_rank): (Vec<ProcessNumber>, Vec<usize>) = ranks
+            .iter()
+            .map(|&(process, host)| (process, host as usize))
+            .unzip();
+        self.stores.retain(|number, _| numbers.contains(number));
         self.release_state(|number| !numbers.contains(number));
         let here = hosts
             .iter()
             .position(|host| *host == self.host)
             .unwrap_or_default();
-        let mut of_all = Namespace {
+        let mut namespace = Namespace {
             name: GenerationName::new(&job, generation.0)?,
-            placement: Placement::new(hosts, of_rank)?,
+            placement: Placement::new(hosts, host_of_rank)?,
             here,
             is_crowded: false,
             spawned: None,
         };
-        if of_all.ranks_here().next().is_none() {
+        if namespace.ranks_here().next().is_none() {
             return Ok(());
         }
         self.forget_others();
@@ -212,22 +218,22 @@ impl NodeState {
             return Ok(());
         };
         let process_of = |rank: Rank| self.processes.get(&numbers[rank.index()]);
-        let processes: Vec<&Process> = of_all.ranks_here().filter_map(process_of).collect();
-        of_all.is_crowded = processes.len() > processors(&processes);
-        servers.begin(&of_all)?;
+        let processes: Vec<&Process> = namespace.ranks_here().filter_map(process_of).collect();
+        namespace.is_crowded = processes.len() > processors(&processes);
+        servers.begin(&namespace)?;
         // A new manager treats a process with this mark as one that may have a checkpoint.
         processes
             .iter()
-            .for_each(|process| process.note_played(self.is_protected));
-        for rank in of_all.ranks_here() {
+            .for_each(|process| process.mark_as_rank(self.is_protected));
+        for rank in namespace.ranks_here() {
             let number = numbers[rank.index()];
-            let identity = servers.identity(&of_all.name, rank)?;
+            let identity = servers.identity(&namespace.name, rank)?;
             let text = |text: OsString| text.to_string_lossy().into_owned();
             let all = identity.defaults.into_iter().chain(identity.variables);
             let begin = ToProcess::Begin {
                 generation,
                 rank,
-                size: of_all.placement.size(),
+                size: namespace.placement.size(),
                 is_first,
                 spares,
                 failed_at,
@@ -243,7 +249,7 @@ impl NodeState {
         }
         self.adoptions.clear();
         self.last_generation = Some(BegunGeneration {
-            name: of_all.name,
+            name: namespace.name,
             generation,
             here,
             ranks: numbers,

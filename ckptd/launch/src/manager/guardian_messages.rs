@@ -11,14 +11,14 @@ use understudy_wire::line::{FromGuardian, Killer, ProcessEnd, ToGuardian};
 
 impl NodeState {
     pub(super) fn receive_from_guardians(&mut self) {
-        let (mut received, mut gone) = (self.takeover.take_deferred(), Vec::new());
+        let (mut received, mut disconnected) = (self.takeover.take_deferred(), Vec::new());
         for (&rank, line) in &self.guardians {
             loop {
                 match line.receive_with::<FromGuardian>(Duration::ZERO) {
                     Ok(Some((message, files))) => received.push((rank, message, files)),
                     Ok(None) => break,
                     Err(_) => {
-                        gone.push(rank);
+                        disconnected.push(rank);
                         break;
                     }
                 }
@@ -26,12 +26,12 @@ impl NodeState {
         }
         for (rank, message, files) in received {
             match message {
-                FromGuardian::Process(has) => self.add_reported_process(rank, has, files),
+                FromGuardian::Process(record) => self.add_reported_process(rank, record, files),
                 FromGuardian::AllReported => self.reports.push(Report::AllReported { rank }),
-                later if !self.takeover.is_led() => self.takeover.defer(rank, later, files),
+                message if !self.takeover.is_led() => self.takeover.defer(rank, message, files),
                 FromGuardian::Registered { number, call } => {
                     if let Some(caller) = RegisteredProcess::new(call, files) {
-                        self.take_caller(number, caller);
+                        self.add_registered_process(number, caller);
                     }
                 }
                 FromGuardian::Ended(ended) => self.note_end(ended),
@@ -40,7 +40,7 @@ impl NodeState {
                 }
             }
         }
-        for rank in gone {
+        for rank in disconnected {
             self.lose_guardian(rank);
         }
         self.end_if_partly_bypassed();
@@ -62,7 +62,7 @@ impl NodeState {
             self.waiting.remove(&number);
             self.early_programs.remove(&number);
             self.ended.insert(number);
-            if let Some(left) = self.files.get_mut(&number) {
+            if let Some(left) = self.stores.get_mut(&number) {
                 left.status = status;
             }
             if status != 0 {
@@ -160,7 +160,7 @@ impl NodeState {
     ///
     /// The process's guardian receives the files, and keeps them from now on.
     pub(super) fn assign_store(&mut self, adopter: ProcessNumber, from: ProcessNumber) {
-        let Some(left) = self.files.remove(&from) else {
+        let Some(left) = self.stores.remove(&from) else {
             return;
         };
         log::info!(
@@ -170,10 +170,10 @@ impl NodeState {
         if let Some(process) = self.processes.get(&adopter) {
             // From now on the process may have a checkpoint: a new manager includes it in the next
             // generation.
-            process.note_played(self.is_protected);
+            process.mark_as_rank(self.is_protected);
         }
         let (worker, status) = (left.worker, left.status);
-        let inherit = ToGuardian::AdoptStore {
+        let adopt = ToGuardian::AdoptStore {
             adopter,
             from,
             worker,
@@ -186,16 +186,16 @@ impl NodeState {
             .and_then(|rank| self.guardians.get(rank))
         {
             // The death of the guardian is detected soon.
-            let _ = guardian.send_with(&inherit, &files);
+            let _ = guardian.send_with(&adopt, &files);
         }
         self.adoptions.insert(adopter, from);
         let status = libc::SIGKILL;
-        self.files.insert(adopter, ReplicaStore { status, ..left });
+        self.stores.insert(adopter, ReplicaStore { status, ..left });
     }
 
     /// Releases the state of ended processes at their guardians.
-    pub(super) fn release_state(&mut self, is_forgotten: impl Fn(&ProcessNumber) -> bool) {
-        for number in self.ended.extract_if(.., |number| is_forgotten(number)) {
+    pub(super) fn release_state(&mut self, is_unneeded: impl Fn(&ProcessNumber) -> bool) {
+        for number in self.ended.extract_if(.., |number| is_unneeded(number)) {
             let home = self.homes.remove(&number);
             let guardian = home.and_then(|rank| self.guardians.get(&rank));
             // A guardian that has died has no state left.

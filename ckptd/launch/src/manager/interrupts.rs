@@ -12,8 +12,8 @@ pub const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
 /// Time after which the main thread of a process outside MPI is interrupted.
 const OUTSIDE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Interval of these interrupts.
-const CALL_PERIOD: Duration = Duration::from_millis(50);
+/// Interval of interrupts for main threads outside MPI.
+const OUTSIDE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Time after which a process that does not leave its MPI library is killed.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,8 +37,10 @@ impl NodeState {
             return;
         };
         let waited = since.elapsed();
-        let is_call_due =
-            waited > OUTSIDE_TIMEOUT && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
+        let is_outside_due = waited > OUTSIDE_TIMEOUT
+            && self
+                .main_threads_interrupted
+                .is_none_or(|last| last.elapsed() > OUTSIDE_PERIOD);
         for process in self.late() {
             match process.is_inside() {
                 true if waited > STUCK_TIMEOUT => {
@@ -46,12 +48,12 @@ impl NodeState {
                     process.kill();
                 }
                 true => process.interrupt(),
-                false if is_call_due && process.is_interruptible() => process.interrupt(),
+                false if is_outside_due && process.is_interruptible() => process.interrupt(),
                 false => {}
             }
         }
-        if is_call_due {
-            self.called = Some(Instant::now());
+        if is_outside_due {
+            self.main_threads_interrupted = Some(Instant::now());
         }
     }
 

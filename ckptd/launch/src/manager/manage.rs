@@ -16,15 +16,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use understudy_catalogue::message;
-use understudy_protocol::{EXIT_NOT_RECOVERED, JOIN_TIMEOUT};
+use understudy_catalogue::{exit_status, message};
+use understudy_protocol::JOIN_TIMEOUT;
 use understudy_settings::Config;
 use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::LineListener;
 
 /// Time for sending the last messages to other nodes.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LAST_MESSAGES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Manages the job with this directory until its guardians have exited; returns the status.
 ///
@@ -102,10 +102,10 @@ fn exchange(leader: &mut JobLeader, node: &mut NodeState, others: &mut dyn FnMut
         if orders.is_empty() {
             return;
         }
-        for (of, order) in orders {
-            match of {
+        for (number, order) in orders {
+            match number {
                 OWN_NODE => node.execute(order),
-                _ => others(of, order),
+                _ => others(number, order),
             }
         }
     }
@@ -117,51 +117,61 @@ fn lead(
     others: &[String],
     mut starter: Messages<File>,
 ) -> Result<i32, Error> {
-    let what = || Error::system("a socket for other nodes");
-    let mut hub = hub.map_err(what())?;
+    let failed = || Error::system("a socket for other nodes");
+    let mut hub = hub.map_err(failed())?;
     let mut leader = JobLeader::new(node.host(), file_of_domains());
-    let tell = |message| {
+    let send = |message| {
         write_message(&mut io::stdout(), &message).map_err(Error::system("standard output"))
     };
-    tell(LeaderToStarter::Port(hub.port().map_err(what())?))?;
-    let mut starting = watched(&starter, node.registry())?;
+    send(LeaderToStarter::Port(hub.port().map_err(failed())?))?;
+    let mut starter_pipe = register_starter(&starter, node.registry())?;
     while !(node.is_deserted() && leader.is_deserted()) {
         let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
         // At the end the starter may exit before other processes.
         let starter_counts = !leader.is_over();
-        let is_watched = hub.watch(true).and(watch(&mut starting, starter_counts));
+        let is_watched = hub
+            .watch(true)
+            .and(watch(&mut starter_pipe, starter_counts));
         let limit = is_watched.map_or(Some(RETRY), |()| limit);
         let ready = node.wait(limit);
         node.serve_node();
-        for (of, news) in hub.attend() {
+        for (number, news) in hub.attend() {
             match news {
-                NodeChange::Joined(host) => leader.join(of, host),
-                NodeChange::Reported(report) => leader.handle_report(of, report),
-                NodeChange::Lost(silence) if leader.lose(of, silence) => {
-                    drop(tell(LeaderToStarter::Lost(of)))
+                NodeChange::Joined(host) => leader.join(number, host),
+                NodeChange::Reported(report) => leader.handle_report(number, report),
+                NodeChange::Lost(silence) if leader.lose(number, silence) => {
+                    drop(send(LeaderToStarter::Lost(number)))
                 }
                 NodeChange::Lost(_) => {}
             }
         }
-        if starter_counts && ready.contains(&starting) {
+        if starter_counts && ready.contains(&starter_pipe) {
             // The starter was killed, so that the job's result would be lost.
             let Ok(received) = starter.read_available() else {
-                let _ = hub.watch(false).and(watch(&mut starting, false));
+                let _ = hub.watch(false).and(watch(&mut starter_pipe, false));
                 abandon_node(node);
                 break;
             };
-            for StarterToLeader::Ended { node: of, status } in received {
-                if leader.awaits_node(of) {
-                    let host = others.get(of as usize - 1).map_or("a node", String::as_str);
+            for StarterToLeader::Ended {
+                node: number,
+                status,
+            } in received
+            {
+                if leader.awaits_node(number) {
+                    let host = others
+                        .get(number as usize - 1)
+                        .map_or("a node", String::as_str);
                     leader.give_up(&message::host_not_started(host, status).to_string());
-                    leader.lose(of, Duration::ZERO);
+                    leader.lose(number, Duration::ZERO);
                 }
             }
         }
         leader.tick();
-        exchange(&mut leader, node, &mut |of, order| hub.send(of, order));
+        exchange(&mut leader, node, &mut |number, order| {
+            hub.send(number, order)
+        });
     }
-    hub.finish(FAREWELL);
+    hub.finish(LAST_MESSAGES_TIMEOUT);
     Ok(leader.status())
 }
 
@@ -170,14 +180,14 @@ fn follow(
     mut leader: Follower,
     starter: &Messages<File>,
 ) -> Result<i32, Error> {
-    let mut starting = watched(starter, node.registry())?;
+    let mut starter_pipe = register_starter(starter, node.registry())?;
     let began = Instant::now();
-    let mut has_come = false;
-    while !(node.is_deserted() && (has_come || began.elapsed() > JOIN_TIMEOUT)) {
+    let mut had_guardians = false;
+    while !(node.is_deserted() && (had_guardians || began.elapsed() > JOIN_TIMEOUT)) {
         let is_led = leader.lost_reason().is_none();
         let is_watched = leader
             .watch(is_led)
-            .and(watch(&mut starting, !node.is_over()));
+            .and(watch(&mut starter_pipe, !node.is_over()));
         let limit = is_watched.map_or(RETRY, |()| leader.limit());
         let ready = node.wait(Some(limit));
         node.serve_node();
@@ -192,48 +202,51 @@ fn follow(
         node.take_reports()
             .into_iter()
             .for_each(|report| leader.send(report));
-        has_come |= !node.is_deserted();
+        had_guardians |= !node.is_deserted();
         let starter_has_gone = || {
             ready
-                .contains(&starting)
-                .then(|| "the process that has started them is gone".to_owned())
+                .contains(&starter_pipe)
+                .then(|| "the process that has started its manager has exited".to_owned())
         };
         if let (false, Some(why)) = (
             node.is_over(),
             leader.lost_reason().or_else(starter_has_gone),
         ) {
             print_message(message::node_ends(node.host(), why));
-            let _ = leader.watch(false).and(watch(&mut starting, false));
+            let _ = leader.watch(false).and(watch(&mut starter_pipe, false));
             abandon_node(node);
-            return Ok(EXIT_NOT_RECOVERED);
+            return Ok(exit_status::RECOVERY_FAILED);
         }
     }
-    let _ = leader.watch(false).and(watch(&mut starting, false));
+    let _ = leader.watch(false).and(watch(&mut starter_pipe, false));
     if !node.is_over() {
         // Processes that scripts have started outlive guardians that are killed.
         abandon_node(node);
     }
-    leader.finish(FAREWELL);
+    leader.finish(LAST_MESSAGES_TIMEOUT);
     Ok(0)
 }
 
 /// Ends all processes of this node.
 fn abandon_node(node: &mut NodeState) {
     let began = Instant::now();
-    node.abandon_node(EXIT_NOT_RECOVERED);
-    while !node.is_deserted() && began.elapsed() < FAREWELL {
-        node.wait(Some(FAREWELL));
+    node.abandon_node(exit_status::RECOVERY_FAILED);
+    while !node.is_deserted() && began.elapsed() < LAST_MESSAGES_TIMEOUT {
+        node.wait(Some(LAST_MESSAGES_TIMEOUT));
         node.serve_node();
     }
 }
 
 /// Registers the pipe from the process that has started this one.
-fn watched(starter: &Messages<File>, registry: &Registry) -> Result<Source<OwnedFd>, Error> {
+fn register_starter(
+    starter: &Messages<File>,
+    registry: &Registry,
+) -> Result<Source<OwnedFd>, Error> {
     let copy = starter.from().try_clone();
     copy.and_then(|copy| Source::new(registry, copy.into(), Interest::READ))
         .map_err(Error::system("standard input"))
 }
 
-fn watch(starting: &mut Source<OwnedFd>, is_awaited: bool) -> io::Result<()> {
-    starting.set_interest(Interest::new(is_awaited, false))
+fn watch(starter_pipe: &mut Source<OwnedFd>, is_awaited: bool) -> io::Result<()> {
+    starter_pipe.set_interest(Interest::new(is_awaited, false))
 }

@@ -60,7 +60,7 @@ pub struct NodeState {
     /// Next programs of scripts that have registered too early; each waits to be killed.
     pub(super) early_programs: BTreeMap<ProcessNumber, RegisteredProcess>,
     pub(super) processes: BTreeMap<ProcessNumber, Process>,
-    pub(super) files: BTreeMap<ProcessNumber, ReplicaStore>,
+    pub(super) stores: BTreeMap<ProcessNumber, ReplicaStore>,
     /// Processes that have adopted a replica store since the last generation, with the former
     /// owner.
     pub(super) adoptions: BTreeMap<ProcessNumber, ProcessNumber>,
@@ -76,7 +76,7 @@ pub struct NodeState {
     /// Generation for which processes leave their MPI library, with the time of its announcement.
     pub(super) announced: Option<(Generation, Instant)>,
     /// Time when main threads were last interrupted.
-    pub(super) called: Option<Instant>,
+    pub(super) main_threads_interrupted: Option<Instant>,
     /// True if the program ends.
     pub(super) is_ending: bool,
     /// True if guardians were ordered to exit.
@@ -123,7 +123,7 @@ impl NodeState {
             waiting: BTreeMap::new(),
             early_programs: BTreeMap::new(),
             processes: BTreeMap::new(),
-            files: BTreeMap::new(),
+            stores: BTreeMap::new(),
             adoptions: BTreeMap::new(),
             ended: BTreeSet::new(),
             last_resumed: None,
@@ -131,7 +131,7 @@ impl NodeState {
             last_generation: None,
             children: SpawnedGroups::default(),
             announced: None,
-            called: None,
+            main_threads_interrupted: None,
             is_ending: false,
             is_over: false,
             has_given_up: false,

@@ -42,8 +42,8 @@ impl NodeState {
         self.receive_from_processes();
         self.receive_from_guardians();
         self.poll_absent_guardians();
-        for mail in self.queue.take() {
-            self.report_mail(mail);
+        for message in self.queue.take() {
+            self.handle_message(message);
         }
         self.interrupt();
         self.end_scripts();
@@ -59,7 +59,7 @@ impl NodeState {
                     workers,
                     spares,
                     replenishes,
-                    had_manager: is_again,
+                    had_manager,
                 })) => {
                     if self.is_last {
                         let _ = line.send(&ToGuardian::IsLast);
@@ -67,7 +67,7 @@ impl NodeState {
                     // From now on this process ends with its last guardian, and not with its
                     // parent.
                     let _ = set_parent_process_death_signal(None);
-                    self.takeover.note(is_again, workers + spares);
+                    self.takeover.note(had_manager, workers + spares);
                     self.workers = workers;
                     self.guardians.insert(rank, line);
                     self.reports.push(Report::GuardianJoined {
@@ -75,7 +75,7 @@ impl NodeState {
                         workers,
                         spares,
                         replenishes,
-                        had_manager: is_again,
+                        had_manager,
                     });
                 }
                 Ok(Some(Hello::Process { .. })) | Err(_) => {}
@@ -87,14 +87,14 @@ impl NodeState {
         if !self.takeover.is_led() {
             return;
         }
-        let (mut goes_on, mut looks, mut went_back) = (None, Vec::new(), Vec::new());
+        let (mut resumed, mut board_requests, mut rollbacks) = (None, Vec::new(), Vec::new());
         for (&number, process) in &mut self.processes {
-            for (said, files) in process.receive() {
-                match said {
+            for (message, files) in process.receive() {
+                match message {
                     // The status is set when the process ends, unless its guardian dies as well.
                     ToManager::StoreReplicas { worker } => {
                         let status = libc::SIGKILL;
-                        self.files.insert(
+                        self.stores.insert(
                             number,
                             ReplicaStore {
                                 worker,
@@ -103,48 +103,45 @@ impl NodeState {
                             },
                         );
                     }
-                    ToManager::ReleaseReplicas => drop(self.files.remove(&number)),
-                    ToManager::Running { generation } => goes_on = Some(generation),
+                    ToManager::ReleaseReplicas => drop(self.stores.remove(&number)),
+                    ToManager::Running { generation } => resumed = Some(generation),
                     ToManager::Spawns {
                         worker,
-                        number: time,
-                    } => self.children.expect(number, worker, time),
+                        number: spawn_call,
+                    } => self.children.expect(number, worker, spawn_call),
                     ToManager::SpawnedCaptured {
                         worker,
-                        number: time,
-                    } => self.children.capture(worker, time),
+                        number: spawn_call,
+                    } => self.children.capture(worker, spawn_call),
                     ToManager::SpawnedPermanent {
                         worker,
-                        number: time,
-                    } => self.children.make_permanent(worker, time),
+                        number: spawn_call,
+                    } => self.children.make_permanent(worker, spawn_call),
                     ToManager::RolledBack {
                         worker,
-                        number: time,
-                    } => went_back.push((worker, time)),
+                        number: spawn_call,
+                    } => rollbacks.push((worker, spawn_call)),
                     ToManager::ReadBoards {
                         id,
                         process,
                         workers,
                     } => {
-                        looks.push((number, id, process, workers));
+                        board_requests.push((number, id, process, workers));
                         continue;
                     }
                     _ => {}
                 }
-                self.reports.push(Report::Process {
-                    number,
-                    message: said,
-                });
+                self.reports.push(Report::Process { number, message });
             }
         }
-        for (worker, time) in went_back {
-            self.rolled_back(worker, time);
+        for (worker, spawn_call) in rollbacks {
+            self.rolled_back(worker, spawn_call);
         }
-        for (number, id, process, workers) in looks {
-            self.want_boards((number, id), process, workers);
+        for (number, id, process, workers) in board_requests {
+            self.request_boards((number, id), process, workers);
         }
-        if goes_on > self.last_resumed {
-            (self.last_resumed, self.is_protected) = (goes_on, true);
+        if resumed > self.last_resumed {
+            (self.last_resumed, self.is_protected) = (resumed, true);
             let guardians = self.guardians.values();
             guardians.for_each(|line| drop(line.send(&ToGuardian::Resumed)));
         }

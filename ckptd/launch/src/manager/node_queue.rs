@@ -24,42 +24,42 @@ pub enum NodeMessage {
 
 /// Receiving end of the queue.
 pub struct NodeQueue {
-    mail: Receiver<NodeMessage>,
-    slot: QueueSender,
+    messages: Receiver<NodeMessage>,
+    sender: QueueSender,
 }
 
 /// Sending end of the queue.
 #[derive(Clone)]
 pub struct QueueSender {
-    mail: Sender<NodeMessage>,
+    messages: Sender<NodeMessage>,
     registry: Registry,
 }
 
 impl NodeQueue {
     /// Creates an empty queue; each message wakes the poller of this registry.
     pub fn new(registry: &Registry) -> NodeQueue {
-        let (sender, mail) = channel();
-        let slot = QueueSender {
-            mail: sender,
+        let (sending_end, messages) = channel();
+        let sender = QueueSender {
+            messages: sending_end,
             registry: registry.clone(),
         };
-        NodeQueue { mail, slot }
+        NodeQueue { messages, sender }
     }
 
-    pub fn slot(&self) -> QueueSender {
-        self.slot.clone()
+    pub fn sender(&self) -> QueueSender {
+        self.sender.clone()
     }
 
     /// Returns all messages that have arrived.
     pub fn take(&self) -> Vec<NodeMessage> {
-        self.mail.try_iter().collect()
+        self.messages.try_iter().collect()
     }
 }
 
 impl QueueSender {
-    pub fn put(&self, mail: NodeMessage) {
+    pub fn put(&self, message: NodeMessage) {
         // The node is gone at the end of the job.
-        let _ = self.mail.send(mail);
+        let _ = self.messages.send(message);
         self.registry.wake();
     }
 

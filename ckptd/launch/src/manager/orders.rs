@@ -13,7 +13,11 @@ use understudy_wire::line::ToProcess;
 
 impl NodeState {
     /// Handles a process that has registered because it uses MPI.
-    pub(super) fn take_caller(&mut self, number: ProcessNumber, caller: RegisteredProcess) {
+    pub(super) fn add_registered_process(
+        &mut self,
+        number: ProcessNumber,
+        caller: RegisteredProcess,
+    ) {
         if self.is_ending {
             self.forget_program();
         } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
@@ -30,7 +34,7 @@ impl NodeState {
     pub(super) fn forget_program(&mut self) {
         self.children.begin_program();
         self.processes.clear();
-        self.files.clear();
+        self.stores.clear();
         self.is_protected = false;
     }
 
@@ -65,12 +69,12 @@ impl NodeState {
     pub fn execute(&mut self, order: Order) {
         self.takeover.lead();
         match order {
-            Order::Job(order) => self.obey_about_job(order),
-            Order::Servers(order) => self.obey_about_servers(order),
+            Order::Job(order) => self.execute_job_order(order),
+            Order::Servers(order) => self.execute_server_order(order),
         }
     }
 
-    fn obey_about_job(&mut self, order: JobOrder<Beginning>) {
+    fn execute_job_order(&mut self, order: JobOrder<Beginning>) {
         match order {
             JobOrder::Guardian { rank, message } => self.send_to_guardian(rank, &message),
             JobOrder::Admit { number, generation } => self.admit(number, generation),
@@ -91,12 +95,9 @@ impl NodeState {
             JobOrder::CountSpareDeath => {
                 self.processes.values().for_each(Process::count_spare_death)
             }
-            JobOrder::RequestPlacementHints {
-                number,
-                failed: fallen,
-            } => {
+            JobOrder::RequestPlacementHints { number, failed } => {
                 if let Some(process) = self.processes.get(&number) {
-                    process.send(&ToProcess::RequestPlacementHints { failed: fallen }, &[]);
+                    process.send(&ToProcess::RequestPlacementHints { failed }, &[]);
                 }
             }
             JobOrder::AdoptStore { adopter, from } => self.assign_store(adopter, from),
@@ -118,9 +119,13 @@ impl NodeState {
         }
     }
 
-    fn obey_about_servers(&mut self, order: ServerOrder) {
+    fn execute_server_order(&mut self, order: ServerOrder) {
         match order {
-            ServerOrder::Modex { id, of, rank } => self.read_put_data(id, &of, rank),
+            ServerOrder::Modex {
+                id,
+                namespace,
+                rank,
+            } => self.read_put_data(id, &namespace, rank),
             ServerOrder::Join { id, joining } => {
                 if let Err(error) = self.join(id, joining) {
                     self.give_up(error.to_string());

@@ -55,13 +55,14 @@ impl MappedPage {
     }
 
     /// Copies the state that the page has for a new manager.
-    pub fn copy_to(&self, known: &mut ProcessHistory) {
-        let is = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
+    pub fn copy_to(&self, history: &mut ProcessHistory) {
+        let is_set = |word: &AtomicU32| word.load(Ordering::Acquire) != 0;
         let page = self.page();
-        known.generation = Generation(page.generation.load(Ordering::Acquire));
-        (known.has_used_mpi, known.was_in_generation) = (true, is(&page.has_taken_part));
-        (known.has_resumed, known.is_protected) = (is(&page.has_run), is(&page.is_protected));
-        known.has_ended = self.has_ended();
+        history.generation = Generation(page.generation.load(Ordering::Acquire));
+        (history.has_used_mpi, history.was_in_generation) = (true, is_set(&page.has_taken_part));
+        (history.has_resumed, history.is_protected) =
+            (is_set(&page.has_run), is_set(&page.is_protected));
+        history.has_ended = self.has_ended();
     }
 }
 
@@ -114,8 +115,8 @@ impl RegisteredProcess {
         Some(RegisteredProcess { call, files })
     }
 
-    /// Returns the call and its descriptors, for forwarding.
-    pub fn take_apart(self) -> (Registration, Vec<OwnedFd>) {
+    /// Returns the registration and its descriptors, for forwarding.
+    pub fn into_parts(self) -> (Registration, Vec<OwnedFd>) {
         (self.call, self.files.into())
     }
 
@@ -176,7 +177,7 @@ impl Process {
     }
 
     /// Marks the process as a rank of a generation that begins.
-    pub fn note_played(&self, is_protected: bool) {
+    pub fn mark_as_rank(&self, is_protected: bool) {
         let page = self.shared.page();
         page.is_protected
             .store(u32::from(is_protected), Ordering::Release);

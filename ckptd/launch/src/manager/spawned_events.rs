@@ -17,20 +17,20 @@ impl NodeState {
     /// Handles the start or the end of a spawned process.
     ///
     /// `pidfd` is set if the process was started.
-    pub(super) fn note_child(&mut self, id: u64, news: ChildState, pidfd: Option<OwnedFd>) {
+    pub(super) fn note_child(&mut self, id: u64, state: ChildState, pidfd: Option<OwnedFd>) {
         let mut groups = self.children.groups.iter_mut();
         let found = groups.find_map(|group| {
-            let at = group.children.iter().position(|child| child.id == id)?;
-            Some((group, at))
+            let index = group.children.iter().position(|child| child.id == id)?;
+            Some((group, index))
         });
-        let Some((group, at)) = found else {
+        let Some((group, index)) = found else {
             // The group was killed before the process was started.
             let _ = pidfd.map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
             return;
         };
-        match news {
+        match state {
             ChildState::Started => {
-                group.children[at].pidfd = pidfd;
+                group.children[index].pidfd = pidfd;
                 if group.is_killed {
                     group.kill();
                 } else if group.children.iter().all(|child| child.pidfd.is_some())
@@ -43,34 +43,34 @@ impl NodeState {
                 if !group.is_killed {
                     print_message(message::spawn_failed(why));
                 }
-                group.children[at].has_ended = true;
+                group.children[index].has_ended = true;
                 group.kill();
             }
             ChildState::Ended { status, is_killed } => {
                 log::info!(
-                    "child {id} ({}:{at}) has ended with status {status}",
+                    "child {id} ({}:{index}) has ended with status {status}",
                     group.label
                 );
-                let child = &mut group.children[at];
+                let child = &mut group.children[index];
                 (child.has_ended, child.status) = (true, status);
                 // Processes of its namespace may wait for the process if it has not called
                 // MPI_Finalize.
                 if let (0, Some(servers)) = (status, &self.servers) {
-                    servers.lose(&group.name, Rank(at as u32));
+                    servers.lose(&group.name, Rank(index as u32));
                 }
-                let is_bad = status != 0 && !group.is_killed && group.failure.is_none();
-                if is_bad && child.is_finalised {
+                let has_failed = status != 0 && !group.is_killed && group.failure.is_none();
+                if has_failed && child.is_finalised {
                     self.children.status = status;
-                } else if is_bad && self.children.is_awaited {
-                    self.end_as(status);
-                } else if is_bad {
-                    let goes_back =
+                } else if has_failed && self.children.is_awaited {
+                    self.end_job_with(status);
+                } else if has_failed {
+                    let will_be_rolled_back =
                         is_killed && !group.is_permanent && !group.is_stopped && !self.is_ending;
                     // A captured process may turn out not to be spawned again.
-                    if group.is_captured || !goes_back {
+                    if group.is_captured || !will_be_rolled_back {
                         group.failure = Some((Instant::now(), status));
                     }
-                    if goes_back {
+                    if will_be_rolled_back {
                         self.fail_for_child();
                     }
                 }
@@ -86,13 +86,13 @@ impl NodeState {
             .groups
             .iter()
             .flat_map(|group| &group.children);
-        let its = all.filter(|child| child.home == home && !child.has_ended);
-        let its: Vec<_> = its
+        let children = all.filter(|child| child.home == home && !child.has_ended);
+        let children: Vec<_> = children
             .inspect(|child| child.end())
             .map(|child| child.id)
             .collect();
         let (status, is_killed) = (128 + libc::SIGKILL, true);
-        for id in its {
+        for id in children {
             self.note_child(id, ChildState::Ended { status, is_killed }, None);
         }
     }
@@ -104,11 +104,8 @@ impl NodeState {
         // the generation as well.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
-            let said = ToManager::Failed { generation };
-            Report::Process {
-                number,
-                message: said,
-            }
+            let message = ToManager::Failed { generation };
+            Report::Process { number, message }
         });
         self.reports.extend(failed);
     }
@@ -122,7 +119,7 @@ impl NodeState {
         let over = self.children.groups.iter_mut().filter(is_over);
         let over = over.filter_map(|group| group.failure.take());
         for (_, status) in over.collect::<Vec<_>>() {
-            self.end_as(status);
+            self.end_job_with(status);
             self.forget_children();
         }
     }
@@ -130,7 +127,7 @@ impl NodeState {
     /// Ends the job with the status of a spawned process.
     ///
     /// An abort has no effect when all workers are in `MPI_Finalize`; processes are killed instead.
-    pub(super) fn end_as(&mut self, status: i32) {
+    pub(super) fn end_job_with(&mut self, status: i32) {
         print_message(message::spawned_process_ended(status));
         if self.children.is_awaited {
             self.children.status = status;
@@ -147,7 +144,7 @@ impl NodeState {
         self.processes.values().for_each(Process::kill);
     }
 
-    /// Releases groups that are settled and whose processes have all ended.
+    /// Releases groups that are permanent and whose processes have all ended.
     pub(super) fn forget_children(&mut self) {
         // A failed process still determines the status of the job.
         let is_over = |group: &mut SpawnedGroup| {
@@ -166,7 +163,7 @@ impl NodeState {
         if self
             .servers
             .as_ref()
-            .is_some_and(|it| it.needs_spawned_namespaces())
+            .is_some_and(|servers| servers.needs_spawned_namespaces())
         {
             let name = group.name.clone();
             self.reports.push(Report::Forget { name });
@@ -192,18 +189,18 @@ impl NodeState {
     /// Handles the rollback of a worker to a point after `time` spawn calls.
     ///
     /// Later groups are ended because the worker spawns them again. After a return to an older
-    /// checkpoint on disk these include settled groups.
-    pub(super) fn rolled_back(&mut self, worker: Worker, time: u64) {
-        self.children.make_permanent(worker, time);
-        self.end_groups(|group| group.spawn_call.0 == worker && group.spawn_call.1 > time);
+    /// checkpoint on disk these include permanent groups.
+    pub(super) fn rolled_back(&mut self, worker: Worker, spawn_calls: u64) {
+        self.children.make_permanent(worker, spawn_calls);
+        self.end_groups(|group| group.spawn_call.0 == worker && group.spawn_call.1 > spawn_calls);
     }
 
     /// Kills all processes of the groups, and waits for their end.
-    pub(super) fn end_groups(&mut self, is_meant: impl Fn(&SpawnedGroup) -> bool) {
+    pub(super) fn end_groups(&mut self, is_affected: impl Fn(&SpawnedGroup) -> bool) {
         let mut ended: Vec<SpawnedGroup> = self
             .children
             .groups
-            .extract_if(.., |group| is_meant(group))
+            .extract_if(.., |group| is_affected(group))
             .collect();
         for group in &mut ended {
             group.kill();

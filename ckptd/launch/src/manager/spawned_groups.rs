@@ -2,9 +2,12 @@
 //!
 //! Spawned processes are in namespaces of their own beside that of the generation.
 //!
-//! A worker reports when its spawned processes are *settled*, that is, not rolled back with it any
-//! more. Before that they are killed when a generation ends, and the worker spawns them again after
-//! its rollback. If one of them dies before it is settled, the generation fails.
+//! A worker reports when its spawned processes are *permanent*, that is, not rolled back with it
+//! any more, because a checkpoint after the spawn call was committed. Before that they are killed
+//! when a generation ends, and the worker spawns them again after its rollback. If one of them dies
+//! before it is permanent, the generation fails. A group is *captured* in between: a checkpoint
+//! after the spawn call was taken but not committed, so it is not known yet which of the two
+//! happens after a failure.
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ pub struct SpawnedGroup {
     pub(super) children: Vec<SpawnedChild>,
     pub(super) answer: Option<Answer>,
     pub(super) is_permanent: bool,
-    /// True if the group will be settled when the current cut is committed.
+    /// True if the group will be permanent when the current cut is committed.
     pub(super) is_captured: bool,
     /// True if the processes are stopped because another generation was announced.
     ///
@@ -102,7 +105,7 @@ impl SpawnedGroup {
 
     pub(super) fn signal(&self, signal: Signal) {
         for pidfd in self.running() {
-            // It may have ended.
+            // The process may have ended meanwhile.
             let _ = pidfd_send_signal(pidfd, signal);
         }
     }
@@ -126,29 +129,29 @@ pub struct SpawnedGroups {
 }
 
 impl SpawnedGroups {
-    pub fn expect(&mut self, number: ProcessNumber, worker: Worker, time: u64) {
-        self.expected.insert(number, (worker, time));
+    pub fn expect(&mut self, number: ProcessNumber, worker: Worker, spawn_calls: u64) {
+        self.expected.insert(number, (worker, spawn_calls));
     }
 
     /// Returns the groups of a worker up to this spawn call.
     pub(super) fn until(
         &mut self,
         worker: Worker,
-        time: u64,
+        spawn_calls: u64,
     ) -> impl Iterator<Item = &mut SpawnedGroup> {
-        let is_meant = move |group: &&mut SpawnedGroup| {
-            group.spawn_call.0 == worker && group.spawn_call.1 <= time
+        let is_affected = move |group: &&mut SpawnedGroup| {
+            group.spawn_call.0 == worker && group.spawn_call.1 <= spawn_calls
         };
-        self.groups.iter_mut().filter(is_meant)
+        self.groups.iter_mut().filter(is_affected)
     }
 
-    pub fn capture(&mut self, worker: Worker, time: u64) {
-        self.until(worker, time)
+    pub fn capture(&mut self, worker: Worker, spawn_calls: u64) {
+        self.until(worker, spawn_calls)
             .for_each(|group| group.is_captured = true);
     }
 
-    pub fn make_permanent(&mut self, worker: Worker, time: u64) {
-        self.until(worker, time)
+    pub fn make_permanent(&mut self, worker: Worker, spawn_calls: u64) {
+        self.until(worker, spawn_calls)
             .for_each(SpawnedGroup::make_permanent);
     }
 
@@ -207,7 +210,7 @@ impl SpawnedGroups {
         }
     }
 
-    /// Stops the processes of groups that are not settled, because a generation was announced.
+    /// Stops the processes of groups that are not permanent, because a generation was announced.
     ///
     /// Workers that have not left the current generation report which groups are spawned again.
     /// Until then nothing of these groups may reach them.

@@ -25,10 +25,10 @@ impl NodeState {
             // In the announced generation the rank spawns again.
             return;
         }
-        let Some((of, label)) = self.origin(&spawn.generation, spawn.rank) else {
+        let Some((spawn_call, label)) = self.origin(&spawn.generation, spawn.rank) else {
             return;
         };
-        if let Err(error) = self.start_group(spawn, of, label) {
+        if let Err(error) = self.start_group(spawn, spawn_call, label) {
             print_error(&error);
         }
     }
@@ -40,8 +40,14 @@ impl NodeState {
         rank: Rank,
     ) -> Option<((Worker, u64), String)> {
         if let Some(number) = self.process_of(caller, rank) {
-            let of = *self.children.expected.get(&number)?;
-            return Some((of, format!("{}.{}.{}", self.children.programs, of.0, of.1)));
+            let spawn_call = *self.children.expected.get(&number)?;
+            return Some((
+                spawn_call,
+                format!(
+                    "{}.{}.{}",
+                    self.children.programs, spawn_call.0, spawn_call.1
+                ),
+            ));
         }
         let group = self
             .children
@@ -57,7 +63,7 @@ impl NodeState {
     pub(super) fn start_group(
         &mut self,
         spawn: Spawn,
-        of: (Worker, u64),
+        spawn_call: (Worker, u64),
         label: String,
     ) -> Result<(), Error> {
         let Some(servers) = &self.servers else {
@@ -65,12 +71,12 @@ impl NodeState {
         };
         self.children.last_name += 1;
         let here = self.last_generation.as_ref().map_or(0, |begun| begun.here);
-        let of_programs: Vec<u32> = spawn
+        let process_counts: Vec<u32> = spawn
             .programs
             .iter()
             .map(|program| program.processes)
             .collect();
-        let size: u32 = of_programs.iter().sum();
+        let size: u32 = process_counts.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
             name: spawn.generation.child(here, self.children.last_name),
@@ -78,7 +84,7 @@ impl NodeState {
             here: 0,
             is_crowded: processes.len() + size as usize > processors(&processes),
             spawned: Some(Spawned {
-                of_programs,
+                process_counts,
                 put: spawn.put,
             }),
         };
@@ -87,25 +93,26 @@ impl NodeState {
         let caller = self.children.group(&spawn.generation);
         let of_caller =
             |group: &mut SpawnedGroup| (group.is_permanent, group.is_captured, group.is_stopped);
-        let (is_settled, is_captured, is_held) = caller.map_or((false, false, false), of_caller);
+        let (is_permanent, is_captured, is_stopped) =
+            caller.map_or((false, false, false), of_caller);
         let name = namespace.name;
         self.children.groups.push(SpawnedGroup {
             name: name.clone(),
-            spawn_call: of,
+            spawn_call,
             label,
             spawns: 0,
             programs: spawn.programs,
             children: Vec::new(),
             answer: Some(spawn.answer),
             // Children of groups that always continue do so, too.
-            is_permanent: is_settled,
+            is_permanent,
             is_captured,
-            is_stopped: is_held,
+            is_stopped,
             is_killed: false,
             failure: None,
         });
         if needs_namespaces {
-            let (slot, joined) = (self.queue.slot(), name.clone());
+            let (slot, joined) = (self.queue.sender(), name.clone());
             let (answer, _) = Answer::new(Box::new(move |reply| {
                 slot.put(NodeMessage::Joined(joined, reply.is_some()))
             }));

@@ -19,45 +19,45 @@ impl NodeState {
     pub(super) fn add_reported_process(
         &mut self,
         rank: Guardian,
-        has: ProcessRecord,
+        record: ProcessRecord,
         files: Vec<OwnedFd>,
     ) {
-        let number = has.number;
+        let number = record.number;
         let mut files = files.into_iter();
-        let mut known = ProcessHistory {
-            replicas_of: has.replicas_of,
-            adopted_from: has.adopted_from,
+        let mut history = ProcessHistory {
+            replicas_of: record.replicas_of,
+            adopted_from: record.adopted_from,
             ..ProcessHistory::default()
         };
         self.homes.insert(number, rank);
-        for call in has.registrations {
+        for call in record.registrations {
             self.takeover.library = Some(PathBuf::from(&call.library));
-            let of_call = files.by_ref().take(Registration::DESCRIPTORS).collect();
-            let Some(caller) = RegisteredProcess::new(call, of_call) else {
+            let descriptors = files.by_ref().take(Registration::DESCRIPTORS).collect();
+            let Some(caller) = RegisteredProcess::new(call, descriptors) else {
                 continue;
             };
-            known.has_used_mpi = true;
+            history.has_used_mpi = true;
             caller.notify_new_manager();
             let Ok(page) = caller.map_page() else {
                 continue;
             };
             if page.was_in_generation() || page.has_ended() {
-                page.copy_to(&mut known);
-                self.is_protected |= known.has_resumed || known.is_protected;
+                page.copy_to(&mut history);
+                self.is_protected |= history.has_resumed || history.is_protected;
                 if let Ok(process) = Process::new(caller, self.poller.registry()) {
                     self.processes.insert(number, process);
                 }
             } else {
                 // The process was not in a generation, so that it can be handled like a new
                 // registration.
-                let (call, files) = caller.take_apart();
+                let (call, files) = caller.into_parts();
                 self.takeover
                     .defer(rank, FromGuardian::Registered { number, call }, files);
             }
         }
-        if let Some(worker) = has.replicas_of {
+        if let Some(worker) = record.replicas_of {
             let (files, status) = (files.collect(), libc::SIGKILL);
-            self.files.insert(
+            self.stores.insert(
                 number,
                 ReplicaStore {
                     worker,
@@ -66,14 +66,14 @@ impl NodeState {
                 },
             );
         }
-        for ended in has.ends {
+        for ended in record.ends {
             self.takeover
                 .defer(rank, FromGuardian::Ended(ended), Vec::new());
         }
         self.reports.push(Report::ProcessReported {
             rank,
             number,
-            history: known,
+            history,
         });
     }
 

@@ -16,13 +16,13 @@ use understudy_wire::io::{Interest, Mailbox, Outbox, wait_ready};
 use understudy_wire::{FrameDecoder, WireError, encode_within};
 
 /// Longest payload: fence data of all nodes, a few KiB for each rank.
-const LONGEST: usize = 256 << 20;
+const MAX_PAYLOAD_BYTES: usize = 256 << 20;
 /// Limit of memory for decoding a payload.
-const DECODED: usize = 2 * LONGEST;
+const MAX_DECODED_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
 /// Limit of unsent bytes after which the other side counts as gone.
-const MAX_UNSENT: usize = 2 * LONGEST;
+const MAX_UNSENT_BYTES: usize = 2 * MAX_PAYLOAD_BYTES;
 /// Limit of bytes that are read before other connections are served.
-const MAX_READ_PER_TURN: usize = 1 << 20;
+const MAX_READ_BYTES_PER_TURN: usize = 1 << 20;
 /// Interval of attempts to send the last bytes.
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
 /// Time limit of a greeting.
@@ -50,7 +50,7 @@ pub enum Greeting {
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
-    mailbox: Mailbox<FrameDecoder<LONGEST, DECODED>>,
+    mailbox: Mailbox<FrameDecoder<MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>>,
     out: Outbox,
     /// True if a message was too long, or had no room in `out`.
     is_flooded: bool,
@@ -66,7 +66,7 @@ impl Link {
         Ok(Link {
             stream,
             mailbox: Mailbox::default(),
-            out: Outbox::new(MAX_UNSENT),
+            out: Outbox::new(MAX_UNSENT_BYTES),
             is_flooded: false,
         })
     }
@@ -146,7 +146,7 @@ impl Link {
 
     /// Queues a message, and sends as much as possible at once.
     pub fn send(&mut self, message: &impl Encode) {
-        let frame = encode_within(message, LONGEST);
+        let frame = encode_within(message, MAX_PAYLOAD_BYTES);
         let is_taken = frame.is_some_and(|frame| self.out.push(&frame).is_ok());
         self.is_flooded |= !is_taken;
         self.flush();
@@ -205,7 +205,7 @@ impl Link {
     ///
     /// The error is set if the other side has gone or a message is malformed.
     pub fn receive<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
-        let mut error = self.read(MAX_READ_PER_TURN).err();
+        let mut error = self.read(MAX_READ_BYTES_PER_TURN).err();
         let mut received = Vec::new();
         while error.is_none() {
             match self.take() {

@@ -27,5 +27,5 @@ pub use link::{GREETING, Greeting, Link};
 pub use link_message::{HEARTBEAT_INTERVAL, LEASE_TIMEOUT, LeaderToNode, NodeToLeader};
 pub use order::{Beginning, Order};
 pub use pipe_messages::{Messages, write_message};
-pub use report::{FenceOf, Report};
+pub use report::{FenceId, Report};
 pub use server_order::{ServerOrder, SpawnedNamespace};

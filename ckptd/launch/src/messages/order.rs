@@ -113,7 +113,7 @@ mod tests {
         vec![
             ServerOrder::Modex {
                 id: 1,
-                of: name.clone(),
+                namespace: name.clone(),
                 rank: Rank(2),
             },
             ServerOrder::Join { id: 1, joining },

@@ -7,16 +7,16 @@ use std::io::{self, ErrorKind, Read, Write};
 use understudy_wire::{FrameDecoder, encode_within};
 
 /// Longest payload; the environment is its largest part.
-const LONGEST: usize = 16 << 20;
+const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 /// Limit of memory for decoding a payload.
-const DECODED: usize = 4 * LONGEST;
+const MAX_DECODED_BYTES: usize = 4 * MAX_PAYLOAD_BYTES;
 
 /// Writes a message.
 ///
 /// # Errors
 /// Errors of write(2); the message is too long.
 pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<()> {
-    let frame = encode_within(message, LONGEST).ok_or(ErrorKind::InvalidInput)?;
+    let frame = encode_within(message, MAX_PAYLOAD_BYTES).ok_or(ErrorKind::InvalidInput)?;
     to.write_all(&frame)?;
     to.flush()
 }
@@ -25,7 +25,7 @@ pub fn write_message(to: &mut impl Write, message: &impl Encode) -> io::Result<(
 #[derive(Debug)]
 pub struct Messages<R> {
     from: R,
-    decoder: FrameDecoder<LONGEST, DECODED>,
+    decoder: FrameDecoder<MAX_PAYLOAD_BYTES, MAX_DECODED_BYTES>,
 }
 
 impl<R: Read> Messages<R> {

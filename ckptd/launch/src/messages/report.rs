@@ -57,14 +57,14 @@ pub enum Report {
     Fence {
         /// Identifier of the request, which the answer repeats.
         id: u64,
-        fence: FenceOf,
+        fence: FenceId,
         bytes: Vec<u8>,
     },
     /// A rank of this node requests data of a rank on another node
     /// ([`understudy_pmi::ModexRequest`]).
     Modex {
         id: u64,
-        of: GenerationName,
+        namespace: GenerationName,
         rank: Rank,
     },
     /// Processes were spawned on this node; all nodes must register their namespace.
@@ -93,7 +93,7 @@ pub enum Report {
 
 /// Identification of a fence and its ranks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
-pub struct FenceOf {
+pub struct FenceId {
     pub purpose: Purpose,
     pub members: Members,
     pub number: u64,

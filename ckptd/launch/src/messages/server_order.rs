@@ -13,7 +13,7 @@ pub enum ServerOrder {
     /// Requests the data that a rank of this node has put, for another node.
     Modex {
         id: u64,
-        of: GenerationName,
+        namespace: GenerationName,
         rank: Rank,
     },
     /// Registers processes that the program has spawned on another node.
@@ -47,7 +47,11 @@ impl ServerOrder {
 impl Encode for ServerOrder {
     fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
         match self {
-            ServerOrder::Modex { id, of, rank } => (8u32, id, of, rank).encode(encoder),
+            ServerOrder::Modex {
+                id,
+                namespace,
+                rank,
+            } => (8u32, id, namespace, rank).encode(encoder),
             ServerOrder::Join { id, joining } => (9u32, id, joining).encode(encoder),
             ServerOrder::RolledBack { worker, number } => (10u32, worker, number).encode(encoder),
             ServerOrder::ReadBoards { id, workers } => (11u32, id, workers).encode(encoder),
@@ -62,7 +66,7 @@ impl<Context> Decode<Context> for ServerOrder {
         Ok(match u32::decode(decoder)? {
             8 => ServerOrder::Modex {
                 id: Decode::decode(decoder)?,
-                of: Decode::decode(decoder)?,
+                namespace: Decode::decode(decoder)?,
                 rank: Decode::decode(decoder)?,
             },
             9 => ServerOrder::Join {

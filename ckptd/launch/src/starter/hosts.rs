@@ -91,22 +91,26 @@ fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Slots`].
-pub fn assign_ranks(hosts: &[Host], size: u32, by: RankOrder) -> Result<Vec<Vec<Guardian>>, Error> {
+pub fn assign_ranks(
+    hosts: &[Host],
+    size: u32,
+    rank_order: RankOrder,
+) -> Result<Vec<Vec<Guardian>>, Error> {
     let slots: u32 = hosts.iter().map(|host| host.slots).sum();
     if slots < size {
         return Err(Error::Slots { slots, size });
     }
-    let mut seats: Vec<(u32, usize)> = Vec::new();
-    for (at, host) in hosts.iter().enumerate() {
-        seats.extend((0..host.slots).map(|round| (round, at)));
+    let mut slots_in_order: Vec<(u32, usize)> = Vec::new();
+    for (host_index, host) in hosts.iter().enumerate() {
+        slots_in_order.extend((0..host.slots).map(|round| (round, host_index)));
     }
-    match by {
+    match rank_order {
         RankOrder::Slot => {}
-        RankOrder::Node => seats.sort_unstable(),
+        RankOrder::Node => slots_in_order.sort_unstable(),
     }
     let mut ranks = vec![Vec::new(); hosts.len()];
-    for (rank, (_, at)) in (0..size).zip(seats) {
-        ranks[at].push(Guardian(rank));
+    for (rank, (_, host_index)) in (0..size).zip(slots_in_order) {
+        ranks[host_index].push(Guardian(rank));
     }
     Ok(ranks)
 }
@@ -155,8 +159,8 @@ mod tests {
         let hosts = hosts(&[("a", 2), ("b", 1), ("c", 3)]);
         let numbers =
             |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
-        let dealt = |by| {
-            assign_ranks(&hosts, 5, by)
+        let dealt = |rank_order| {
+            assign_ranks(&hosts, 5, rank_order)
                 .expect("room")
                 .into_iter()
                 .map(numbers)

@@ -39,7 +39,7 @@ impl NodeShare {
     pub fn of(plan: &Plan, job: String) -> Result<NodeShare, Error> {
         let name = &plan.program[0];
         let file = find_program(name).ok_or_else(|| Error::NoProgram(name.into()))?;
-        let before = |value: OsString, name: &str, under: &str| {
+        let prepended = |value: OsString, name: &str, under: &str| {
             let mut list = value;
             if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
                 list.push(":");
@@ -48,11 +48,15 @@ impl NodeShare {
             (under.as_bytes().to_vec(), list.into_vec())
         };
         let directory = plan.mpi.as_deref().and_then(Path::parent);
-        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOAD_VARIABLE)];
-        variables.extend(
-            directory
-                .map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")),
-        );
+        let mut variables = vec![prepended(
+            plan.preload.clone(),
+            "LD_PRELOAD",
+            PRELOAD_VARIABLE,
+        )];
+        variables
+            .extend(directory.map(|directory| {
+                prepended(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+            }));
         variables.push((b"UNDERSTUDY_ASIDE".to_vec(), b"1".to_vec()));
         variables.push((
             b"UNDERSTUDY_SPARES".to_vec(),
@@ -109,17 +113,17 @@ impl NodeShare {
         context: ProcessContext<'_>,
         mut input: impl FnMut() -> Stdio,
     ) -> Result<Vec<Child>, Error> {
-        let what = || Error::system("a guardian");
-        let mut guardian = |(place, &rank)| {
-            let mut command = self.command(context, place, rank)?;
-            let [stdout, stderr] = context.streams.for_command().map_err(what())?;
+        let failed = || Error::system("a guardian");
+        let mut guardian = |(local_rank, &rank)| {
+            let mut command = self.command(context, local_rank, rank)?;
+            let [stdout, stderr] = context.streams.for_command().map_err(failed())?;
             command.stdout(stdout).stderr(stderr);
             command.stdin(if rank == Guardian(0) {
                 input()
             } else {
                 Stdio::null()
             });
-            command.spawn().map_err(what())
+            command.spawn().map_err(failed())
         };
         let mut started: Vec<Child> = Vec::new();
         for each in (0..).zip(&self.ranks) {
@@ -141,7 +145,7 @@ impl NodeShare {
     fn command(
         &self,
         context: ProcessContext<'_>,
-        place: u32,
+        local_rank: u32,
         rank: Guardian,
     ) -> Result<Command, Error> {
         let mut command = Command::new(context.ckptd);
@@ -160,7 +164,7 @@ impl NodeShare {
             ("PMIX_RANK", rank.to_string()),
             ("OMPI_COMM_WORLD_RANK", rank.to_string()),
             ("OMPI_COMM_WORLD_SIZE", self.size.to_string()),
-            ("OMPI_COMM_WORLD_LOCAL_RANK", place.to_string()),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", local_rank.to_string()),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", self.ranks.len().to_string()),
         ];
         let identity = Identity {

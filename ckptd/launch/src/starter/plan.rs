@@ -11,12 +11,13 @@ pub struct Plan {
     pub spares: u32,
     /// The program and its arguments.
     pub program: Vec<OsString>,
+    /// The preload library for the program's MPI library.
     pub preload: OsString,
     /// Name of the MPI library of a program that opens the library late.
     pub mpi: Option<PathBuf>,
     /// Hosts of the processes; empty if all run on this host.
     pub hosts: Vec<Host>,
-    pub by: RankOrder,
+    pub rank_order: RankOrder,
     /// Command that starts a command on another host.
     ///
     /// The name of the host and the command are added.

@@ -16,22 +16,22 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
+use understudy_catalogue::exit_status;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
-use understudy_protocol::EXIT_NOT_RECOVERED;
 
 /// Executes the assignment from standard input until the guardians have ended.
 ///
 /// # Errors
 /// A file is missing on this host, or a system call fails.
 pub fn run_on_host() -> Result<i32, Error> {
-    let what = || Error::system("the message of the starter");
+    let failed = || Error::system("the message of the starter");
     let input = rustix::stdio::stdin()
         .try_clone_to_owned()
-        .map_err(what())?;
+        .map_err(failed())?;
     let mut messages = Messages::new(File::from(input));
     let assignment: Assignment = messages.next().map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => Error::Build,
-        _ => what()(error),
+        _ => failed()(error),
     })?;
     let ckptd = own_program()?;
     if assignment.build != build_of(&ckptd)? {
@@ -40,8 +40,8 @@ pub fn run_on_host() -> Result<i32, Error> {
     let directory = OsStr::from_bytes(&assignment.directory);
     std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
     let (share, environment) = (assignment.share, assignment.environment);
-    if let Some(place) = environment.value(RUNTIME_DIR) {
-        name_runtime_directory(place);
+    if let Some(directory_in_memory) = environment.value(RUNTIME_DIR) {
+        name_runtime_directory(directory_in_memory);
     }
     share.check()?;
     let context = ProcessContext {
@@ -94,5 +94,5 @@ fn listen(
             }
         }
     }
-    std::process::exit(EXIT_NOT_RECOVERED)
+    std::process::exit(exit_status::RECOVERY_FAILED)
 }

@@ -12,7 +12,6 @@ use crate::Error;
 use crate::job_environment::Environment;
 use crate::manager_process::{port_of, start_with_duty};
 use crate::messages::{LeaderToStarter, ManagerDuty, Messages, StarterToLeader, write_message};
-use crate::output::EXIT_OUTPUT_LOST;
 use crate::print_message::print_message_to;
 use crate::process_context::ProcessContext;
 use crate::spawn_thread::spawn_thread;
@@ -26,7 +25,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, wait_ready};
@@ -35,7 +34,7 @@ use understudy_wire::io::{Interest, wait_ready};
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit for the last output after the job has ended, while it is read.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
-const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
+const LAST_OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Command that was started for another host.
 struct Agent {
@@ -56,10 +55,10 @@ pub fn run_on_several(
     plan: &Plan,
     context: ProcessContext<'_>,
     share: &NodeShare,
-    own: &str,
+    own_host: &str,
     (signals, mut notify): (CaughtSignals, impl FnMut(i32) + Send + 'static),
 ) -> Result<i32, Error> {
-    let ranks = assign_ranks(&plan.hosts, share.size, plan.by)?;
+    let ranks = assign_ranks(&plan.hosts, share.size, plan.rank_order)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
     let shares = plan
         .hosts
@@ -67,7 +66,7 @@ pub fn run_on_several(
         .zip(ranks)
         .filter(|(_, ranks)| !ranks.is_empty());
     let shares = shares.map(|(host, ranks)| (host.name.as_str(), share.with(ranks)));
-    let (here, elsewhere): (Vec<_>, Vec<_>) = shares.partition(|(name, _)| is_here(name, own));
+    let (here, elsewhere): (Vec<_>, Vec<_>) = shares.partition(|(name, _)| is_here(name, own_host));
     if here.len() > 1 {
         return Err(Error::SameHost);
     }
@@ -79,7 +78,7 @@ pub fn run_on_several(
             .collect(),
     };
     let mut manager = start_with_duty(&share.job, &duty, Some(context))?;
-    let what = || Error::system("the process manager");
+    let failed = || Error::system("the process manager");
     let port = port_of(&mut manager)?;
     let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
         return Err(Error::NoManager);
@@ -104,7 +103,7 @@ pub fn run_on_several(
             duty: ManagerDuty::Follow {
                 token: token.clone(),
                 node,
-                leader: addresses(name, own, port),
+                leader: addresses(name, own_host, port),
             },
         };
         if let Some(mut input) = child.stdin.take() {
@@ -130,7 +129,7 @@ pub fn run_on_several(
             .for_each(|input| send_to_agent(input, &StarterToHost::Signal(number)));
     })?;
     supervise_agents(&mut messages, &mut agents, &mut input);
-    let status = manager.wait().map_err(what())?;
+    let status = manager.wait().map_err(failed())?;
     let mut codes = vec![status.code().unwrap_or(128 + libc::SIGKILL)];
     for mut guardian in guardians {
         codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
@@ -142,7 +141,7 @@ pub fn run_on_several(
             &streams.stderr,
             message::host_not_ended(host, LAST_OUTPUT_TIMEOUT.as_secs()),
         );
-        codes.push(EXIT_OUTPUT_LOST.into());
+        codes.push(exit_status::STATE_NOT_SAVED);
     }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
@@ -153,16 +152,16 @@ fn send_to_agent(input: &Input, message: &StarterToHost) {
 }
 
 /// True if a name is that of this host.
-fn is_here(name: &str, own: &str) -> bool {
+fn is_here(name: &str, own_host: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    name == "localhost" || name == own || short(name) == short(own)
+    name == "localhost" || name == own_host || short(name) == short(own_host)
 }
 
 /// Returns addresses at which a host can reach the leader.
 ///
 /// The first is the local address of the route to the host, and the second is this host's name.
-fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
-    let on_the_way = || -> io::Result<String> {
+fn addresses(host: &str, own_host: &str, port: u16) -> Vec<String> {
+    let source_address = || -> io::Result<String> {
         let to = (host, 9)
             .to_socket_addrs()?
             .next()
@@ -175,9 +174,9 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
         address.set_port(port);
         Ok(address.to_string())
     };
-    on_the_way()
+    source_address()
         .into_iter()
-        .chain([format!("{own}:{port}")])
+        .chain([format!("{own_host}:{port}")])
         .collect()
 }
 
@@ -224,10 +223,10 @@ fn supervise_agents(
 ) {
     loop {
         if wait_ready(messages.from(), Interest::READ, POLL_INTERVAL).unwrap_or(false) {
-            let Ok(said) = messages.read_available::<LeaderToStarter>() else {
+            let Ok(received) = messages.read_available::<LeaderToStarter>() else {
                 return;
             };
-            for message in said {
+            for message in received {
                 if let LeaderToStarter::Lost(node) = message {
                     let lost = agents.iter_mut().filter(|agent| agent.node == node);
                     lost.for_each(|agent| drop(agent.child.kill()));
@@ -263,8 +262,8 @@ fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> V
     let mut late = Vec::new();
     for agent in agents {
         while waited < limit && matches!(agent.child.try_wait(), Ok(None)) {
-            std::thread::sleep(FAREWELL_PERIOD);
-            waited += FAREWELL_PERIOD;
+            std::thread::sleep(LAST_OUTPUT_POLL_INTERVAL);
+            waited += LAST_OUTPUT_POLL_INTERVAL;
             if outputs.into_iter().any(is_blocked) {
                 waited = Duration::ZERO;
             }

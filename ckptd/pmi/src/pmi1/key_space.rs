@@ -10,13 +10,13 @@ use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 
 /// Longest key, in bytes, as reported to clients.
-const LONGEST_KEY: usize = 64;
+const MAX_KEY_BYTES: usize = 64;
 /// Longest value, in bytes, as reported to clients.
-const LONGEST_VALUE: usize = 1024;
+const MAX_VALUE_BYTES: usize = 1024;
 /// Longest name of a key space that clients must expect.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Longest line of a client: one argument of a spawned program (execve(2)) and its name.
-const LONGEST_LINE: usize = (128 << 10) + 16;
+const MAX_LINE_BYTES: usize = (128 << 10) + 16;
 /// Limit of bytes that all ranks of a generation may put.
 const MAX_TOTAL_BYTES: usize = 256 << 20;
 
@@ -47,23 +47,25 @@ pub enum KeySpaceAction {
 #[derive(Default)]
 struct Client {
     /// Incomplete line.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     /// Request that is being received, inside of a `mcmd=spawn`.
     spawn_request: Option<SpawnRequest>,
     /// True while the rank waits for spawned processes.
     is_spawning: bool,
 }
 
+/// State of a generation's data and barriers on this node.
 pub struct KeySpace {
     name: String,
     here: BTreeSet<Rank>,
     /// Index of each local rank's program.
     programs: BTreeMap<Rank, u32>,
+    /// True if all ranks of the generation are on this node.
     is_alone: bool,
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
     /// New data since the last barrier, as `key=value` lines.
-    fresh: Vec<u8>,
+    unsent: Vec<u8>,
     published: BTreeMap<Vec<u8>, Vec<u8>>,
     waiting: BTreeSet<Rank>,
     barriers: u64,
@@ -84,7 +86,7 @@ impl KeySpace {
             here,
             values: BTreeMap::new(),
             bytes: 0,
-            fresh: Vec::new(),
+            unsent: Vec::new(),
             published: BTreeMap::new(),
             waiting: BTreeSet::new(),
             barriers: 0,
@@ -110,25 +112,25 @@ impl KeySpace {
 
     /// Handles data that a rank of this node has sent.
     pub fn take(&mut self, rank: Rank, bytes: &[u8]) -> Vec<KeySpaceAction> {
-        let mut acts = Vec::new();
+        let mut actions = Vec::new();
         let mut client = self.clients.remove(&rank).unwrap_or_default();
-        client.begun.extend_from_slice(bytes);
-        let begun = std::mem::take(&mut client.begun);
-        let mut lines = begun.split(|&byte| byte == b'\n');
+        client.partial_line.extend_from_slice(bytes);
+        let partial_line = std::mem::take(&mut client.partial_line);
+        let mut lines = partial_line.split(|&byte| byte == b'\n');
         // The last element is an incomplete line.
         let rest = lines.next_back().unwrap_or_default();
         let is_good = lines.all(|line| {
-            self.line(rank, &mut client, Line(line), &mut acts)
+            self.handle_line(rank, &mut client, Line(line), &mut actions)
                 .is_some()
         });
-        if !is_good || rest.len() > LONGEST_LINE {
+        if !is_good || rest.len() > MAX_LINE_BYTES {
             self.waiting.remove(&rank);
-            acts.push(KeySpaceAction::Close(rank));
-            return acts;
+            actions.push(KeySpaceAction::Close(rank));
+            return actions;
         }
-        client.begun = rest.to_vec();
+        client.partial_line = rest.to_vec();
         self.clients.insert(rank, client);
-        acts
+        actions
     }
 
     /// Handles the data of all nodes for a barrier; `None` if a node is lost.
@@ -159,33 +161,37 @@ impl KeySpace {
             true => "cmd=spawn_result rc=0\n",
             false => "cmd=spawn_result rc=-1 msg=not_started\n",
         };
-        let acts = client.map(|client| {
+        let actions = client.map(|client| {
             client.is_spawning = false;
             KeySpaceAction::Send(rank, answer.into())
         });
-        acts.into_iter().collect()
+        actions.into_iter().collect()
     }
 
     /// Handles a line; returns `None` if it is not PMI-1.
-    fn line(
+    fn handle_line(
         &mut self,
         rank: Rank,
         client: &mut Client,
         line: Line,
-        acts: &mut Vec<KeySpaceAction>,
+        actions: &mut Vec<KeySpaceAction>,
     ) -> Option<()> {
         let mut send =
-            |text: String| acts.push(KeySpaceAction::Send(rank, (text + "\n").into_bytes()));
-        if line.0.len() > LONGEST_LINE {
+            |text: String| actions.push(KeySpaceAction::Send(rank, (text + "\n").into_bytes()));
+        if line.0.len() > MAX_LINE_BYTES {
             return None;
         }
         if client.spawn_request.is_some() || line.get("mcmd").is_some() {
             let request = client.spawn_request.get_or_insert_default();
             if request.take(line.0) {
-                match client.spawn_request.take().and_then(SpawnRequest::wanted) {
+                match client
+                    .spawn_request
+                    .take()
+                    .and_then(SpawnRequest::into_programs)
+                {
                     Some((programs, put)) => {
                         client.is_spawning = true;
-                        acts.push(KeySpaceAction::Spawn {
+                        actions.push(KeySpaceAction::Spawn {
                             rank,
                             programs,
                             put,
@@ -201,12 +207,12 @@ impl KeySpace {
         match line.get("cmd")? {
             b"init" if line.number("pmi_version") == Some(1) => {
                 send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into());
-                acts.push(KeySpaceAction::Report(rank, RankAction::Connected));
+                actions.push(KeySpaceAction::Report(rank, RankAction::Connected));
             }
             b"init" => send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1".into()),
             b"get_maxes" => send(format!(
-                "cmd=maxes rc=0 kvsname_max={LONGEST_NAME} keylen_max={LONGEST_KEY} \
-                 vallen_max={LONGEST_VALUE}"
+                "cmd=maxes rc=0 kvsname_max={MAX_NAME_BYTES} keylen_max={MAX_KEY_BYTES} \
+                 vallen_max={MAX_VALUE_BYTES}"
             )),
             b"get_appnum" => {
                 let program = self.programs.get(&rank).copied().unwrap_or_default();
@@ -222,7 +228,7 @@ impl KeySpace {
             }),
             b"get" => {
                 let value = line.get("key").and_then(|key| self.values.get(key));
-                acts.push(KeySpaceAction::Send(
+                actions.push(KeySpaceAction::Send(
                     rank,
                     found("get_result", "value", value),
                 ));
@@ -230,7 +236,7 @@ impl KeySpace {
             b"barrier_in" => {
                 self.waiting.insert(rank);
                 if self.waiting == self.here {
-                    self.all_wait(acts);
+                    self.complete_barrier(actions);
                 }
             }
             b"publish_name" => {
@@ -241,25 +247,25 @@ impl KeySpace {
                 ));
             }
             b"unpublish_name" => {
-                let was = self.unpublish(line);
+                let was_published = self.unpublish(line);
                 send(format!(
                     "cmd=unpublish_result rc={}",
-                    if was { 0 } else { -1 }
+                    if was_published { 0 } else { -1 }
                 ));
             }
             b"lookup_name" => {
                 let port = line
                     .get("service")
                     .and_then(|service| self.published.get(service));
-                acts.push(KeySpaceAction::Send(
+                actions.push(KeySpaceAction::Send(
                     rank,
                     found("lookup_result", "port", port),
                 ));
             }
             b"finalize" => {
                 // The rank may exit as soon as it has received the answer.
-                acts.push(KeySpaceAction::Report(rank, RankAction::Finalized));
-                acts.push(KeySpaceAction::Send(
+                actions.push(KeySpaceAction::Report(rank, RankAction::Finalized));
+                actions.push(KeySpaceAction::Send(
                     rank,
                     b"cmd=finalize_ack rc=0\n".to_vec(),
                 ));
@@ -268,7 +274,7 @@ impl KeySpace {
                 let message = line.rest("message").unwrap_or_default();
                 let message = String::from_utf8_lossy(message).into_owned();
                 let status = line.number("exitcode").unwrap_or(1);
-                acts.push(KeySpaceAction::Report(
+                actions.push(KeySpaceAction::Report(
                     rank,
                     RankAction::Abort { status, message },
                 ));
@@ -301,10 +307,10 @@ impl KeySpace {
         }
         if !self.is_alone {
             let line = [key, b"=", value, b"\n"].concat();
-            if self.fresh.len() + line.len() > MAX_TOTAL_BYTES {
+            if self.unsent.len() + line.len() > MAX_TOTAL_BYTES {
                 return Err("too_large");
             }
-            self.fresh.extend(line);
+            self.unsent.extend(line);
         }
         Ok(())
     }
@@ -312,8 +318,8 @@ impl KeySpace {
     fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let bytes = key.len() + value.len();
         if key.is_empty()
-            || key.len() > LONGEST_KEY
-            || value.len() > LONGEST_VALUE
+            || key.len() > MAX_KEY_BYTES
+            || value.len() > MAX_VALUE_BYTES
             || self.bytes + bytes > MAX_TOTAL_BYTES
         {
             return false;
@@ -347,15 +353,15 @@ impl KeySpace {
         removed.is_some()
     }
 
-    fn all_wait(&mut self, acts: &mut Vec<KeySpaceAction>) {
+    fn complete_barrier(&mut self, actions: &mut Vec<KeySpaceAction>) {
         if self.is_alone {
-            acts.extend(self.fenced(Some(b"")));
+            actions.extend(self.fenced(Some(b"")));
             return;
         }
         let number = self.barriers;
         self.barriers += 1;
-        let bytes = std::mem::take(&mut self.fresh);
-        acts.push(KeySpaceAction::Fence { number, bytes });
+        let bytes = std::mem::take(&mut self.unsent);
+        actions.push(KeySpaceAction::Fence { number, bytes });
     }
 }
 

@@ -251,7 +251,7 @@ fn a_rank_spawns_processes_and_waits_for_their_start() {
 fn spawned_ranks_have_their_program_and_initial_data() {
     let mut namespace = Namespace::here("job", 3, "n", 3).unwrap();
     namespace.spawned = Some(Spawned {
-        of_programs: vec![2, 1],
+        process_counts: vec![2, 1],
         put: vec![("PORT".into(), "tag#0$x".into())],
     });
     let mut space = KeySpace::new(&namespace);
@@ -283,11 +283,11 @@ fn lines_may_be_split_but_not_unlimited() {
         space.take(Rank(0), b"hello\n"),
         [KeySpaceAction::Close(Rank(0))]
     );
-    assert_eq!(space.take(Rank(1), &[b'x'; LONGEST_LINE]), []);
+    assert_eq!(space.take(Rank(1), &[b'x'; MAX_LINE_BYTES]), []);
     assert_eq!(space.take(Rank(1), b"x"), [KeySpaceAction::Close(Rank(1))]);
     let long = format!(
         "cmd=put kvsname=job.3 key=k value={}",
-        "v".repeat(LONGEST_VALUE + 1)
+        "v".repeat(MAX_VALUE_BYTES + 1)
     );
     assert_eq!(
         request(&mut space, 0, &long),
@@ -335,6 +335,6 @@ proptest! {
             sent += reply.len();
             space.fenced(Some(&reply));
         }
-        prop_assert!(space.bytes <= sent && space.fresh.len() <= sent);
+        prop_assert!(space.bytes <= sent && space.unsent.len() <= sent);
     }
 }

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Time limit of an answer; a barrier ends when the last rank has entered it.
-const LIMIT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Variable for the descriptor of a rank's connection.
 pub const DESCRIPTOR: &str = "PMI_FD";
@@ -38,7 +38,9 @@ impl Pmi1Client {
     }
 
     fn on(stream: UnixStream) -> Result<Pmi1Client, Error> {
-        stream.set_read_timeout(Some(LIMIT)).map_err(what())?;
+        stream
+            .set_read_timeout(Some(ANSWER_TIMEOUT))
+            .map_err(server_error())?;
         let mut client = Pmi1Client {
             lines: BufReader::new(stream),
             key_space: String::new(),
@@ -89,13 +91,13 @@ impl Pmi1Client {
     /// Sends a request and returns a field of its answer.
     fn request(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
         let mut text = String::new();
-        let asked = self
+        let written = self
             .lines
             .get_mut()
             .write_all(format!("cmd={request}\n").as_bytes());
-        asked
+        written
             .and_then(|()| self.lines.read_line(&mut text))
-            .map_err(what())?;
+            .map_err(server_error())?;
         let line = Line(text.trim_end().as_bytes());
         let is_good = line.get("cmd") == Some(answer.as_bytes())
             && line.number("rc").is_none_or(|rc| rc == 0);
@@ -105,12 +107,12 @@ impl Pmi1Client {
             .map(String::from_utf8_lossy);
         value.map(Into::into).ok_or_else(|| {
             let answered = format!("`{request}` was answered by `{}`", text.trim_end());
-            what()(io::Error::other(answered))
+            server_error()(io::Error::other(answered))
         })
     }
 }
 
-fn what() -> impl FnOnce(io::Error) -> Error {
+fn server_error() -> impl FnOnce(io::Error) -> Error {
     Error::system("the PMI-1 server of the launcher")
 }
 

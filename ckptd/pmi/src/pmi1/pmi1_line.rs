@@ -26,7 +26,7 @@ impl<'a> Line<'a> {
     /// Returns the value of a field.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
         self.fields()
-            .find(|(of, _)| *of == name.as_bytes())
+            .find(|(field, _)| *field == name.as_bytes())
             .map(|(_, value)| value)
     }
 
@@ -37,21 +37,21 @@ impl<'a> Line<'a> {
 
     /// Returns everything after `name=`, including spaces.
     pub fn rest(self, name: &str) -> Option<&'a [u8]> {
-        let mark = [b" ", name.as_bytes(), b"="].concat();
+        let prefix = [b" ", name.as_bytes(), b"="].concat();
         let at = self
             .0
-            .windows(mark.len())
-            .position(|window| window == mark)?;
-        Some(&self.0[at + mark.len()..])
+            .windows(prefix.len())
+            .position(|window| window == prefix)?;
+        Some(&self.0[at + prefix.len()..])
     }
 }
 
 /// Returns the length of a field, up to the space that ends it.
 fn length(text: &[u8]) -> usize {
-    let mut is_taken = false;
+    let mut is_escaped = false;
     let end = text.iter().position(|&byte| {
-        let is_end = byte == b' ' && !is_taken;
-        is_taken = byte == b'\\' && !is_taken;
+        let is_end = byte == b' ' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
         is_end
     });
     end.unwrap_or(text.len())

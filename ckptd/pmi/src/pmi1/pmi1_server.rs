@@ -22,11 +22,11 @@ use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::io::{Interest, Outbox};
 
 /// Limit of bytes that are read from a client before other clients are served.
-const MAX_READ_PER_TURN: usize = 64 << 10;
+const MAX_READ_BYTES_PER_TURN: usize = 64 << 10;
 /// Limit of unsent bytes for a client.
 ///
 /// Answers are short, and a client waits for each one.
-const MAX_UNSENT: usize = 1 << 20;
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// A PMI-1 server.
 pub struct Pmi1Server {
@@ -157,7 +157,7 @@ impl Pmi1Server {
         world.space.forget(rank);
         let client = Client {
             socket: near,
-            out: Outbox::new(MAX_UNSENT),
+            out: Outbox::new(MAX_UNSENT_BYTES),
         };
         world.clients.insert(rank, client);
         Ok(Identity {
@@ -233,38 +233,38 @@ impl Shared {
     fn serve(self: &Arc<Shared>, mut poller: Poller) {
         loop {
             let ready = poller.wait(None).unwrap_or_default();
-            let served = {
+            let ready_ranks = {
                 let state = self.lock();
                 if state.is_over {
                     return;
                 }
                 state.ready(&ready)
             };
-            for (generation, rank) in served {
-                let outside = {
+            for (generation, rank) in ready_ranks {
+                let peer_requests = {
                     let mut state = self.lock();
                     let Some(world) = state.worlds.get_mut(&generation) else {
                         continue;
                     };
-                    self.turn(world, rank)
+                    self.serve_client(world, rank)
                 };
-                outside
+                peer_requests
                     .into_iter()
-                    .for_each(|it| self.request_outside(&generation, it));
+                    .for_each(|request| self.send_to_peers(&generation, request));
             }
         }
     }
 
     /// Sends and receives as much as is possible without blocking.
-    fn turn(&self, world: &mut Generation, rank: Rank) -> Vec<PeerRequest> {
+    fn serve_client(&self, world: &mut Generation, rank: Rank) -> Vec<PeerRequest> {
         let Some(client) = world.clients.get_mut(&rank) else {
             return Vec::new();
         };
-        let mut bytes = vec![0; MAX_READ_PER_TURN];
+        let mut bytes = vec![0; MAX_READ_BYTES_PER_TURN];
         match (&*client.socket).read(&mut bytes) {
             Ok(read) if read > 0 => {
-                let acts = world.space.take(rank, &bytes[..read]);
-                self.perform(world, acts)
+                let actions = world.space.take(rank, &bytes[..read]);
+                self.perform(world, actions)
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
@@ -281,16 +281,16 @@ impl Shared {
         }
     }
 
-    fn perform(&self, world: &mut Generation, acts: Vec<KeySpaceAction>) -> Vec<PeerRequest> {
-        let mut outside = Vec::new();
-        for act in acts {
+    fn perform(&self, world: &mut Generation, actions: Vec<KeySpaceAction>) -> Vec<PeerRequest> {
+        let mut peer_requests = Vec::new();
+        for act in actions {
             match act {
                 KeySpaceAction::Send(rank, bytes) => world.send(rank, &bytes),
                 KeySpaceAction::Report(rank, action) => {
                     self.report(&world.generation.name, rank, action)
                 }
                 KeySpaceAction::Close(rank) => world.close(rank),
-                KeySpaceAction::Fence { number, bytes } => outside.push(PeerRequest::Fence {
+                KeySpaceAction::Fence { number, bytes } => peer_requests.push(PeerRequest::Fence {
                     members: (0..world.generation.placement.size()).map(Rank).collect(),
                     number,
                     bytes,
@@ -299,20 +299,20 @@ impl Shared {
                     rank,
                     programs,
                     put,
-                } => outside.push(PeerRequest::Spawn {
+                } => peer_requests.push(PeerRequest::Spawn {
                     rank,
                     programs,
                     put,
                 }),
             }
         }
-        outside
+        peer_requests
     }
 
     /// Sends data of a barrier to the other nodes, or spawns processes.
-    fn request_outside(self: &Arc<Shared>, generation: &GenerationName, what: PeerRequest) {
+    fn send_to_peers(self: &Arc<Shared>, generation: &GenerationName, request: PeerRequest) {
         let generation = generation.clone();
-        match what {
+        match request {
             PeerRequest::Fence {
                 members,
                 number,
@@ -340,18 +340,18 @@ impl Shared {
         }
     }
 
-    /// Returns an answer that passes the reply to `then`.
+    /// Returns an answer that passes the reply to `handle`.
     fn answer(
         self: &Arc<Shared>,
         generation: &GenerationName,
-        then: impl FnOnce(&mut KeySpace, Option<Vec<u8>>) -> Vec<KeySpaceAction> + Send + 'static,
+        handle: impl FnOnce(&mut KeySpace, Option<Vec<u8>>) -> Vec<KeySpaceAction> + Send + 'static,
     ) -> Answer {
         let (shared, name) = (self.clone(), generation.clone());
         let (answer, _) = Answer::new(Box::new(move |reply| {
             let mut state = shared.lock();
             if let Some(world) = state.worlds.get_mut(&name) {
-                let acts = then(&mut world.space, reply);
-                shared.perform(world, acts);
+                let actions = handle(&mut world.space, reply);
+                shared.perform(world, actions);
             }
         }));
         answer
@@ -361,12 +361,12 @@ impl Shared {
 impl ServerState {
     /// Returns the ranks whose sockets were ready.
     fn ready(&self, ready: &Ready) -> Vec<(GenerationName, Rank)> {
-        let of = |(name, world): (&GenerationName, &Generation)| -> Vec<_> {
+        let ready_in = |(name, world): (&GenerationName, &Generation)| -> Vec<_> {
             let clients = world.clients.iter();
             let is_ready = clients.filter(|(_, client)| ready.contains(&client.socket));
             is_ready.map(|(&rank, _)| (name.clone(), rank)).collect()
         };
-        self.worlds.iter().flat_map(of).collect()
+        self.worlds.iter().flat_map(ready_in).collect()
     }
 }
 

@@ -62,7 +62,7 @@ impl SpawnRequest {
     /// Returns the programs and the data that they can get from the beginning.
     ///
     /// `None` if the request is invalid.
-    pub fn wanted(self) -> Option<(Vec<ChildProgram>, Preput)> {
+    pub fn into_programs(self) -> Option<(Vec<ChildProgram>, Preput)> {
         Some((self.programs.into_iter().collect::<Option<_>>()?, self.put))
     }
 

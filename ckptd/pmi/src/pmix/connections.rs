@@ -35,7 +35,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A further one closes the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 4;
 /// Number of bytes that are passed on at once.
-const CHUNK: usize = 1 << 16;
+const MAX_PASSED_BYTES: usize = 1 << 16;
 /// Delay after a failure to accept a connection for lack of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
@@ -45,7 +45,7 @@ enum Order {
     /// The rank has called PMIx_Finalize.
     ///
     /// The connection to libpmix is closed, too, when the rank closes its connection.
-    Farewell(Owner),
+    Finalised(Owner),
     /// Ends one connection of a rank, which makes no further connections.
     ///
     /// A message is sent when libpmix has closed the connection. The sender is dropped without a
@@ -67,16 +67,16 @@ impl Connections {
         let (orders, received) = channel();
         let start = |poller: Poller| {
             let registry = poller.registry().clone();
-            let mut switch = ProxyThread {
+            let mut proxy = ProxyThread {
                 orders: received,
                 poller,
                 is_over: false,
-                entries: Vec::new(),
+                listeners: Vec::new(),
                 connections: Vec::new(),
-                bytes: vec![0; CHUNK],
+                bytes: vec![0; MAX_PASSED_BYTES],
             };
             let thread = std::thread::Builder::new().name("connections".into());
-            thread.spawn(move || switch.run())?;
+            thread.spawn(move || proxy.run())?;
             Ok(Connections { orders, registry })
         };
         Poller::new()
@@ -96,30 +96,30 @@ impl Connections {
         variables: &mut [(OsString, OsString)],
     ) -> Result<bool, Error> {
         // All variables have the same address, for clients of different versions.
-        let Some(there) = variables
+        let Some(libpmix_address) = variables
             .iter()
-            .find_map(|(_, value)| Some(parts(value)?.1))
+            .find_map(|(_, value)| Some(split_address(value)?.1))
         else {
             return Ok(false);
         };
-        let own = self.listen(owner, there);
+        let own = self.listen(owner, libpmix_address);
         let own = own.map_err(Error::system("a port of this host"))?;
         for (_, value) in variables {
-            if let Some((front, _, rest)) = parts(value) {
+            if let Some((front, _, rest)) = split_address(value) {
                 *value = format!("{front}{}{own}{rest}", SCHEMES[0]).into();
             }
         }
         Ok(true)
     }
 
-    fn listen(&self, owner: &Owner, there: SocketAddr) -> io::Result<SocketAddr> {
+    fn listen(&self, owner: &Owner, libpmix_address: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let own = listener.local_addr()?;
         self.order(Order::Listen(RankListener {
             owner: owner.clone(),
             listener: Source::new(&self.registry, listener, Interest::READ)?,
-            there,
+            libpmix_address,
             is_ready: false,
         }));
         Ok(own)
@@ -127,7 +127,7 @@ impl Connections {
 
     /// Records that a rank has called PMIx_Finalize.
     pub fn finalised(&self, owner: Owner) {
-        self.order(Order::Farewell(owner));
+        self.order(Order::Finalised(owner));
     }
 
     /// Closes the connections of a rank one after the other, and calls `then` after each.
@@ -159,7 +159,7 @@ impl Drop for Connections {
 }
 
 /// Splits a variable's value into the text before the address, the address, and the rest.
-fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
+fn split_address(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
     let value = value.to_str()?;
     let scheme = SCHEMES.into_iter().find(|scheme| value.contains(scheme))?;
     let (front, address) = value.split_once(scheme)?;
@@ -174,7 +174,7 @@ fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
 struct RankListener {
     owner: Owner,
     listener: Source<TcpListener>,
-    there: SocketAddr,
+    libpmix_address: SocketAddr,
     is_ready: bool,
 }
 
@@ -183,7 +183,7 @@ struct ProxyThread {
     orders: Receiver<Order>,
     poller: Poller,
     is_over: bool,
-    entries: Vec<RankListener>,
+    listeners: Vec<RankListener>,
     connections: Vec<Connection>,
     /// Buffer for the bytes that are being passed on.
     bytes: Vec<u8>,
@@ -194,7 +194,7 @@ impl ProxyThread {
         while !self.is_over {
             self.wait();
             while let Ok(order) = self.orders.try_recv() {
-                self.obey(order);
+                self.execute(order);
             }
             self.accept();
             let (registry, bytes) = (self.poller.registry(), &mut self.bytes);
@@ -206,18 +206,23 @@ impl ProxyThread {
     }
 
     fn accept(&mut self) {
-        for entry in self.entries.iter().filter(|entry| entry.is_ready) {
+        for entry in self.listeners.iter().filter(|entry| entry.is_ready) {
             match entry.listener.accept() {
                 Ok((client, _)) if is_other_user(&client) => {
                     log::info!("a connection of another user to a rank's port is closed");
                 }
                 Ok((client, _)) => {
                     let registry = self.poller.registry();
-                    let new = Connection::new(registry, entry.owner.clone(), client, entry.there);
+                    let new = Connection::new(
+                        registry,
+                        entry.owner.clone(),
+                        client,
+                        entry.libpmix_address,
+                    );
                     self.connections.extend(new.ok());
                     close_oldest_silent(&mut self.connections, &entry.owner);
                 }
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_temporary(&error) => {}
                 // Other threads may close descriptors meanwhile.
                 Err(_) => std::thread::sleep(ACCEPT_RETRY_DELAY),
             }
@@ -226,7 +231,7 @@ impl ProxyThread {
 
     fn wait(&mut self) {
         let ready = self.poller.wait(None).unwrap_or_default();
-        for entry in &mut self.entries {
+        for entry in &mut self.listeners {
             entry.is_ready = ready.contains(&entry.listener);
         }
         for connection in &mut self.connections {
@@ -235,16 +240,16 @@ impl ProxyThread {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn execute(&mut self, order: Order) {
         match order {
-            Order::Listen(entry) => self.entries.push(entry),
+            Order::Listen(entry) => self.listeners.push(entry),
             Order::Stop => self.is_over = true,
-            Order::Farewell(owner) => {
+            Order::Finalised(owner) => {
                 let own = self.connections.iter_mut().filter(|it| it.owner == owner);
                 own.for_each(Connection::finalise);
             }
             Order::End(owner, done) => {
-                self.entries.retain(|entry| entry.owner != owner);
+                self.listeners.retain(|entry| entry.owner != owner);
                 if let Some(own) = self.connections.iter_mut().find(|it| it.owner == owner) {
                     own.end(done);
                 }
@@ -269,7 +274,7 @@ struct Connection {
     owner: Owner,
     /// Connection to the rank; `None` after the rank has closed it.
     client: Option<Source<TcpStream>>,
-    there: SocketAddr,
+    libpmix_address: SocketAddr,
     /// Connection to libpmix; `None` before the rank has sent something.
     server: Option<Source<TcpStream>>,
     /// Bytes of the rank for libpmix.
@@ -282,7 +287,7 @@ struct Connection {
     done: Option<Sender<()>>,
 }
 
-fn prepared(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
+fn registered(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     Source::new(registry, stream, Interest::READ)
@@ -293,15 +298,15 @@ impl Connection {
         registry: &Registry,
         owner: Owner,
         client: TcpStream,
-        there: SocketAddr,
+        libpmix_address: SocketAddr,
     ) -> io::Result<Connection> {
         Ok(Connection {
             owner,
-            client: Some(prepared(registry, client)?),
-            there,
+            client: Some(registered(registry, client)?),
+            libpmix_address,
             server: None,
-            up: Outbox::new(CHUNK),
-            down: Outbox::new(CHUNK),
+            up: Outbox::new(MAX_PASSED_BYTES),
+            down: Outbox::new(MAX_PASSED_BYTES),
             is_finalised: false,
             is_ready: true,
             done: None,
@@ -352,8 +357,8 @@ impl Connection {
         if self.up.is_empty() {
             return true;
         }
-        let server = TcpStream::connect(self.there);
-        self.server = server.and_then(|server| prepared(registry, server)).ok();
+        let server = TcpStream::connect(self.libpmix_address);
+        self.server = server.and_then(|server| registered(registry, server)).ok();
         self.server.as_deref().is_some_and(|server| {
             // Reading detects a closed connection.
             let _ = self.up.flush(server);
@@ -396,7 +401,7 @@ fn pass(
             Ok(0) => return false,
             // An empty outbox has room for a chunk.
             Ok(length) => drop(pending.push(&bytes[..length])),
-            Err(error) if is_passing(&error) => {}
+            Err(error) if is_temporary(&error) => {}
             Err(_) => return false,
         }
     }
@@ -407,7 +412,7 @@ fn pass(
     true
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 

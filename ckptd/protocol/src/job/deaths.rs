@@ -3,14 +3,14 @@
 use super::Job;
 use super::phase::Phase;
 use crate::member::Member;
-use crate::{Action, EXIT_NOT_RECOVERED, Ending, Node};
+use crate::{Action, Ending, Node};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_messages::JobOrder;
 use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
 /// Limit of new processes that die before they have been in a generation.
-const MAX_STILLBORN: u32 = 10;
+const MAX_STILLBORN_PROCESSES: u32 = 10;
 /// Limit of successive generations that fail without a death.
 const MAX_FAILED_GENERATIONS: u32 = 10;
 /// Time limit for the failure because of which an MPI library has aborted.
@@ -37,20 +37,21 @@ impl Job {
     /// The library may have found a connection closed before the death of the peer was reported. If
     /// the process still lives, the next generation resets its library. If no generation follows
     /// within [`BROKEN_TIMEOUT`], the process is killed and counts as dead.
-    pub(super) fn library_aborted(&mut self, number: ProcessNumber, of: Generation) {
+    pub(super) fn library_aborted(&mut self, number: ProcessNumber, generation: Generation) {
         let is_first = !self
             .members
             .values()
-            .any(|member| member.lives() && member.is_broken);
-        let (is_ending, starts_again) = (self.is_ending(), !self.is_protected);
+            .any(|member| member.is_alive() && member.is_broken);
+        let (is_ending, restarts_from_start) = (self.is_ending(), !self.is_protected);
         // The process may have left that generation's library since.
-        let in_it = |member: &&mut Member| member.lives() && member.ready == Some(of);
-        let Some(member) = self.members.get_mut(&number).filter(in_it) else {
+        let is_in_generation =
+            |member: &&mut Member| member.is_alive() && member.ready == Some(generation);
+        let Some(member) = self.members.get_mut(&number).filter(is_in_generation) else {
             return;
         };
         member.is_broken = true;
         let at = member.at;
-        if is_ending || starts_again {
+        if is_ending || restarts_from_start {
             // No further generation would reset the library.
             self.actions.push(Action::kill(number, at));
         } else if self.phase == Phase::Running {
@@ -60,7 +61,7 @@ impl Job {
         self.failed_generations += u32::from(is_first && !is_ending);
         if self.failed_generations == MAX_FAILED_GENERATIONS && !is_ending {
             self.print(message::mpi_library_aborts(MAX_FAILED_GENERATIONS).to_string());
-            self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
     }
 
@@ -84,14 +85,15 @@ impl Job {
     pub(super) fn node_lost(&mut self, node: Node) {
         self.domains.lose(node);
         let nodes = &self.nodes;
-        let is_there = |at: &Guardian| nodes.get(at) == Some(&node);
+        let is_on_node = |at: &Guardian| nodes.get(at) == Some(&node);
         let members = &mut self.members;
         self.left_stores
-            .retain(|_, from| !is_there(&members[from].at));
-        let there = members.values_mut().filter(|member| is_there(&member.at));
-        there.for_each(|member| member.replicas_of = None);
-        let gone: Vec<Guardian> = self.guardians.iter().copied().filter(is_there).collect();
-        self.guardians_died(&gone);
+            .retain(|_, from| !is_on_node(&members[from].at));
+        let lost_members = members.values_mut().filter(|member| is_on_node(&member.at));
+        lost_members.for_each(|member| member.replicas_of = None);
+        let lost_guardians: Vec<Guardian> =
+            self.guardians.iter().copied().filter(is_on_node).collect();
+        self.guardians_died(&lost_guardians);
     }
 
     pub(super) fn guardians_died(&mut self, guardians: &[Guardian]) {
@@ -100,15 +102,15 @@ impl Job {
         if self.phase == Phase::Gathering {
             return self.guardians_died_early(guardians);
         }
-        let its = |member: &Member| guardians.contains(&member.at) && !member.is_over();
-        let its: Vec<ProcessNumber> = self
+        let is_affected = |member: &Member| guardians.contains(&member.at) && !member.is_over();
+        let affected: Vec<ProcessNumber> = self
             .members
             .iter()
-            .filter(|(_, member)| its(member))
-            .map(|(&it, _)| it)
+            .filter(|(_, member)| is_affected(member))
+            .map(|(&number, _)| number)
             .collect();
-        for number in its {
-            if self.members[&number].lives() {
+        for number in affected {
+            if self.members[&number].is_alive() {
                 let at = self.members[&number].at;
                 self.actions.push(Action::kill(number, at));
                 self.process_ended(number, Ending::Signal(SIGKILL));
@@ -143,7 +145,7 @@ impl Job {
             return self.announce_next_generation();
         }
         self.print(message::mpi_failed(MAX_FAILED_GENERATIONS).to_string());
-        self.end_with(EXIT_NOT_RECOVERED, None);
+        self.end_with(exit_status::RECOVERY_FAILED, None);
     }
 
     pub(super) fn process_ended(&mut self, number: ProcessNumber, ending: Ending) {
@@ -155,21 +157,21 @@ impl Job {
         let Some(member) = self
             .members
             .get_mut(&number)
-            .filter(|member| member.lives())
+            .filter(|member| member.is_alive())
         else {
             return;
         };
         member.ending = Some(ending);
-        let (at, has_used_mpi, has_played) =
+        let (at, has_used_mpi, was_in_generation) =
             (member.at, member.has_used_mpi(), member.was_in_generation);
-        let is_spare = !has_played && (self.is_protected || self.phase == Phase::Running);
+        let is_spare = !was_in_generation && (self.is_protected || self.phase == Phase::Running);
         if let Some(worker) = member.replicas_of {
             // Of several processes of one worker, the last one that was started has the newest
             // replicas.
             let left = self.left_stores.entry(worker).or_insert(number);
             *left = number.max(*left);
         }
-        if has_played {
+        if was_in_generation {
             self.failed.insert(number);
         }
         let is_at_end = self.at_end.contains(&number);
@@ -181,7 +183,7 @@ impl Job {
             return self.ended_at_the_end(number, ending, is_at_end);
         }
         match ending {
-            _ if self.members[&number].is_broken => self.process_died(at, has_played),
+            _ if self.members[&number].is_broken => self.process_died(at, was_in_generation),
             // The death of an idle spare has no consequence, but the launcher's signal is for the
             // whole job.
             Ending::Exit(_) | Ending::Signal(_) | Ending::OutOfMemory
@@ -199,22 +201,23 @@ impl Job {
             Ending::OutOfMemory
                 if self.is_protected && self.living.len() as u32 >= self.workers =>
             {
-                self.process_died(at, has_played)
+                self.process_died(at, was_in_generation)
             }
             Ending::OutOfMemory => {
                 self.print(message::REPLACEMENT_NEEDS_MEMORY.into());
-                self.end_with(EXIT_NOT_RECOVERED, Some(at))
+                self.end_with(exit_status::RECOVERY_FAILED, Some(at))
             }
             // A new process must reach MPI, as the first one did.
             Ending::Exit(_) if !has_used_mpi && self.is_protected => {
-                self.process_died(at, has_played)
+                self.process_died(at, was_in_generation)
             }
             // The process does not use MPI.
             Ending::Exit(0) if !has_used_mpi => {}
             // The program, the runtime or the launcher has ended the process.
             Ending::Exit(_) | Ending::LauncherSignal(_) => {
                 self.end_with(ending.status(), Some(at));
-                self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
+                self.leaver =
+                    matches!(ending, Ending::Exit(_)).then_some((number, was_in_generation));
             }
             // A replacement would exceed the limit again.
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
@@ -228,7 +231,7 @@ impl Job {
             }
             // The process has not used MPI; [`Job::revive`] starts it again alone.
             Ending::Signal(_) if !has_used_mpi && self.is_at_start() => {}
-            Ending::Signal(_) => self.process_died(at, has_played),
+            Ending::Signal(_) => self.process_died(at, was_in_generation),
         }
     }
 
@@ -240,12 +243,12 @@ impl Job {
         let missing = (self.workers + self.spares).saturating_sub(self.living.len() as u32);
         for _ in 0..spares.min(missing) {
             let (number, first) = (ProcessNumber(self.next_number), Guardian(self.workers));
-            let load = |it: &Guardian| self.load.get(it).copied().unwrap_or(0);
+            let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
             let home = self
                 .guardians
                 .iter()
                 .copied()
-                .min_by_key(|it| (load(it), *it != first, *it));
+                .min_by_key(|guardian| (load(guardian), *guardian != first, *guardian));
             self.start_next(home.unwrap_or(first));
             if let Some(member) = self.members.get_mut(&number) {
                 member.is_replacement = true;
@@ -295,15 +298,15 @@ impl Job {
         }
     }
 
-    pub(super) fn process_died(&mut self, at: Guardian, has_played: bool) {
+    pub(super) fn process_died(&mut self, at: Guardian, was_in_generation: bool) {
         if !self.is_protected && !self.has_begun() {
             return self.restart();
         }
-        self.stillborn_processes += u32::from(!has_played);
-        if self.stillborn_processes > MAX_STILLBORN {
+        self.stillborn_processes += u32::from(!was_in_generation);
+        if self.stillborn_processes > MAX_STILLBORN_PROCESSES {
             let count = self.stillborn_processes;
             self.print(message::replacements_died(count).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            return self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
         if self.left_stores.is_empty()
             && !self
@@ -312,7 +315,7 @@ impl Job {
                 .any(|number| self.members[number].was_in_generation)
         {
             self.print(message::ALL_WORKERS_DIED.into());
-            return self.end_with(EXIT_NOT_RECOVERED, Some(at));
+            return self.end_with(exit_status::RECOVERY_FAILED, Some(at));
         }
         self.announce_next_generation();
     }
@@ -344,7 +347,7 @@ impl Job {
                 false => format!("{} starts have failed", MAX_RESTARTS + 1),
             };
             self.print(message::no_restart_from_start(why).to_string());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.print(message::RESTART_FROM_START.into());
         self.restarts += 1;

@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 /// Failure domains of the nodes, and the domains that have lost a node.
 #[derive(Debug, Default)]
 pub(super) struct Domains {
-    of: BTreeMap<Node, Domain>,
+    domain_of_node: BTreeMap<Node, Domain>,
     failed: Vec<Domain>,
 }
 
 impl Domains {
     pub(super) fn add(&mut self, node: Node, domain: Domain) {
-        self.of.insert(node, domain);
+        self.domain_of_node.insert(node, domain);
     }
 
     pub(super) fn lose(&mut self, node: Node) {
-        self.failed.extend(self.of.get(&node));
+        self.failed.extend(self.domain_of_node.get(&node));
     }
 
     /// True if any node of this node's failure domain has been lost.
     pub(super) fn has_lost_node(&self, node: Node) -> bool {
-        self.of
+        self.domain_of_node
             .get(&node)
             .is_some_and(|domain| self.failed.contains(domain))
     }

@@ -2,9 +2,9 @@
 
 use super::phase::Phase;
 use super::{JOIN_TIMEOUT, Job};
-use crate::{Action, EXIT_NOT_RECOVERED, Ending};
+use crate::{Action, Ending};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 /// Time for the other processes to exit by themselves.
@@ -43,13 +43,13 @@ impl Job {
     /// The death of a guardian before it joins is not reported.
     pub(super) fn end_if_guardians_missing(&mut self) {
         if self.now >= JOIN_TIMEOUT {
-            let (all, there, time) = (
+            let (all, joined, time) = (
                 self.workers + self.spares,
                 self.joined_guardians(),
                 JOIN_TIMEOUT.as_secs(),
             );
-            self.print(message::processes_missing(all, there, time).to_string());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.print(message::processes_missing(all, joined, time).to_string());
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         }
     }
 
@@ -107,7 +107,7 @@ impl Job {
         self.phase = Phase::Joining;
         if !is_whole {
             self.print(message::DEATH_BETWEEN_PROGRAMS.into());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         }
     }
 
@@ -158,10 +158,11 @@ impl Job {
 
     /// Reports a process that has exited while others still run: the program is incomplete.
     pub(super) fn note_leaver(&mut self) {
-        let Some((number, has_played)) = self.leaver.filter(|_| !self.living.is_empty()) else {
+        let Some((number, was_in_generation)) = self.leaver.filter(|_| !self.living.is_empty())
+        else {
             return;
         };
-        if has_played {
+        if was_in_generation {
             let status = self.status;
             self.print(message::rank_without_finalize(number, status).to_string());
         }

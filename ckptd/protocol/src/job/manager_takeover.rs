@@ -4,10 +4,10 @@
 
 use super::Job;
 use super::phase::Phase;
+use crate::Action;
 use crate::member::Member;
-use crate::{Action, EXIT_NOT_RECOVERED};
 use std::time::Duration;
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
@@ -15,56 +15,63 @@ impl Job {
     pub(super) fn guardians_died_early(&mut self, guardians: &[Guardian]) {
         if !self.follows_manager {
             self.print(message::LAUNCHED_PROCESSES_DIED.into());
-            return self.end_with(EXIT_NOT_RECOVERED, None);
+            return self.end_with(exit_status::RECOVERY_FAILED, None);
         }
         self.absent.extend(guardians);
-        self.start_if_all_are_there();
+        self.start_if_all_have_joined();
     }
 
     /// Takes over when all guardians have joined and reported their processes.
     pub(super) fn take_over(&mut self) {
-        let (all, absent) = (
+        let (earlier, absent) = (
             std::mem::take(&mut self.earlier_processes),
             std::mem::take(&mut self.absent),
         );
-        let has_ended = all.values().filter(|(_, known)| known.has_ended);
-        let ended = has_ended.map(|(_, known)| known.generation).max();
-        let last = all.values().map(|(_, known)| known.generation).max();
+        let has_ended = earlier.values().filter(|(_, history)| history.has_ended);
+        let ended = has_ended.map(|(_, history)| history.generation).max();
+        let last = earlier
+            .values()
+            .map(|(_, history)| history.generation)
+            .max();
         let has_begun_after = |ended| {
-            all.values()
-                .any(|(_, known)| known.was_in_generation && known.generation > ended)
+            earlier
+                .values()
+                .any(|(_, history)| history.was_in_generation && history.generation > ended)
         };
-        let is_between = ended.is_some_and(has_begun_after);
+        let began_after_end = ended.is_some_and(has_begun_after);
         self.generation = last.unwrap_or_default();
         let first = self.workers + self.spares;
-        self.next_number = all
+        self.next_number = earlier
             .keys()
             .last()
             .map_or(first, |last| first.max(last.0 + 1));
         // A guardian that has died while it reported is left out.
-        for (&number, (at, known)) in all
+        for (&number, (at, history)) in earlier
             .iter()
             .filter(|(_, (at, _))| self.nodes.contains_key(at))
         {
             self.living.insert(number);
             *self.load.entry(*at).or_default() += 1;
             self.members
-                .insert(number, Member::from_history(*at, known));
+                .insert(number, Member::from_history(*at, history));
         }
         (self.unready, self.unfinished) = (self.living.clone(), self.living.clone());
         // The process that has adopted a store has the newer state, even if it is dead by now.
-        for from in all.values().filter_map(|(_, known)| known.adopted_from) {
+        for from in earlier
+            .values()
+            .filter_map(|(_, history)| history.adopted_from)
+        {
             if let Some(member) = self.members.get_mut(&from) {
                 member.replicas_of = None;
             }
         }
-        self.is_protected = all
+        self.is_protected = earlier
             .values()
-            .any(|(_, known)| known.has_resumed || known.is_protected);
+            .any(|(_, history)| history.has_resumed || history.is_protected);
         self.phase = Phase::Joining;
-        if is_between {
+        if began_after_end {
             self.print(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
-            self.end_with(EXIT_NOT_RECOVERED, None);
+            self.end_with(exit_status::RECOVERY_FAILED, None);
         } else if ended.is_some() {
             let workers = self.members.iter().filter(|(_, member)| member.has_resumed);
             self.at_end = workers.map(|(&number, _)| number).collect();

@@ -6,18 +6,23 @@ use std::collections::BTreeSet;
 use understudy_messages::JobOrder;
 use understudy_numbers::ProcessNumber;
 
-/// A preferred spare.
+/// Preference for a spare.
 enum Preference {
-    On(Node),
-    This(ProcessNumber),
+    /// Any spare of this node.
+    OnNode(Node),
+    /// This spare.
+    Process(ProcessNumber),
 }
 
 impl Job {
     /// Chooses the ranks of the next generation, if there are enough processes.
     ///
-    /// Each rank of the last generation keeps its number, and spares fill the gaps. So a worker's
-    /// rank does not change: MPICH derives from its own rank on which side of an intercommunicator
-    /// a process is (`determine_low_group`), and errs where other processes have come in between.
+    /// Each rank of the last generation keeps its number, and spares fill the gaps. For example,
+    /// with four workers the ranks were the processes 0, 1, 2, 3. After process 1 has failed, spare
+    /// 4 fills the gap: the ranks are 0, 4, 2, 3, and not the sorted 0, 2, 3, 4, in which two
+    /// survivors would have other ranks than before. MPICH needs this: it derives from its own rank
+    /// on which side of an intercommunicator a process is (`determine_low_group`), and errs if the
+    /// order of the members has changed.
     pub(super) fn choose_ranks(&self, is_first: bool) -> Option<Vec<ProcessNumber>> {
         let workers = self.workers as usize;
         let is_ready = |number: &ProcessNumber| !self.unready.contains(number);
@@ -29,20 +34,22 @@ impl Job {
                 self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
         }
-        let has_played = |number: &ProcessNumber| self.members[number].was_in_generation;
-        let (mut ranks, mut spares): (Vec<ProcessNumber>, Vec<ProcessNumber>) =
-            self.living.iter().partition(|it| has_played(it));
+        let was_in_generation = |number: &ProcessNumber| self.members[number].was_in_generation;
+        let (mut ranks, mut spares): (Vec<ProcessNumber>, Vec<ProcessNumber>) = self
+            .living
+            .iter()
+            .partition(|number| was_in_generation(number));
         spares.retain(is_ready);
         spares.sort_by_key(|spare| self.domains.has_lost_node(self.node_of(*spare)));
         for preference in self.preferences() {
-            let is_it = |spare: &ProcessNumber| match preference {
-                Preference::On(node) => self.node_of(*spare) == node,
-                Preference::This(number) => *spare == number,
+            let is_preferred = |spare: &ProcessNumber| match preference {
+                Preference::OnNode(node) => self.node_of(*spare) == node,
+                Preference::Process(number) => *spare == number,
             };
             if ranks.len() < workers
-                && let Some(at) = spares.iter().position(is_it)
+                && let Some(index) = spares.iter().position(is_preferred)
             {
-                ranks.push(spares.remove(at));
+                ranks.push(spares.remove(index));
             }
         }
         let missing = workers.checked_sub(ranks.len())?;
@@ -50,6 +57,7 @@ impl Job {
         (ranks.len() == workers).then(|| self.in_order(ranks))
     }
 
+    /// Orders the chosen processes by rank, as [`choose_ranks`](Self::choose_ranks) describes.
     fn in_order(&self, ranks: Vec<ProcessNumber>) -> Vec<ProcessNumber> {
         let chosen = BTreeSet::from_iter(ranks);
         if self.ranks.len() != chosen.len() {
@@ -60,7 +68,7 @@ impl Job {
         let ranks = self
             .ranks
             .iter()
-            .filter_map(|same| chosen.get(same).or_else(|| others.next()));
+            .filter_map(|number| chosen.get(number).or_else(|| others.next()));
         ranks.copied().collect()
     }
 
@@ -73,21 +81,23 @@ impl Job {
         let adopters = self
             .left_stores
             .values()
-            .map(|&from| Preference::On(self.node_of(from)));
-        let wished = self
+            .map(|&from| Preference::OnNode(self.node_of(from)));
+        let hinted = self
             .placement_query
             .hints
             .iter()
-            .map(|&it| Preference::This(it));
+            .map(|&spare| Preference::Process(spare));
         let dead = self
             .members
             .iter()
-            .filter(|(_, it)| it.was_in_generation && !it.lives());
+            .filter(|(_, member)| member.was_in_generation && !member.is_alive());
         let dead =
             dead.filter(|(number, _)| !self.left_stores.values().any(|from| from == *number));
         let nodes = dead.map(|(&number, _)| self.node_of(number));
         let neighbours = nodes.filter(|node| !self.domains.has_lost_node(*node));
-        adopters.chain(wished).chain(neighbours.map(Preference::On))
+        adopters
+            .chain(hinted)
+            .chain(neighbours.map(Preference::OnNode))
     }
 
     fn node_of(&self, number: ProcessNumber) -> Node {
@@ -101,17 +111,17 @@ impl Job {
         }
         if !self.placement_query.is_sent {
             let mut living = self.living.iter().copied();
-            let Some(number) = living
-                .find(|it| self.members[it].was_in_generation && self.members[it].can_give_hints)
-            else {
+            let Some(number) = living.find(|number| {
+                self.members[number].was_in_generation && self.members[number].can_give_hints
+            }) else {
                 return false;
             };
             self.placement_query.is_sent = true;
-            let fallen = self.failed.iter().copied().collect();
+            let failed = self.failed.iter().copied().collect();
             self.actions
                 .push(Action::Order(JobOrder::RequestPlacementHints {
                     number,
-                    failed: fallen,
+                    failed,
                 }));
         }
         true

@@ -1,6 +1,9 @@
 //! Adoption of the replica stores of dead processes.
 //!
-//! A store is adopted by a process of the same node that neither was a worker nor has a store.
+//! The store of a dead process is a set of memfds that its guardian still holds, so only a process
+//! of the same node can adopt it: one that has not run a worker and has no store of its own. If a
+//! node has more stores than such processes, a process is started there for each, and the next
+//! generation waits for it.
 
 use super::Job;
 use crate::{Action, Node};
@@ -25,7 +28,11 @@ impl Job {
             }
         }
         // Without a guardian no process can be started on the node.
-        homes.retain(|node, _| self.guardians.iter().any(|it| self.nodes[it] == *node));
+        homes.retain(|node, _| {
+            self.guardians
+                .iter()
+                .any(|guardian| self.nodes[guardian] == *node)
+        });
         homes
             .into_values()
             .flatten()
@@ -55,11 +62,11 @@ impl Job {
                 .entry(node)
                 .and_modify(|count| *count = count.saturating_sub(1));
         }
-        let coming = self
+        let unready_candidates = self
             .unready
             .iter()
             .filter_map(|&number| self.adoption_node(number));
-        coming
+        unready_candidates
             .into_iter()
             .any(|node| missing.get(&node).is_some_and(|&count| count > 0))
     }

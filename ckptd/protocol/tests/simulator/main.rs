@@ -11,7 +11,8 @@ mod random;
 mod simulated_process;
 mod world;
 
-use understudy_protocol::{EXIT_NOT_RECOVERED, Guardian};
+use understudy_catalogue::exit_status;
+use understudy_protocol::Guardian;
 use world::World;
 
 /// A job that was not completed.
@@ -43,14 +44,14 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end only sets the status.
     assert!(
-        [0, EXIT_NOT_RECOVERED, 137].contains(&status),
+        [0, exit_status::RECOVERY_FAILED, 137].contains(&status),
         "seed {seed}: status {status}"
     );
     assert!(
-        status != EXIT_NOT_RECOVERED || !world.printed.is_empty(),
+        status != exit_status::RECOVERY_FAILED || !world.printed.is_empty(),
         "seed {seed}: it is lost in silence"
     );
-    (status == EXIT_NOT_RECOVERED).then_some(Lost {
+    (status == exit_status::RECOVERY_FAILED).then_some(Lost {
         printed: world.printed,
         had_copies: !world.kept.is_empty(),
     })

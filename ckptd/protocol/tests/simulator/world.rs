@@ -4,9 +4,10 @@ use crate::random::Random;
 use crate::simulated_process::{Process, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_protocol::{
-    Action, BegunGeneration, EXIT_NOT_RECOVERED, Ending, Event, Generation, Guardian, Job,
-    JobOrder, Node, ProcessHistory, ProcessNumber, ToGuardian, ToManager, Worker,
+    Action, BegunGeneration, Ending, Event, Generation, Guardian, Job, JobOrder, Node,
+    ProcessHistory, ProcessNumber, ToGuardian, ToManager, Worker,
 };
 
 /// Steps of the simulated program.
@@ -392,7 +393,7 @@ impl World {
             self.is_doomed = false;
             self.kills = 0;
             self.printed.push("a copy is lost".into());
-            self.happen(Event::Abort(EXIT_NOT_RECOVERED));
+            self.happen(Event::Abort(exit_status::RECOVERY_FAILED));
         } else if self.losses > 0 && self.random.below(60) == 0 {
             self.losses -= 1;
             let node = Node(self.random.below(u64::from(self.nodes)) as u32);

@@ -240,8 +240,8 @@ fn seconds(time: f64) -> String {
     }
 }
 
-fn percent(part: f64) -> String {
-    format!("{:.3}%", part * 100.0)
+fn percent(fraction: f64) -> String {
+    format!("{:.3}%", fraction * 100.0)
 }
 
 /// Writes a time in the syntax of a setting.

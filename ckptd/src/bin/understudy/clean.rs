@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 use understudy_formats::epochs::epoch_files::{PARTIAL_SUFFIX, PREFIX};
 use understudy_formats::private_directories::PrivateDirectory;
 use understudy_launch::print_message;
-use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
+use understudy_node::{Leftover, LeftoverNames, is_in_use, is_own, leftovers_of_node};
 use understudy_report::{bytes, count};
 
 /// Time without a change after which no process writes an incomplete checkpoint file.
-const QUIET: Duration = Duration::from_secs(600);
+const UNCHANGED_TIME: Duration = Duration::from_secs(600);
 
 /// Remove what killed jobs have left behind on this node.
 ///
@@ -47,7 +47,7 @@ impl Arguments {
         }
         let (mut freed, mut is_well) = (0, true);
         for leftover in &all {
-            let (path, what) = (leftover.path(), leftover.what);
+            let (path, kind) = (leftover.path(), leftover.kind);
             let size = size(&path);
             if let Err(error) = if self.dry_run {
                 Ok(())
@@ -59,7 +59,7 @@ impl Arguments {
                 continue;
             }
             freed += size;
-            print(format!("{} ({what}, {})\n", path.display(), bytes(size)))?;
+            print(format!("{} ({kind}, {})\n", path.display(), bytes(size)))?;
         }
         let verb = if self.dry_run {
             "would be freed"
@@ -88,16 +88,16 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
         // The writer may be on another node.
         let is_quiet = SystemTime::now()
             .duration_since(changed)
-            .is_ok_and(|since| since >= QUIET);
+            .is_ok_and(|since| since >= UNCHANGED_TIME);
         if is_torn && is_quiet && is_own(&path) && !is_in_use(&path) {
             torn.push(name);
         }
     }
-    Ok(Leftover::all((
+    Ok(Leftover::all(LeftoverNames {
         directory,
-        torn,
-        "a checkpoint that was never completed",
-    )))
+        names: torn,
+        kind: "a checkpoint that was never completed",
+    }))
 }
 
 fn size(path: &Path) -> u64 {

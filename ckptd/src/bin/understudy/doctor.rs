@@ -177,7 +177,7 @@ fn text(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(out, "{} ({}):", node.host, node.kind);
         list(&mut out, &node.checks, Grade::Warning);
         if node.checks.iter().all(|check| check.grade == Grade::Ok) {
-            let _ = writeln!(out, "ok       all of it");
+            let _ = writeln!(out, "ok       all checks");
         }
     }
     if let Some(memory) = &diagnosis.memory {
@@ -190,8 +190,8 @@ fn text(diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn list(out: &mut String, checks: &[Check], least: Grade) {
-    for check in checks.iter().filter(|check| check.grade >= least) {
+fn list(out: &mut String, checks: &[Check], min_grade: Grade) {
+    for check in checks.iter().filter(|check| check.grade >= min_grade) {
         let grade = match check.grade {
             Grade::Ok => "ok",
             Grade::Warning => "warning",

@@ -1,12 +1,14 @@
-//! `understudy explain`: cause and remedy of a message.
+//! `understudy explain`: cause, remedy and effect of a message.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print_by, verdict};
 use std::io::Write;
+use understudy_catalogue::exit_status::EXIT_STATUSES;
 use understudy_catalogue::{CATALOGUE, Message, find};
 
 /// Print cause and remedy of messages.
 ///
-/// A message ends with its identifier in brackets: `[file-descriptor-limit]`.
+/// Also prints the exit status of a job that a message ends, and the level of a message of the
+/// log. A message ends with its identifier in brackets: `[file-descriptor-limit]`.
 /// Without arguments, all identifiers are printed with their texts.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
@@ -62,14 +64,22 @@ fn message_named(identifier: &str) -> Result<&'static Message, Failure> {
     })
 }
 
+/// Prints all that the catalogue contains about a message.
 fn explain(message: &Message, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "{}", message.identifier)?;
-    let parts = [
+    let status = message.status.map(|status| status.to_string());
+    let status = status.map_or_else(String::new, |status| {
+        let described = EXIT_STATUSES.iter().find(|entry| entry.status == status);
+        described.map_or(status.clone(), |entry| format!("{status}: {}", entry.title))
+    });
+    let lines = [
         ("message", message.text),
         ("cause", message.cause),
         ("remedy", message.remedy),
+        ("status", &status),
+        ("level", message.level.unwrap_or_default()),
     ];
-    for (name, text) in parts.iter().filter(|(_, text)| !text.is_empty()) {
+    for (name, text) in lines.iter().filter(|(_, text)| !text.is_empty()) {
         writeln!(out, "  {name:<8} {text}")?;
     }
     Ok(())
@@ -94,6 +104,19 @@ mod tests {
         let text = String::from_utf8(out).expect("text");
         assert!(text.starts_with("valgrind\n  message  the program runs under valgrind"));
         assert!(text.contains("\n  cause    ") && text.contains("\n  remedy   "));
+        assert!(!text.contains("\n  status") && !text.contains("\n  level"));
         assert!(message_named("no-such-message").is_err());
+    }
+
+    #[test]
+    fn status_and_level_are_printed_if_a_message_has_them() {
+        let explained = |identifier| {
+            let mut out = Vec::new();
+            explain(message_named(identifier).expect("a message"), &mut out).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        let status = "\n  status   75: a failure could not be recovered from\n";
+        assert!(explained("failure-in-init").contains(status));
+        assert!(explained("stored-replicas-unusable").contains("\n  level    warn\n"));
     }
 }

@@ -79,10 +79,10 @@ fn main() -> ExitCode {
 
 /// Returns the command line, with `-n` for mpirun's `-np`.
 fn words() -> Vec<OsString> {
-    let mut is_programs = false;
+    let mut is_program_argument = false;
     let own = |word: OsString| {
-        is_programs |= word == "--";
-        if word == "-np" && !is_programs {
+        is_program_argument |= word == "--";
+        if word == "-np" && !is_program_argument {
             "-n".into()
         } else {
             word

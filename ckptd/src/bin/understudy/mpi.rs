@@ -46,8 +46,8 @@ impl Installation {
         let oldest = OLDEST.map(|part| part.to_string()).join(".");
         let Some(version) = &self.version else {
             return Some(format!(
-                "it says `{}`, and only Open MPI {oldest} or later is supported. Put that one \
-                 first on the PATH, or name it with --mpirun.",
+                "its --version prints `{}`, and only Open MPI {oldest} or later is supported. Put \
+                 the launcher of such a version first on the PATH, or name it with --mpirun.",
                 self.description
             ));
         };

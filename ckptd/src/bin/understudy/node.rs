@@ -9,7 +9,7 @@ use understudy_settings::Config;
 /// Counted as the launcher counts slots: processors that share a core count once.
 pub fn cores() -> u32 {
     let allowed = allowed_processors();
-    let place = |processor: &u32| {
+    let core_of = |processor: &u32| {
         let read = |name| {
             let path = Path::new("/sys/devices/system/cpu")
                 .join(format!("cpu{processor}/topology/{name}"));
@@ -24,7 +24,7 @@ pub fn cores() -> u32 {
     };
     allowed
         .iter()
-        .map(place)
+        .map(core_of)
         .collect::<BTreeSet<_>>()
         .len()
         .max(1) as u32
@@ -32,8 +32,9 @@ pub fn cores() -> u32 {
 
 /// Largest number of simultaneous processes (proc(5), `pid_max`).
 pub fn most_processes() -> u64 {
-    let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
-    most.and_then(|text| text.trim().parse().ok())
+    let limit = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    limit
+        .and_then(|text| text.trim().parse().ok())
         .unwrap_or(u64::MAX)
 }
 
@@ -45,11 +46,11 @@ pub fn check_disk(config: &Config) -> Result<(), String> {
         return Ok(());
     };
     let path = std::path::absolute(disk).unwrap_or_else(|_| disk.clone());
-    let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
-    let tried = tempfile::tempfile_in(there);
+    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+    let tried = tempfile::tempfile_in(existing);
     tried
         .map(drop)
-        .map_err(|error| format!("UNDERSTUDY_DISK: {}: {error}", there.display()))
+        .map_err(|error| format!("UNDERSTUDY_DISK: {}: {error}", existing.display()))
 }
 
 /// Parses `Cpus_allowed_list` (proc(5)): `0-3,7`.
@@ -63,8 +64,8 @@ fn allowed_processors() -> Vec<u32> {
 }
 
 fn parse_list(list: &str) -> Vec<u32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let range = |item: &str| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
         Some(first.trim().parse::<u32>().ok()?..=last.trim().parse().ok()?)
     };
     list.trim().split(',').filter_map(range).flatten().collect()

@@ -121,13 +121,17 @@ fn beside_this_program() -> Result<PathBuf, String> {
     let program = std::env::current_exe()
         .map_err(|error| format!("this program cannot find itself: {error}"))?;
     let directory = program.parent().unwrap_or(Path::new("/"));
-    let places = [
+    let candidates = [
         directory.join(LIBRARY),
         directory.join("../lib/understudy").join(LIBRARY),
     ];
-    let found = places.iter().find(|place| place.is_file());
+    let found = candidates.iter().find(|candidate| candidate.is_file());
     found
-        .map(|place| place.canonicalize().unwrap_or_else(|_| place.clone()))
+        .map(|candidate| {
+            candidate
+                .canonicalize()
+                .unwrap_or_else(|_| candidate.clone())
+        })
         .ok_or_else(|| {
             format!(
                 "{LIBRARY} is neither beside {} nor in ../lib/understudy. Install all of \

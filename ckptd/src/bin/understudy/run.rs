@@ -26,35 +26,23 @@ use start::{MpirunCommand, Start};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_catalogue::ExitStatus;
+use understudy_catalogue::exit_status::EXIT_STATUSES;
 use understudy_formats::private_directories::{RUNTIME_DIR, name_runtime_directory};
 use understudy_launch::Environment;
 use understudy_launch::print_message;
 use understudy_launch::starter::{Plan, RankOrder};
 use understudy_pmi::{MpiKind, MpiLibrary};
 
-/// Prefix of the directories for event files that the user has not requested.
-///
-/// The PID of `understudy run` follows.
 pub use understudy_node::EVENTS_PREFIX;
+
 /// Run an MPI program so that it survives the failure of ranks.
 ///
 /// Starts the processes with everything that protection needs. The program sees WORKERS ranks; the
 /// spares sleep until one of them is needed. Settings may also be given as environment variables of
 /// equal meaning; an option takes precedence.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status:\n  \
-    that of the program, if it ended by itself; else\n  \
-    2    wrong usage, or a setting that makes no sense; nothing was started\n  \
-    65   the program failed at the same place three times\n  \
-    70   an error inside understudy\n  \
-    74   the program's state could not be saved or restored, or its output not be written\n  \
-    75   a failure could not be recovered from\n  \
-    78   the program could not be protected (see --allow-unprotected)\n  \
-    125  the job was not started; a message says why\n  \
-    126  the program cannot be executed\n  \
-    127  there is no such program\n  \
-    128+N  understudy or mpirun was ended by signal N\n\n\
-    Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt")]
+#[command(after_help = after_help())]
 pub struct Arguments {
     /// Number of ranks that the program sees.
     #[arg(short = 'n', long, value_name = "WORKERS", value_parser = clap::value_parser!(u32).range(1..))]
@@ -104,6 +92,18 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
+/// Returns the end of the help text: the exit statuses and an example.
+fn after_help() -> String {
+    let statuses: String = EXIT_STATUSES
+        .iter()
+        .map(|ExitStatus { status, title }| format!("\n  {status:<7}  {title}"))
+        .collect();
+    format!(
+        "Exit status:\n  that of the program, if it ended by itself; otherwise{statuses}\n\n\
+         Example: understudy run -n 4 --spares 1 --interval 30s -- ./solver input.txt"
+    )
+}
+
 /// Starter of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Launcher {
@@ -118,9 +118,9 @@ enum Launcher {
 impl Arguments {
     pub fn run(self) -> Outcome {
         let settings = self.settings.with_environment();
-        if let Some(place) = settings.get(RUNTIME_DIR) {
+        if let Some(directory) = settings.get(RUNTIME_DIR) {
             // Understudy's own launcher reads the name in this process.
-            name_runtime_directory(place.clone());
+            name_runtime_directory(directory.clone());
         }
         let library = product_files::library(self.library.as_deref()).map_err(cannot)?;
         let preloaded = self.preloaded(&library)?;
@@ -132,7 +132,7 @@ impl Arguments {
             .ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
-        let start = match self.is_for_ckptd(name) {
+        let start = match self.uses_ckptd_launcher(name) {
             true => Start::Ckptd(self.plan(&preloaded, config.spares)?),
             false => Start::Mpirun(self.mpirun_command(ranks)?),
         };
@@ -164,7 +164,7 @@ impl Arguments {
     }
 
     /// Returns true if ckptd starts the processes.
-    fn is_for_ckptd(&self, program: &OsStr) -> bool {
+    fn uses_ckptd_launcher(&self, program: &OsStr) -> bool {
         let has_hosts = !self.hosts.is_empty();
         match self.launcher {
             // Without protection, a program needs a launcher that serves its MPI library.
@@ -206,7 +206,7 @@ impl Arguments {
             preload: library.into(),
             mpi: None,
             hosts: self.hosts.hosts().map_err(usage)?,
-            by: RankOrder::Slot,
+            rank_order: RankOrder::Slot,
             agent: self.hosts.agent().map_err(usage)?,
             ckptd: product_files::companion(library, "ckptd"),
             environment: Environment::default(),
@@ -250,7 +250,7 @@ impl Arguments {
             library,
             events,
             hosts: match self.spans_hosts() {
-                true => slots::others(&self.hosts.host, self.hosts.hostfile.as_deref()),
+                true => slots::hosts_besides_this(&self.hosts.host, self.hosts.hostfile.as_deref()),
                 false => Vec::new(),
             },
             is_dry: self.dry_run,
@@ -282,6 +282,6 @@ impl Arguments {
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || MpiLibrary::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == MpiKind::OpenMpi);
-    let are_granted = !has_hosts && slots::batch_system().is_some();
-    !(names_mpirun || are_granted && is_open_mpi())
+    let has_granted_hosts = !has_hosts && slots::batch_system().is_some();
+    !(names_mpirun || has_granted_hosts && is_open_mpi())
 }

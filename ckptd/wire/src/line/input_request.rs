@@ -79,12 +79,18 @@ impl InputPage {
 
     /// Returns the position of the reader, if no write is in progress.
     ///
-    /// `waiting` returns the number of bytes in the pipe.
+    /// `waiting` returns the number of bytes in the pipe. The reader has consumed what was written
+    /// except for these bytes: with 100 bytes written and 30 in the pipe, its position is 70. The
+    /// two numbers cannot be read at once, so the relay announces each write in `begun` before it
+    /// changes the pipe. If `begun` and `written` have the same value before and after the bytes in
+    /// the pipe are counted, no write has changed the count meanwhile. Otherwise the result is
+    /// `None`, and the caller tries again.
     pub fn position(&self, waiting: impl FnOnce() -> u64) -> Option<u64> {
         let written = self.written.load(Ordering::SeqCst);
         let waiting = waiting();
-        let is_still = |word: &AtomicU64| word.load(Ordering::SeqCst) == written;
-        (is_still(&self.begun) && is_still(&self.written)).then(|| written.saturating_sub(waiting))
+        let is_unchanged = |position: &AtomicU64| position.load(Ordering::SeqCst) == written;
+        (is_unchanged(&self.begun) && is_unchanged(&self.written))
+            .then(|| written.saturating_sub(waiting))
     }
 }
 

@@ -121,7 +121,7 @@ unsafe extern "C" fn call_runtime(first: usize, second: usize, third: usize, slo
 fn refuse_unprotected(name: &str) {
     if passes_through() {
         print(&message::not_in_late_program(name));
-        sys::exit(understudy_abi::exit::REFUSED);
+        sys::exit(understudy_catalogue::exit_status::REFUSED);
     }
 }
 
@@ -160,7 +160,7 @@ macro_rules! refused {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() {
             print(&message::CXX_CALLBACKS);
-            sys::exit(understudy_abi::exit::REFUSED);
+            sys::exit(understudy_catalogue::exit_status::REFUSED);
         }
     )* };
 }

@@ -80,7 +80,7 @@ pub fn connect_to_guardian() {
         && let Err(error) = connect(own)
     {
         system_calls::print_message(message::manager_not_reached(own.directory.display(), error));
-        system_calls::exit_now(understudy_abi::exit::RECOVERY_FAILED);
+        system_calls::exit_now(understudy_catalogue::exit_status::RECOVERY_FAILED);
     }
 }
 
@@ -200,7 +200,7 @@ pub fn send(message: &ToManager) {
 fn or_exit<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
         system_calls::print_message(message::guardian_gone(std::process::id()));
-        system_calls::exit_now(understudy_abi::exit::RECOVERY_FAILED)
+        system_calls::exit_now(understudy_catalogue::exit_status::RECOVERY_FAILED)
     })
 }
 

@@ -146,7 +146,7 @@ impl DeathHistory {
                         death.cause.phrase(),
                     )
                     .to_string(),
-                    status: understudy_abi::exit::RECOVERY_FAILED,
+                    status: understudy_catalogue::exit_status::RECOVERY_FAILED,
                 });
             }
             let same = recent();
@@ -163,7 +163,7 @@ impl DeathHistory {
                     death.cause.backtrace(),
                 )
                 .to_string(),
-                status: understudy_abi::exit::PROGRAM_FAILURE,
+                status: understudy_catalogue::exit_status::PROGRAM_FAILURE,
             })
         })
     }

@@ -186,7 +186,7 @@ fn require_equal_layout(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
     }
     // The message must be out before any process aborts, which ends the others.
     all.barrier()?;
-    abort::abort(rt, understudy_abi::exit::STATE_NOT_SAVED)
+    abort::abort(rt, understudy_catalogue::exit_status::STATE_NOT_SAVED)
 }
 
 /// Joins the running job as a new process; returns the state of the world.

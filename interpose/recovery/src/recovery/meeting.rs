@@ -11,7 +11,7 @@ use crate::world::{self, Role};
 use crate::{copies, disk, events, peers, reinit, user};
 use std::ffi::c_int;
 use std::time::Duration;
-use understudy_abi::exit;
+use understudy_catalogue::exit_status;
 use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
@@ -125,7 +125,7 @@ pub fn end_lost_job(rt: &Runtime, living: &[ProcessNumber], lost: &PlanFailure) 
         PlanFailure::Program(blamed) => (format!("the job ends: {}", blamed.why), blamed.status),
         _ => (
             format!("the job cannot be recovered: {}", describe(rt, lost)),
-            exit::RECOVERY_FAILED,
+            exit_status::RECOVERY_FAILED,
         ),
     };
     let is_first = living.first() == Some(&world::get(rt).process);

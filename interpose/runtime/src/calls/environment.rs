@@ -280,7 +280,7 @@ pub unsafe extern "C" fn from_another_thread(
                 if is_uninitialised() =>
             {
                 system_calls::print_message(message::other_thread(it.name()));
-                system_calls::exit_now(understudy_abi::exit::REFUSED)
+                system_calls::exit_now(understudy_catalogue::exit_status::REFUSED)
             }
             _ => crate::error_handling::wrong_thread(slot),
         }

@@ -8,14 +8,15 @@ mod other_user;
 /// A server in place of libpmix, and the address at which ranks find it.
 struct Server {
     listener: TcpListener,
-    there: SocketAddr,
+    libpmix_address: SocketAddr,
 }
 
 impl Server {
     fn new(connections: &Connections, owner: &Owner) -> Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let address = |there: String| (OsString::from("ADDRESS"), OsString::from(there));
+        let address =
+            |libpmix_address: String| (OsString::from("ADDRESS"), OsString::from(libpmix_address));
         let mut variables = vec![
             address(format!("job.1.0;tcp4://127.0.0.1:{port};5.0")),
             address(format!("job.1.0;tcp4://127.0.0.1:{port}")),
@@ -27,16 +28,22 @@ impl Server {
                 .redirect_variables(owner, &mut variables)
                 .unwrap()
         );
-        let (front, there, rest) = parts(&variables[0].1).unwrap();
+        let (front, libpmix_address, rest) = split_address(&variables[0].1).unwrap();
         assert_eq!((front, rest), ("job.1.0;", ";5.0"));
-        assert_eq!(parts(&variables[1].1), Some((front, there, "")));
-        assert_ne!(there.port(), port);
+        assert_eq!(
+            split_address(&variables[1].1),
+            Some((front, libpmix_address, ""))
+        );
+        assert_ne!(libpmix_address.port(), port);
         assert_eq!(variables[2], others);
-        Server { listener, there }
+        Server {
+            listener,
+            libpmix_address,
+        }
     }
 
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.there).unwrap()
+        TcpStream::connect(self.libpmix_address).unwrap()
     }
 
     fn is_called(&self) -> bool {
@@ -134,7 +141,7 @@ fn a_connection_of_another_user_is_closed_at_once() {
     use other_user::{connect_as_another_user, exits_soon};
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
-    if let Some(other) = connect_as_another_user(server.there.port()) {
+    if let Some(other) = connect_as_another_user(server.libpmix_address.port()) {
         assert!(exits_soon(other));
         assert!(!server.is_called());
     }

@@ -7,34 +7,34 @@ use understudy_formats::pages::PAGE_SIZE;
 use understudy_report::{MarkRow, MarkSavings, bytes, count, time};
 
 /// Returns the paragraph, with a line for each annotation.
-pub fn text(it: &MarkSavings) -> String {
-    let mut out = match it.saved_pages {
+pub fn text(savings: &MarkSavings) -> String {
+    let mut out = match savings.saved_pages {
         0 => "Annotations of understudy.h have left nothing out of checkpoints.\n".into(),
-        _ => left_out(it),
+        _ => left_out(savings),
     };
-    for row in it.rows.iter().filter(|row| row.failing().is_none()) {
+    for row in savings.rows.iter().filter(|row| row.failing().is_none()) {
         let _ = writeln!(out, "  {}", saved(row));
     }
-    for row in &it.rows {
+    for row in &savings.rows {
         if let Some(why) = row.failing() {
             let _ = writeln!(out, "  {} has saved nothing: {why}", name(row));
         }
     }
-    if it.recomputations > 0 {
+    if savings.recomputations > 0 {
         let _ = writeln!(
             out,
             "  After recoveries memory was recomputed {}, in {} at most",
-            count(it.recomputations as usize, "time", "times"),
-            time(it.longest_ns)
+            count(savings.recomputations as usize, "time", "times"),
+            time(savings.longest_ns)
         );
     }
-    if it.reversals > 0 {
+    if savings.reversals > 0 {
         let _ = writeln!(
             out,
             "  Surviving workers have undone steps {}, in {} at most{}",
-            count(it.reversals as usize, "time", "times"),
-            time(it.longest_reversal_ns),
-            match it.failed_reversals {
+            count(savings.reversals as usize, "time", "times"),
+            time(savings.longest_reversal_ns),
+            match savings.failed_reversals {
                 0 => String::new(),
                 failed => format!("; {failed} failed, so that a whole replica was fetched"),
             }
@@ -43,14 +43,14 @@ pub fn text(it: &MarkSavings) -> String {
     out
 }
 
-fn left_out(it: &MarkSavings) -> String {
+fn left_out(savings: &MarkSavings) -> String {
     format!(
         "Annotations of understudy.h have left {} out of {}, in all processes: {} of what they \
          would have copied and sent (about {} of copying).\n",
-        pages(it.saved_pages),
-        count(it.checkpoints as usize, "checkpoint", "checkpoints"),
-        percent(it.share()),
-        time(it.saved_ns()),
+        pages(savings.saved_pages),
+        count(savings.checkpoints as usize, "checkpoint", "checkpoints"),
+        percent(savings.share()),
+        time(savings.saved_ns()),
     )
 }
 

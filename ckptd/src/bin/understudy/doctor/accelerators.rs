@@ -33,11 +33,11 @@ fn devices(directory: &Path) -> Vec<String> {
         paths.sort_unstable();
         paths
     };
-    let of_nvidia = |name: &str| {
+    let is_of_nvidia = |name: &str| {
         name.strip_prefix("nvidia")
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    let mut all = list(directory, of_nvidia);
+    let mut all = list(directory, is_of_nvidia);
     all.extend(list(directory, |name| name == "kfd"));
     all.extend(list(&directory.join("dri"), |name| {
         name.starts_with("renderD")
@@ -68,7 +68,7 @@ fn driver() -> Option<Driver> {
 }
 
 fn judge(devices: &[String], driver: Option<Driver>) -> Check {
-    let of_nvidia = devices.iter().find(|path| path.contains("nvidia"));
+    let is_of_nvidia = devices.iter().find(|path| path.contains("nvidia"));
     let of_others = devices.iter().find(|path| !path.contains("nvidia"));
     let named = driver.map(|driver| {
         let can = if driver.can_save { "can" } else { "cannot" };
@@ -78,7 +78,7 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
         )
     });
     const UNPROTECTED: &str = "programs that use it run unprotected, with a message";
-    match (of_nvidia, named) {
+    match (is_of_nvidia, named) {
         (Some(device), Some(named)) if driver.is_some_and(|driver| driver.can_save) => {
             Check::warning(
                 NAME,

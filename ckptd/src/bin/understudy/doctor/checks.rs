@@ -14,7 +14,7 @@ use understudy_report::{bytes, count};
 use understudy_settings::{Config, unknown};
 
 /// Limit of descriptors that a rank needs; those of the runtime begin at 600.
-const DESCRIPTORS: u64 = 1024;
+const MIN_DESCRIPTOR_LIMIT: u64 = 1024;
 /// Address of a page that understudy maps (`understudy_abi`).
 const STUB_PAGE: u64 = 0x20000;
 
@@ -22,9 +22,9 @@ const STUB_PAGE: u64 = 0x20000;
 pub fn settings() -> Vec<Check> {
     const NAME: &str = "settings";
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let strays = unknown(names).into_iter();
-    let mut checks: Vec<Check> = strays
-        .map(|stray| Check::warning(NAME, stray.to_string(), "correct it, or unset it"))
+    let unknown_variables = unknown(names).into_iter();
+    let mut checks: Vec<Check> = unknown_variables
+        .map(|variable| Check::warning(NAME, variable.to_string(), "correct it, or unset it"))
         .collect();
     let checked = Config::read(|name| std::env::var(name).ok()).and_then(|config| {
         config.check_files()?;
@@ -38,7 +38,7 @@ pub fn settings() -> Vec<Check> {
 
 pub fn node(library: Option<&Path>) -> Vec<Check> {
     let mut checks = vec![
-        layer_files(library),
+        product_files_check(library),
         kernel_check(
             "address randomisation",
             kernel::personality(),
@@ -108,7 +108,7 @@ fn kernel_check(
     }
 }
 
-fn layer_files(library: Option<&Path>) -> Check {
+fn product_files_check(library: Option<&Path>) -> Check {
     match product_files::library(library) {
         Ok(path) if !product_files::can_be_preloaded(&path) => Check::warning(
             "understudy",
@@ -133,15 +133,16 @@ fn layer_files(library: Option<&Path>) -> Check {
 
 /// Checks shared memory for a page of each rank and for undo logs.
 fn shared_memory() -> Check {
-    let place = match make_in_memory() {
+    let directory = match make_in_memory() {
         Ok(directory) => directory.path().to_owned(),
         Err(refused) if refused.is_fatal() => {
             return Check::explained_failure(SHARED_MEMORY, refused.to_string());
         }
         Err(_) => SHARED_MEMORY.into(),
     };
-    let free = rustix::fs::statvfs(&place).map(|it| it.f_bavail * it.f_frsize);
-    let is_writable = tempfile::tempfile_in(&place).map(drop);
+    let free = rustix::fs::statvfs(&directory)
+        .map(|file_system| file_system.f_bavail * file_system.f_frsize);
+    let is_writable = tempfile::tempfile_in(&directory).map(drop);
     match (is_writable, free) {
         (Err(error), _) => Check::failure(
             SHARED_MEMORY,
@@ -159,8 +160,8 @@ fn shared_memory() -> Check {
                 |_| "writable".to_owned(),
                 |free| format!("{} free", bytes(free)),
             );
-            let is_elsewhere = !place.starts_with(SHARED_MEMORY);
-            let used = is_elsewhere.then(|| format!(", and {} is used", place.display()));
+            let is_elsewhere = !directory.starts_with(SHARED_MEMORY);
+            let used = is_elsewhere.then(|| format!(", and {} is used", directory.display()));
             Check::ok(SHARED_MEMORY, free + &used.unwrap_or_default())
         }
     }
@@ -194,10 +195,10 @@ pub fn available_memory() -> u64 {
 fn descriptors() -> Check {
     let limit = getrlimit(Resource::Nofile).current;
     match limit {
-        Some(limit) if limit < DESCRIPTORS => Check::failure(
+        Some(limit) if limit < MIN_DESCRIPTOR_LIMIT => Check::failure(
             "open files",
             format!("at most {limit}"),
-            format!("ulimit -n {DESCRIPTORS} or more"),
+            format!("ulimit -n {MIN_DESCRIPTOR_LIMIT} or more"),
         ),
         limit => Check::ok(
             "open files",

@@ -61,7 +61,7 @@ pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
         Check::failure(
             NAME,
             format!(
-                "answers have come from {} of {}",
+                "only {} of {} answered",
                 nodes.len(),
                 count(names.len(), "host", "hosts")
             ),
@@ -77,7 +77,7 @@ pub fn check_hosts(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
         Check::failure(
             NAME,
             "they differ in kernel, C library or processor (below)",
-            "ranks on nodes of different kinds cannot take each other's part: use hosts of one kind",
+            "a rank cannot take over from one on a node of another kind: use hosts of one kind",
         )
     } else {
         Check::ok(NAME, format!("{} of one kind", nodes.len()))
@@ -94,9 +94,9 @@ fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, Stri
     let mut nodes = Vec::new();
     for name in names {
         let is_here = *name == "localhost" || *name == own;
-        let before = words.iter().map(String::as_str).chain([*name]);
-        let before: Vec<&str> = before.take_while(|_| !is_here).collect();
-        let line = before.into_iter().map(OsString::from);
+        let agent_words = words.iter().map(String::as_str).chain([*name]);
+        let agent_words: Vec<&str> = agent_words.take_while(|_| !is_here).collect();
+        let line = agent_words.into_iter().map(OsString::from);
         let line: Vec<OsString> = line
             .chain([program.clone().into(), "doctor".into(), "--local".into()])
             .collect();
@@ -105,9 +105,12 @@ fn check_by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, Stri
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("{}: {error}", line[0].display()))?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         let node = serde_json::from_slice(&output.stdout).map_err(|_| {
-            let why = said.lines().map(str::trim).find(|line| !line.is_empty());
+            let why = messages
+                .lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty());
             format!(
                 "{name} has not answered: {}",
                 why.unwrap_or("no reason is given")

@@ -17,9 +17,9 @@ use understudy_report::{Event, Job, JobState, Live, bytes};
 /// Name of the check.
 const NAME: &str = "the program";
 /// Poll interval of the memory.
-const PERIOD: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that a job may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(10);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Measured memory of a worker, and estimates for other settings, in bytes.
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ pub struct Memory {
 
 impl Memory {
     fn new(worker: u64, spare: u64, captures: &[(Epoch, u64)], workers: u32) -> Self {
-        let most = |from: u64| {
+        let largest_capture = |from: u64| {
             captures
                 .iter()
                 .filter(|(epoch, _)| epoch.0 >= from)
@@ -49,12 +49,18 @@ impl Memory {
         };
         // The first capture has the data that a program sets up before MPI_Init, the second one
         // those after MPI_Init.
-        let (program, changes) = (most(0).unwrap_or(0), most(3).unwrap_or(0));
-        // A worker has its own memory, its own image, the replicas that it stores, and the changes
-        // of all of them during a checkpoint.
+        let (program, changes) = (
+            largest_capture(0).unwrap_or(0),
+            largest_capture(3).unwrap_or(0),
+        );
+        // With one replica, a worker has the program's memory three times: its own, the image of
+        // the last checkpoint, and the replica that it stores for another worker; during a
+        // checkpoint it also has the changes of the image and of the replica. The measured memory
+        // is scaled by the weights of another scheme over these, which are 3 and 2: two replicas
+        // add one more of each, and parity over 4 workers stores a third of a replica.
         let seen = worker.saturating_sub(spare) as f64;
         let share = |memory: f64, deltas: f64| memory * program as f64 + deltas * changes as f64;
-        let estimate = |with: f64| spare + (seen * with / share(3.0, 2.0).max(1.0)) as u64;
+        let estimate = |weight: f64| spare + (seen * weight / share(3.0, 2.0).max(1.0)) as u64;
         let estimates = [
             ("1", estimate(share(3.0, 2.0))),
             ("2", estimate(share(4.0, 3.0))),
@@ -115,7 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);
     let mut library = None;
     while ended.is_none() && began.elapsed() < Duration::from_secs(arguments.seconds) {
-        std::thread::sleep(PERIOD);
+        std::thread::sleep(POLL_INTERVAL);
         if let Ok(Some(state)) = live.poll() {
             let pids = state.processes.values().map(|process| process.pid);
             library = library.or_else(|| pids.into_iter().find_map(mpi_library));
@@ -136,10 +142,11 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if let Some(check) = trial(is_protected, state.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
-    let with = library.map_or_else(String::new, |file| format!(" with {file}"));
+    let with_library = library.map_or_else(String::new, |file| format!(" with {file}"));
     if largest == 0 || spare == 0 {
         let finding = format!(
-            "runs protected{with}, to its end, which was too soon for an estimate of its memory"
+            "runs protected{with_library}, to its end, which was too soon for an estimate of its \
+             memory"
         );
         return Ok((Check::ok(NAME, finding), None));
     }
@@ -160,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
         } else {
             "to its end"
         };
-        Check::ok(NAME, format!("runs protected{with}, {time}"))
+        Check::ok(NAME, format!("runs protected{with_library}, {time}"))
     };
     Ok((check, Some(memory)))
 }
@@ -195,14 +202,14 @@ fn trial(
             "see what it has printed; `understudy run` shows the same",
         )),
         (false, None) => {
-            let where_it_is = if has_begun {
+            let phase = if has_begun {
                 "in MPI_Init"
             } else {
                 "before MPI_Init"
             };
             Some(Check::warning(
                 NAME,
-                format!("was still {where_it_is} after {seconds} s, so there is no result"),
+                format!("was still {phase} after {seconds} s, so there is no result"),
                 "a longer --seconds",
             ))
         }
@@ -244,11 +251,11 @@ pub fn end(child: &mut Child) -> std::io::Result<()> {
         let _ = kill_process(pid, Signal::TERM);
     }
     let signalled = Instant::now();
-    while signalled.elapsed() < GRACE {
+    while signalled.elapsed() < TERMINATION_TIMEOUT {
         if child.try_wait()?.is_some() {
             return Ok(());
         }
-        std::thread::sleep(PERIOD);
+        std::thread::sleep(POLL_INTERVAL);
     }
     child.kill()?;
     child.wait().map(drop)

@@ -38,41 +38,51 @@ impl Starter {
     }
 }
 
-/// A setting of Open MPI, a test for harmful values, and the harm.
-type Setting = (&'static str, fn(&str) -> bool, &'static str);
+/// A setting of Open MPI that some values make unsuitable for a protected job.
+struct MpiSetting {
+    /// Name of the MCA parameter.
+    name: &'static str,
+    is_unsuitable: fn(&str) -> bool,
+    reason: &'static str,
+}
 
 /// Checks for harmful settings of Open MPI in the environment.
 fn settings_of_open_mpi() -> Vec<Check> {
     let mut checks = Vec::new();
-    let settings: [Setting; 3] = [
-        (
-            "pml",
-            |value| value != "ob1",
-            "MPI is initialised again after a failure, which has been tested with the messaging \
-             layer ob1 only",
-        ),
-        (
-            "coll",
-            |value| !value.starts_with('^') || !value.contains("han"),
-            "results of the collectives of `han` depend on which ranks share a node, which a \
-             recovery may change",
-        ),
-        (
-            "btl",
-            |value| {
+    let settings = [
+        MpiSetting {
+            name: "pml",
+            is_unsuitable: |value| value != "ob1",
+            reason: "MPI is initialised again after a failure, which has been tested with the \
+                     messaging layer ob1 only",
+        },
+        MpiSetting {
+            name: "coll",
+            is_unsuitable: |value| !value.starts_with('^') || !value.contains("han"),
+            reason: "results of the collectives of `han` depend on which ranks share a node, which \
+                     a recovery may change",
+        },
+        MpiSetting {
+            name: "btl",
+            is_unsuitable: |value| {
                 value
                     .split(',')
                     .any(|name| ["ofi", "uct", "openib"].contains(&name))
             },
-            "that transport has not been tested",
-        ),
+            reason: "that transport has not been tested",
+        },
     ];
-    for (name, is_bad, why) in settings {
+    for MpiSetting {
+        name,
+        is_unsuitable,
+        reason,
+    } in settings
+    {
         let variable = format!("OMPI_MCA_{name}");
         if let Ok(value) = std::env::var(&variable)
-            && is_bad(&value)
+            && is_unsuitable(&value)
         {
-            let finding = format!("{variable}={value}: {why}");
+            let finding = format!("{variable}={value}: {reason}");
             checks.push(Check::failure(
                 "Open MPI's settings",
                 finding,

@@ -19,11 +19,11 @@ use understudy_report::Live;
 
 const NAME: &str = "protected job";
 /// Time after which the job counts as hanging.
-const LIMIT: Duration = Duration::from_secs(60);
+const JOB_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval in which the job is polled.
-const PERIOD: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Directories that the dynamic loader searches by default.
-const SYSTEM: [&str; 4] = [
+const SYSTEM_DIRECTORIES: [&str; 4] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
     "/lib64",
@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
     let began = Instant::now();
     let status = loop {
         match child.try_wait()? {
-            None if began.elapsed() < LIMIT => std::thread::sleep(PERIOD),
+            None if began.elapsed() < JOB_TIMEOUT => std::thread::sleep(POLL_INTERVAL),
             None => {
                 probe::end(&mut child)?;
                 break None;
@@ -75,11 +75,13 @@ fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> C
     }
     let ended = match status {
         Some(status) => status.to_string(),
-        None => format!("it did not end within {} s", LIMIT.as_secs()),
+        None => format!("it did not end within {} s", JOB_TIMEOUT.as_secs()),
     };
     let text = String::from_utf8_lossy(messages);
-    let said = text.lines().find(|line| line.starts_with("understudy"));
-    let why = said.or(text.lines().next()).unwrap_or("without a message");
+    let message_line = text.lines().find(|line| line.starts_with("understudy"));
+    let why = message_line
+        .or(text.lines().next())
+        .unwrap_or("without a message");
     Check::failure(
         NAME,
         format!("one process could not run protected ({ended}): {why}"),
@@ -102,11 +104,11 @@ fn command(arguments: &Arguments, mpi: &MpiLibrary, events: &Path) -> std::io::R
         .arg("--events")
         .arg(events);
     // The program opens its MPI library late, so the preload library for it must be named.
-    let layer =
+    let library =
         product_files::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
     command
         .arg("--library")
-        .arg(layer.with_file_name(preload_library(mpi.kind)))
+        .arg(library.with_file_name(preload_library(mpi.kind)))
         .arg("--")
         .arg(&own)
         .args(["doctor", "--initialise-mpi"])
@@ -135,7 +137,7 @@ fn installed(launcher: Option<&str>) -> Option<MpiLibrary> {
         .flat_map(|prefix| ["lib", "lib64", "lib/x86_64-linux-gnu"].map(|name| prefix.join(name)));
     let listed = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let listed: Vec<_> = std::env::split_paths(&listed).collect();
-    let system = SYSTEM.map(PathBuf::from);
+    let system = SYSTEM_DIRECTORIES.map(PathBuf::from);
     beside
         .chain(listed)
         .chain(system)

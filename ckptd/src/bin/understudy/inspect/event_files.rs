@@ -67,7 +67,7 @@ impl EventFiles {
         } else {
             directory
         };
-        let mut it = Self {
+        let mut event_files = Self {
             directory: here.to_owned(),
             ranks: 0,
             records: 0,
@@ -79,10 +79,10 @@ impl EventFiles {
             problems: Vec::new(),
         };
         match Job::load(here) {
-            Ok(job) => it.count(job),
-            Err(error) => it.problems.push(error.to_string()),
+            Ok(job) => event_files.count(job),
+            Err(error) => event_files.problems.push(error.to_string()),
         }
-        it
+        event_files
     }
 
     fn count(&mut self, job: Job) {
@@ -108,9 +108,9 @@ impl EventFiles {
                 }
                 _ => {}
             }
-            let amount = kinds.entry(event.kind.name()).or_default();
-            amount.records += 1;
-            amount.bytes += event.frame_bytes as u64;
+            let total = kinds.entry(event.kind.name()).or_default();
+            total.records += 1;
+            total.bytes += event.frame_bytes as u64;
         });
         report.check_unchanged();
         self.ranks = report.ranks.len();
@@ -119,7 +119,7 @@ impl EventFiles {
         self.journal_calls = report.journals;
         self.kinds = kinds
             .into_iter()
-            .map(|(kind, amount)| (kind.to_owned(), amount))
+            .map(|(kind, total)| (kind.to_owned(), total))
             .collect();
         self.copies = pairs
             .into_iter()
@@ -135,12 +135,12 @@ impl EventFiles {
             count(self.ranks, "event file", "event files"),
             count(self.records, "record", "records")
         );
-        for (kind, amount) in &self.kinds {
+        for (kind, total) in &self.kinds {
             let _ = writeln!(
                 out,
                 "  {kind:<18} {:>15} {:>10}",
-                count(amount.records, "record", "records"),
-                bytes(amount.bytes)
+                count(total.records, "record", "records"),
+                bytes(total.bytes)
             );
         }
         for RankPair { from, to, copied } in &self.copies {

@@ -58,6 +58,18 @@ pub struct Sharing {
     distinct: u64,
 }
 
+/// A page of a worker.
+///
+/// The order puts equal contents, and in them equal numbers, side by side.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct WorkerPage {
+    /// Checksum of the content.
+    sum: u128,
+    number: u64,
+    /// Index of the worker among those that are compared.
+    worker: usize,
+}
+
 /// Compares workers; `None` if there are fewer than two.
 pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
     if workers.len() < 2 {
@@ -74,37 +86,38 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
         total: Shares::default(),
         distinct: 0,
     };
-    let mut all: Vec<(u128, u64, usize)> = Vec::new();
-    for (index, sums) in workers.values().enumerate() {
-        all.extend(
-            sums.others
-                .iter()
-                .map(|(number, sum)| (*sum, *number, index)),
-        );
+    let mut pages: Vec<WorkerPage> = Vec::new();
+    for (worker, sums) in workers.values().enumerate() {
+        pages.extend(sums.others.iter().map(|&(number, sum)| WorkerPage {
+            sum,
+            number,
+            worker,
+        }));
     }
-    all.sort_unstable();
-    for same in all.chunk_by(|one, other| one.0 == other.0) {
+    pages.sort_unstable();
+    for equal in pages.chunk_by(|one, other| one.sum == other.sum) {
         sharing.distinct += 1;
-        if same.iter().all(|it| it.2 == same[0].2) {
+        if equal.iter().all(|page| page.worker == equal[0].worker) {
             continue;
         }
-        same.iter()
-            .for_each(|it| sharing.workers[it.2].shares.elsewhere += 1);
-        // A worker has each number once.
-        for in_place in same
-            .chunk_by(|one, other| one.1 == other.1)
-            .filter(|it| it.len() > 1)
+        for page in equal {
+            sharing.workers[page.worker].shares.elsewhere += 1;
+        }
+        // A worker has each number once, so several pages of one number are of several workers.
+        for at_one_address in equal
+            .chunk_by(|one, other| one.number == other.number)
+            .filter(|pages| pages.len() > 1)
         {
-            in_place
-                .iter()
-                .for_each(|it| sharing.workers[it.2].shares.same_place += 1);
+            for page in at_one_address {
+                sharing.workers[page.worker].shares.same_place += 1;
+            }
         }
     }
-    for WorkerShares { shares: it, .. } in &sharing.workers {
-        sharing.total.pages += it.pages;
-        sharing.total.zeros += it.zeros;
-        sharing.total.elsewhere += it.elsewhere;
-        sharing.total.same_place += it.same_place;
+    for WorkerShares { shares, .. } in &sharing.workers {
+        sharing.total.pages += shares.pages;
+        sharing.total.zeros += shares.zeros;
+        sharing.total.elsewhere += shares.elsewhere;
+        sharing.total.same_place += shares.same_place;
     }
     Some(sharing)
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use understudy_report::{JournalTable, bytes, count};
 
-/// Number of places that are listed.
-const PLACES: usize = 40;
+/// Limit of listed call sites.
+const MAX_LISTED_CALL_SITES: usize = 40;
 
 /// Appends a line; writing to a `String` cannot fail.
 macro_rules! line {
@@ -12,20 +12,20 @@ macro_rules! line {
 }
 
 /// Appends a table of the calls in the journals.
-pub fn journal(out: &mut String, it: &JournalTable) {
+pub fn journal(out: &mut String, table: &JournalTable) {
     line!(
         out,
         "  set-up logs of {}: {}, {}, kept compressed as {}",
-        count(it.workers, "worker", "workers"),
-        count(it.total.count, "call", "calls"),
-        bytes(it.total.bytes),
-        bytes(it.kept)
+        count(table.workers, "worker", "workers"),
+        count(table.total.count, "call", "calls"),
+        bytes(table.total.bytes),
+        bytes(table.kept)
     );
-    if it.not_kept > 0 {
+    if table.not_kept > 0 {
         line!(
             out,
             "  {} of them are not kept: too long, or not needed",
-            it.not_kept
+            table.not_kept
         );
     }
     line!(
@@ -35,8 +35,13 @@ pub fn journal(out: &mut String, it: &JournalTable) {
         "bytes",
         "share"
     );
-    let share = |of: u64| format!("{:.1}%", of as f64 / it.total.bytes.max(1) as f64 * 100.0);
-    let (rows, others) = it.first(PLACES);
+    let share = |part_bytes: u64| {
+        format!(
+            "{:.1}%",
+            part_bytes as f64 / table.total.bytes.max(1) as f64 * 100.0
+        )
+    };
+    let (rows, others) = table.first(MAX_LISTED_CALL_SITES);
     for row in rows {
         let (calls, place) = (row.calls, &row.place);
         let at = if place.is_empty() { "" } else { " at " };

@@ -1,6 +1,6 @@
 //! Supervision of the launcher, from its start to the exit status of the job.
 
-use super::failures::{NOT_STARTED, cannot};
+use super::failures::cannot;
 use super::progress::{Progress, ProgressDisplay};
 use super::settings::Settings;
 use super::start::{Running, Start};
@@ -13,17 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
+use understudy_catalogue::exit_status;
 use understudy_formats::events::realtime_ns;
 use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
-use understudy_launch::EXIT_OUTPUT_LOST;
 use understudy_launch::print_message;
 use understudy_node::EVENTS_PREFIX;
 use understudy_report::{Live, Protection, RunRecord, count};
 
 /// Interval between two polls of the event files.
-const PERIOD: Duration = Duration::from_millis(200);
-/// Exit status after an error inside understudy (EX_SOFTWARE of sysexits.h).
-const INTERNAL_ERROR: u8 = 70;
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Directory in which the ranks write their event files.
 pub enum Events {
@@ -116,15 +114,15 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
     let Running { end, signal, pumps } = job.start.run(display.terminal().as_ref())?;
     let mut live = Live::new(job.events.path());
     let end = attend(&end, &mut live, &mut display)?;
-    let unwritten = pumps
+    let output_error = pumps
         .into_iter()
         .filter_map(|pump| pump.join().ok()?.err())
         .next();
     let launcher = end.unwrap_or_else(|why| {
         print_message(why);
         match live.poll() {
-            Ok(Some(_)) => INTERNAL_ERROR,
-            _ => NOT_STARTED,
+            Ok(Some(_)) => exit_status::INTERNAL as u8,
+            _ => exit_status::NOT_STARTED as u8,
         }
     });
     let end = End {
@@ -139,13 +137,13 @@ pub fn run(job: Job, progress: Progress) -> Outcome {
         &job.events,
         job.disk.as_deref(),
     );
-    let status = match (unwritten, status) {
+    let status = match (output_error, status) {
         (Some(error), 0) => {
             print_message(format_args!(
                 "what the program has printed could not be written ({error}), and the rest of it \
                  is lost; make room there"
             ));
-            EXIT_OUTPUT_LOST
+            exit_status::STATE_NOT_SAVED as u8
         }
         _ => status,
     };
@@ -159,7 +157,7 @@ fn attend(
     live: &mut Live,
     display: &mut ProgressDisplay,
 ) -> Result<Result<u8, String>, Failure> {
-    let ticks = tick(PERIOD);
+    let ticks = tick(POLL_INTERVAL);
     loop {
         select! {
             recv(end) -> end => {
@@ -193,14 +191,14 @@ fn conclude(
 ) -> u8 {
     let state = live.poll().ok().flatten();
     // Events that could not be written prove nothing about the job.
-    let is_silent = has_torn_headers(events.path()) || !has_room(events.path());
-    let mut verdict = verdict(state, end.launcher, is_silent);
+    let are_events_incomplete = has_torn_headers(events.path()) || !has_room(events.path());
+    let mut verdict = verdict(state, end.launcher, are_events_incomplete);
     // A signal replaces the verdict unless the job has completed in the meantime.
     let was_ended = end.signal != 0 && (verdict.status != 0 || state.is_none());
     if was_ended {
         verdict = Verdict {
             status: 128 + end.signal as u8,
-            remark: Some(last_will(end.signal, disk)),
+            remark: Some(signal_message(end.signal, disk)),
         };
     }
     display.end(state, verdict.status);
@@ -226,7 +224,7 @@ fn conclude(
 }
 
 /// Returns a message that names the signal and the way to continue the job.
-fn last_will(signal: i32, disk: Option<&Path>) -> String {
+fn signal_message(signal: i32, disk: Option<&Path>) -> String {
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
     let next = match disk {
         Some(disk) => format!(
@@ -258,7 +256,7 @@ fn has_torn_headers(directory: &Path) -> bool {
             .and_then(rank_of_file_name)
             .is_some()
     };
-    let length = |entry: DirEntry| entry.metadata().map_or(0, |about| about.len());
+    let length = |entry: DirEntry| entry.metadata().map_or(0, |metadata| metadata.len());
     entries
         .filter(is_events)
         .map(length)

@@ -20,7 +20,7 @@ use understudy_daemon::default_socket;
 use understudy_wire::client::{Client, DaemonAddress};
 
 /// Maximum time in which a running daemon must answer.
-const LIMIT: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Daemon for the duration of the job.
 #[derive(Default)]
@@ -70,7 +70,14 @@ impl Daemon {
         }
         if request.hosts.is_empty() {
             let socket = default_socket();
-            if Client::connect(&DaemonAddress::Local(socket.clone()), None, LIMIT, 0).is_ok() {
+            if Client::connect(
+                &DaemonAddress::Local(socket.clone()),
+                None,
+                ANSWER_TIMEOUT,
+                0,
+            )
+            .is_ok()
+            {
                 return Ok(Daemon {
                     variables: vec![("UNDERSTUDY_DAEMON", socket.into())],
                     _own: None,
@@ -147,7 +154,7 @@ fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<Strin
     let mut next = |word: &str| {
         let line = lines.next().ok_or_else(ended)??;
         let rest = line.strip_prefix(word).map(str::to_owned);
-        rest.ok_or_else(|| std::io::Error::other(format!("it says `{line}`")))
+        rest.ok_or_else(|| std::io::Error::other(format!("it has printed `{line}`")))
     };
     next("socket ")?;
     is_remote
@@ -176,7 +183,7 @@ fn write_token(path: &Path) -> std::io::Result<()> {
 ///
 /// The first host whose route begins at a specified address other than loopback decides.
 fn own_address(hosts: &[String]) -> Option<IpAddr> {
-    let on_the_way = |host: &String| {
+    let source_address = |host: &String| {
         let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
         // Connecting a datagram socket selects its source address and sends nothing (udp(7)).
         socket.connect((host.as_str(), 9)).ok()?;
@@ -184,7 +191,7 @@ fn own_address(hosts: &[String]) -> Option<IpAddr> {
     };
     hosts
         .iter()
-        .filter_map(on_the_way)
+        .filter_map(source_address)
         .find(|address| !address.is_loopback() && !address.is_unspecified())
 }
 

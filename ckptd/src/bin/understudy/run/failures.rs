@@ -2,11 +2,7 @@
 
 use crate::outcome::{Failure, USAGE};
 use std::fmt::Display;
-
-/// Exit status if the job could not be started.
-///
-/// Reasons are a missing launcher, too few slots or an unsupported MPI library.
-pub const NOT_STARTED: u8 = 125;
+use understudy_catalogue::exit_status;
 
 /// Returns the failure of a wrong command or setting.
 pub fn usage(message: impl Display) -> Failure {
@@ -14,6 +10,8 @@ pub fn usage(message: impl Display) -> Failure {
 }
 
 /// Returns the failure of a job that was not started.
+///
+/// Reasons are a missing launcher, too few slots or an unsupported MPI library.
 pub fn cannot(message: impl Display) -> Failure {
-    Failure::with_status(NOT_STARTED, message)
+    Failure::with_status(exit_status::NOT_STARTED as u8, message)
 }

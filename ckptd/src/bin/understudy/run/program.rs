@@ -11,17 +11,13 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use understudy_catalogue::message;
+use understudy_catalogue::{exit_status, message};
 
-/// Exit status if the program cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// Exit status if the program does not exist.
-const NOT_FOUND: u8 = 127;
 /// Number of bytes at the start of a file that the checks read.
-const HEAD: u64 = 64 * 1024;
+const MAX_HEAD_BYTES: u64 = 64 * 1024;
 
 /// Prefix of the file name of musl's dynamic loader.
-const MUSL: &str = "ld-musl";
+const MUSL_LOADER_PREFIX: &str = "ld-musl";
 
 /// Programs that start MPI programs themselves.
 const LAUNCHERS: [&str; 12] = [
@@ -45,48 +41,53 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     let shown = path.display();
     if let Some(launcher) = LAUNCHERS
         .iter()
-        .find(|it| path.file_name() == Some(OsStr::new(it)))
+        .find(|name| path.file_name() == Some(OsStr::new(name)))
     {
         return Err(cannot(
             message::launcher_as_program(shown, launcher).to_string(),
         ));
     }
-    let no = |why: &dyn std::fmt::Display| {
-        Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"))
+    let not_executable = |why: &dyn std::fmt::Display| {
+        Failure::with_status(
+            exit_status::NOT_EXECUTABLE as u8,
+            format_args!("{shown}: {why}"),
+        )
     };
-    let metadata = path.metadata().map_err(|error| no(&error))?;
+    let metadata = path.metadata().map_err(|error| not_executable(&error))?;
     if metadata.is_dir() {
-        return Err(no(
+        return Err(not_executable(
             &"a directory cannot be executed. Name the program in it.",
         ));
     }
     if metadata.permissions().mode() & 0o111 == 0 {
-        return Err(no(&format_args!(
+        return Err(not_executable(&format_args!(
             "not executable. If it is a program: chmod +x {shown}"
         )));
     }
     if gains_rights(&path, &metadata) {
-        return Err(no(
+        return Err(not_executable(
             &"it runs with other rights than yours (set-user-id, set-group-id or file \
                 capabilities), so nothing is preloaded into it (ld.so(8)) and no failure of it \
                 can be recovered from. Run a copy without them: cp gives one.",
         ));
     }
-    let head = head(&path).map_err(|error| no(&error))?;
+    let head = head(&path).map_err(|error| not_executable(&error))?;
     if let Some(line) = head.strip_prefix(b"#!") {
         return check_script(&shown, &interpreter(line), &String::from_utf8_lossy(&head));
     }
     match loader(&head) {
-        Some(Some(name)) if name.starts_with(MUSL) => Err(no(&format_args!(
-            "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), \
-             which understudy needs. Build it with glibc."
-        ))),
+        Some(Some(name)) if name.starts_with(MUSL_LOADER_PREFIX) => {
+            Err(not_executable(&format_args!(
+                "its dynamic loader is {name}, so it is not built for glibc (musl's programs are \
+                 not), which understudy needs. Build it with glibc."
+            )))
+        }
         Some(Some(_)) => Ok(()),
-        Some(None) => Err(no(
+        Some(None) => Err(not_executable(
             &"it is linked statically, so nothing can be preloaded into it. Link it with the \
                 shared MPI library.",
         )),
-        None => Err(no(
+        None => Err(not_executable(
             &"it is neither a 64-bit program nor a script with `#!`. Was it built for this machine?",
         )),
     }
@@ -118,7 +119,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         return Ok(Path::new(".").join(path));
     }
     Err(Failure::with_status(
-        NOT_FOUND,
+        exit_status::NOT_FOUND as u8,
         format_args!(
             "{}: there is no such program here or on the PATH.",
             path.display()
@@ -130,7 +131,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 pub fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     std::fs::File::open(path)?
-        .take(HEAD)
+        .take(MAX_HEAD_BYTES)
         .read_to_end(&mut head)?;
     Ok(head)
 }

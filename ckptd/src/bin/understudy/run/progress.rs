@@ -26,14 +26,14 @@ const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 
 /// Line at the bottom of a terminal, below the output of the job.
 #[derive(Default)]
-struct Bottom {
+struct StatusLine {
     text: String,
     is_shown: bool,
     /// True if the last output of the job did not end its line.
-    is_inside: bool,
+    is_output_line_open: bool,
 }
 
-impl Bottom {
+impl StatusLine {
     fn hide(&mut self, to: &mut impl Write) {
         if std::mem::take(&mut self.is_shown) {
             let _ = to.write_all(b"\r\x1b[2K");
@@ -41,7 +41,7 @@ impl Bottom {
     }
 
     fn show(&mut self, to: &mut impl Write) {
-        if !self.is_inside && !self.text.is_empty() {
+        if !self.is_output_line_open && !self.text.is_empty() {
             let _ = to.write_all(self.text.as_bytes());
             self.is_shown = true;
         }
@@ -51,29 +51,29 @@ impl Bottom {
 
 /// Terminal that the job's output and the line at the bottom share.
 #[derive(Clone, Default)]
-pub struct Terminal(Arc<Mutex<Bottom>>);
+pub struct Terminal(Arc<Mutex<StatusLine>>);
 
 impl Terminal {
     /// Writes output of the job to `to`, above the line at the bottom.
     pub fn write(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
-        let mut bottom = self.0.lock();
+        let mut status_line = self.0.lock();
         let mut screen = io::stderr().lock();
-        bottom.hide(&mut screen);
+        status_line.hide(&mut screen);
         let _ = screen.flush();
         let written = to.write_all(text).and_then(|()| to.flush());
-        bottom.is_inside = text.last() != Some(&b'\n');
-        bottom.show(&mut screen);
+        status_line.is_output_line_open = text.last() != Some(&b'\n');
+        status_line.show(&mut screen);
         written
     }
 
     /// Replaces the text of the line at the bottom.
     fn set(&self, text: String) {
-        let mut bottom = self.0.lock();
-        if bottom.text != text || !bottom.is_shown {
+        let mut status_line = self.0.lock();
+        if status_line.text != text || !status_line.is_shown {
             let mut screen = io::stderr().lock();
-            bottom.hide(&mut screen);
-            bottom.text = text;
-            bottom.show(&mut screen);
+            status_line.hide(&mut screen);
+            status_line.text = text;
+            status_line.show(&mut screen);
         }
     }
 }
@@ -88,8 +88,8 @@ pub enum ProgressDisplay {
 /// State of the last plain line.
 #[derive(Default)]
 pub struct Plain {
-    shown: Option<(Protection, u32)>,
-    at: Option<Instant>,
+    last_shown: Option<(Protection, u32)>,
+    last_shown_at: Option<Instant>,
     epoch: u64,
 }
 
@@ -118,7 +118,7 @@ impl ProgressDisplay {
     /// Shows the state of the job.
     pub fn show(&mut self, state: &JobState) {
         match self {
-            Self::Line(terminal) => terminal.set(cut(
+            Self::Line(terminal) => terminal.set(truncated(
                 &format!("understudy: {}", state.to_line(realtime_ns())),
                 width(),
             )),
@@ -145,11 +145,15 @@ impl Plain {
     fn show(&mut self, state: &JobState) {
         let new = (state.protection.clone(), state.recoveries);
         let epoch = state.checkpoint.map_or(0, |last| last.epoch.0);
-        let is_news = self.shown.as_ref() != Some(&new) && new.0 != Protection::Starting;
-        let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
-        if is_news || is_time {
+        let has_changed = self.last_shown.as_ref() != Some(&new) && new.0 != Protection::Starting;
+        let is_due = epoch > self.epoch
+            && self
+                .last_shown_at
+                .is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
+        if has_changed || is_due {
             understudy_launch::print_message(state.to_line(realtime_ns()));
-            (self.shown, self.at, self.epoch) = (Some(new), Some(Instant::now()), epoch);
+            (self.last_shown, self.last_shown_at, self.epoch) =
+                (Some(new), Some(Instant::now()), epoch);
         }
     }
 }
@@ -161,6 +165,6 @@ fn width() -> usize {
 }
 
 /// Shortens a text so that the last column of the terminal stays free.
-fn cut(text: &str, width: usize) -> String {
+fn truncated(text: &str, width: usize) -> String {
     text.chars().take(width - 1).collect()
 }

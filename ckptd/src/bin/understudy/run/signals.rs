@@ -1,4 +1,10 @@
-//! Forwarding of signals from this program to the job.
+//! Forwarding of signals from this program to mpirun.
+//!
+//! mpirun is in the process group of this program, so a signal from the terminal reaches it
+//! directly. mpirun takes a second signal for a request to end at once; therefore only signals that
+//! a process has sent are forwarded. understudy's own starter forwards all signals
+//! (`forwarded_signals` in `understudy_launch`), because its guardians treat a second signal like
+//! the first.
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -37,7 +43,7 @@ impl Signals {
                 // A signal from the terminal has already reached the launcher.
                 // The launcher would take a second one for a request to end at once.
                 if origin.process.is_some() {
-                    pass(child, origin.signal);
+                    send_signal(child, origin.signal);
                 }
             }
         })?;
@@ -51,7 +57,7 @@ pub fn may_end_a_job(signal: i32) -> bool {
 }
 
 /// Sends a signal to the child.
-fn pass(child: u32, signal: i32) {
+fn send_signal(child: u32, signal: i32) {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
         // An error means that the child has exited in the meantime.

@@ -54,14 +54,15 @@ pub fn must_oversubscribe(request: &SlotRequest<'_>, line: &[OsString]) -> Resul
             )));
         }
     }
-    let most = node::most_processes();
+    let max_processes = node::most_processes();
     if !request.hosts.is_empty() || request.hostfile.is_some() || batch_system().is_some() {
         return Ok(false);
     }
     // Each rank has a guardian and a relay.
-    if u64::from(ranks) * 3 > most {
+    if u64::from(ranks) * 3 > max_processes {
         return Err(cannot(format!(
-            "{ranks} ranks are more than this node can have: it has {most} processes at most"
+            "{ranks} ranks are more than this node can have: it has {max_processes} processes at \
+             most"
         )));
     }
     Ok(node::cores() < ranks)
@@ -79,7 +80,7 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
 ///
 /// Without a list, a batch system may grant other hosts, whose names are unknown here.
 /// The result is then the name of this host.
-pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
+pub fn hosts_besides_this(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let own = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -111,13 +112,13 @@ fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
 
 /// Returns the name of the batch system that has granted slots to this shell.
 pub fn batch_system() -> Option<&'static str> {
-    const SIGNS: [(&str, &str); 4] = [
+    const VARIABLES: [(&str, &str); 4] = [
         ("SLURM_JOB_ID", "Slurm"),
         ("PBS_JOBID", "PBS"),
         ("LSB_JOBID", "LSF"),
         ("PE_HOSTFILE", "Grid Engine"),
     ];
-    SIGNS
+    VARIABLES
         .iter()
         .find(|(variable, _)| std::env::var_os(variable).is_some())
         .map(|(_, name)| *name)

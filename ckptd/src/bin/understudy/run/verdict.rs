@@ -3,11 +3,9 @@
 //! The launcher's exit status alone is not sufficient: it is 0 after a rank was killed, and may be
 //! 0 after a crash.
 
+use understudy_catalogue::exit_status;
 use understudy_formats::events::{EndReason, Worker};
 use understudy_report::{JobState, Protection};
-
-/// Exit status if a failure could not be recovered from (`understudy_abi::exit::LOST`).
-const LOST: u8 = 75;
 
 /// Result of a job.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,8 +17,9 @@ pub struct Verdict {
 
 /// Derives the result from the state that the ranks have recorded and the launcher's status.
 ///
-/// `is_silent` is true if the ranks could not write their event files.
-pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdict {
+/// `are_events_incomplete`: the ranks could not write all their event files, so that an absent
+/// event proves nothing.
+pub fn verdict(state: Option<&JobState>, launcher: u8, are_events_incomplete: bool) -> Verdict {
     let with_remark = |status, remark: String| Verdict {
         status,
         remark: Some(remark),
@@ -31,7 +30,7 @@ pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdi
     };
     let Some(state) = state else {
         return match launcher {
-            status if is_silent => with_remark(
+            status if are_events_incomplete => with_remark(
                 status,
                 "the ranks could not write their event files, so there is no record of the job; \
                  its messages tell whether it was protected. Make room there, or name another \
@@ -78,16 +77,16 @@ pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdi
         .map(|(worker, _)| worker.to_string())
         .collect();
     if launcher != 0 || missing.is_empty() {
-        let left = ends.iter().find_map(|(_, end)| match end {
+        let exit_status_of_worker = ends.iter().find_map(|(_, end)| match end {
             Some(EndReason::Exited(status)) => Some(*status),
             _ => None,
         });
-        return without_remark(match (launcher, left) {
+        return without_remark(match (launcher, exit_status_of_worker) {
             (0, Some(status)) => (status & 0xff) as u8,
             _ => launcher,
         });
     }
-    if is_silent {
+    if are_events_incomplete {
         return with_remark(
             launcher,
             "there was no room for event files, so the record of the job, which has ended well, is \
@@ -100,7 +99,7 @@ pub fn verdict(state: Option<&JobState>, launcher: u8, is_silent: bool) -> Verdi
         _ => "no process took over",
     };
     with_remark(
-        LOST,
+        exit_status::RECOVERY_FAILED as u8,
         format!(
             "{} {} did not finish, and {why}, although the launcher exited with status 0; the \
              results of the job are incomplete",
@@ -150,7 +149,7 @@ mod tests {
         let state = live.poll().expect("the directory is there");
         let lost = verdict(state, 0, false);
         let why = lost.remark.unwrap_or_default();
-        assert_eq!(lost.status, LOST);
+        assert_eq!(i32::from(lost.status), exit_status::RECOVERY_FAILED);
         // ckptd may have been the launcher.
         assert!(
             why.contains("the launcher exited") && !why.contains("mpirun"),
@@ -167,7 +166,11 @@ mod tests {
 
     #[test]
     fn event_files_that_stayed_empty_are_no_sign_of_a_job_without_protection() {
-        let remark = |is_silent| verdict(None, 0, is_silent).remark.unwrap_or_default();
+        let remark = |are_events_incomplete| {
+            verdict(None, 0, are_events_incomplete)
+                .remark
+                .unwrap_or_default()
+        };
         assert!(remark(false).contains("was not protected"));
         assert!(
             remark(true).contains("could not write their event files")

@@ -36,18 +36,18 @@ pub fn show(machine: &Machine, is_json: bool) -> Outcome {
 
 impl Model {
     fn new(machine: &Machine) -> Self {
-        let of = |is_chain| {
+        let savings_of = |is_chain| {
             savings(&Machine {
                 is_chain,
                 ..*machine
             })
         };
-        let shape = |it: &Savings| Shape {
-            neighbours: it.neighbours,
-            idle: it.idle,
-            watts: it.watts,
+        let shape = |savings: &Savings| Shape {
+            neighbours: savings.neighbours,
+            idle: savings.idle,
+            watts: savings.watts,
         };
-        let (chain, grid) = (of(true), of(false));
+        let (chain, grid) = (savings_of(true), savings_of(false));
         Self {
             nodes: machine.nodes,
             every: machine.every,
@@ -59,9 +59,9 @@ impl Model {
     }
 
     fn text(&self) -> String {
-        let row = |what: &str, value: fn(&Shape) -> f64| {
+        let row = |label: &str, value: fn(&Shape) -> f64| {
             format!(
-                "{what:<58} {:>14.3} {:>14.3}\n",
+                "{label:<58} {:>14.3} {:>14.3}\n",
                 value(&self.chain),
                 value(&self.grid)
             )

@@ -47,15 +47,17 @@ impl Finder {
     /// Returns the running jobs, and the number of jobs of which only files are left.
     pub fn jobs(&mut self) -> (Vec<JobStatus>, usize) {
         let mut jobs: BTreeMap<String, Vec<LedgerRank>> = BTreeMap::new();
-        for seat in survey() {
-            jobs.entry(seat.job.clone()).or_default().push(seat);
+        for entry_of_rank in survey() {
+            jobs.entry(entry_of_rank.job.clone())
+                .or_default()
+                .push(entry_of_rank);
         }
-        let all = jobs.len();
-        jobs.retain(|_, seats| seats.iter().any(LedgerRank::is_in_use));
-        let abandoned = all - jobs.len();
+        let job_count = jobs.len();
+        jobs.retain(|_, entries| entries.iter().any(LedgerRank::is_in_use));
+        let abandoned = job_count - jobs.len();
         let jobs: Vec<_> = jobs
             .into_iter()
-            .map(|(job, seats)| self.status(job, &seats))
+            .map(|(job, entries)| self.status(job, &entries))
             .collect();
         self.events.retain(|directory, _| {
             jobs.iter()
@@ -64,10 +66,10 @@ impl Finder {
         (jobs, abandoned)
     }
 
-    fn status(&mut self, job: String, seats: &[LedgerRank]) -> JobStatus {
-        let launcher = seats
+    fn status(&mut self, job: String, entries: &[LedgerRank]) -> JobStatus {
+        let launcher = entries
             .iter()
-            .find_map(|seat| seat.entry.map(|entry| entry.launcher))
+            .find_map(|entry_of_rank| entry_of_rank.entry.map(|entry| entry.launcher))
             .unwrap_or(0);
         let events = event_directory(launcher);
         let standing = events.as_ref().and_then(|directory| {
@@ -77,9 +79,9 @@ impl Finder {
         });
         // While this job starts, the directory may have the files of an earlier one.
         let standing = standing.filter(|standing| standing.job == job);
-        let ranks = seats
+        let ranks = entries
             .iter()
-            .map(|seat| RankStatus::new(seat, standing.as_ref()))
+            .map(|entry_of_rank| RankStatus::new(entry_of_rank, standing.as_ref()))
             .collect();
         JobStatus {
             job,
@@ -114,23 +116,23 @@ impl JobStatus {
 }
 
 impl RankStatus {
-    fn new(seat: &LedgerRank, standing: Option<&JobState>) -> Self {
-        let process = standing.and_then(|standing| standing.processes.get(&seat.rank));
+    fn new(entry_of_rank: &LedgerRank, standing: Option<&JobState>) -> Self {
+        let process = standing.and_then(|standing| standing.processes.get(&entry_of_rank.rank));
         Self {
-            rank: seat.rank,
-            pid: seat.entry.map_or(0, |entry| entry.pid),
-            lives: seat.entry.is_some_and(|entry| entry.lives),
-            stage: match seat.entry.map(|entry| entry.stage) {
+            rank: entry_of_rank.rank,
+            pid: entry_of_rank.entry.map_or(0, |entry| entry.pid),
+            lives: entry_of_rank.entry.is_some_and(|entry| entry.lives),
+            stage: match entry_of_rank.entry.map(|entry| entry.stage) {
                 None | Some(RankStage::Starting) => "starting",
                 Some(RankStage::Initialising) => "in MPI_Init",
                 Some(RankStage::Running) => "running",
             },
-            is_idle: seat.entry.is_some_and(|entry| entry.is_idle),
+            is_idle: entry_of_rank.entry.is_some_and(|entry| entry.is_idle),
             role: process.map(|process| process.role),
         }
     }
 
-    pub fn part(&self) -> String {
+    pub fn role_text(&self) -> String {
         match self.role {
             Some(role) => role.to_string(),
             None if self.is_idle => "spare".into(),
@@ -150,7 +152,7 @@ impl RankStatus {
         format!(
             "rank {:<4} {:<10} pid {:<8} {}",
             self.rank,
-            self.part(),
+            self.role_text(),
             self.pid,
             self.state()
         )

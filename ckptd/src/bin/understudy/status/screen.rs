@@ -23,7 +23,7 @@ pub fn show() -> io::Result<()> {
         if let Err(error) = terminal.draw(|frame| draw(frame, &jobs)) {
             break Err(error);
         }
-        match wants_end() {
+        match is_quit_requested() {
             Ok(false) => {}
             Ok(true) => break Ok(()),
             Err(error) => break Err(error),
@@ -33,7 +33,7 @@ pub fn show() -> io::Result<()> {
     result
 }
 
-fn wants_end() -> io::Result<bool> {
+fn is_quit_requested() -> io::Result<bool> {
     if !event::poll(PERIOD)? {
         return Ok(false);
     }
@@ -65,7 +65,8 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
         .collect();
     let height = |(job, title): (&JobStatus, &Vec<String>)| job.ranks.len() + title.len() + 2;
     let heights = jobs.iter().zip(&titles).map(height);
-    let areas = Layout::vertical(heights.map(|it| Constraint::Length(it as u16))).split(rest);
+    let areas =
+        Layout::vertical(heights.map(|height| Constraint::Length(height as u16))).split(rest);
     for ((job, title), area) in jobs.iter().zip(titles).zip(areas.iter()) {
         let lines = Constraint::Length(title.len() as u16);
         let [above, below] = Layout::vertical([lines, Constraint::Min(0)]).areas(*area);
@@ -75,13 +76,13 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
         let ranks = job.ranks.iter().map(|rank| {
             row([
                 rank.rank.to_string(),
-                rank.part(),
+                rank.role_text(),
                 rank.pid.to_string(),
                 rank.state().to_owned(),
             ])
         });
         let widths = [6, 12, 10, 14].map(Constraint::Length);
-        let head = row(["rank", "part", "process", "state"].map(str::to_owned)).style(bold);
+        let head = row(["rank", "role", "process", "state"].map(str::to_owned)).style(bold);
         frame.render_widget(Table::new(ranks, widths).header(head), below);
     }
 }

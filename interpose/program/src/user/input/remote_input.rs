@@ -69,5 +69,5 @@ pub fn end_job_at_read(inode: u64, message: &str) -> ! {
         std::thread::sleep(POLL_INTERVAL);
     }
     system_calls::print_message(message);
-    system_calls::exit_now(understudy_abi::exit::STATE_NOT_SAVED)
+    system_calls::exit_now(understudy_catalogue::exit_status::STATE_NOT_SAVED)
 }
