@@ -245,7 +245,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "environment-not-saved",
         text: "the environment cannot be saved in a memfd (errno {error})",
         cause: "too little memory, or too many open files",
-        remedy: "raise the limit that the error number names (errno(3))",
+        remedy: "free memory on the node, or raise the limit of open files (`ulimit -n`); the \
+         error number states which is short",
     },
     Message {
         identifier: "mpi-loaded-late",
@@ -261,7 +262,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the saved environment is missing; nothing was started",
         cause: "a wrapper between `mpirun` and the program has closed its descriptors, or \
          `UNDERSTUDY_BOOT` was set by hand",
-        remedy: "start the program directly",
+        remedy: "start the program directly, and unset `UNDERSTUDY_BOOT`",
     },
     Message {
         identifier: "not-executed-without-randomisation",
@@ -410,13 +411,13 @@ pub static CATALOGUE: &[Message] = &[
         cause: "a list of components, in the environment, by `mpirun --mca` or in a file of \
          Open MPI, names UCX or OFI; libraries that Open MPI itself opens in `MPI_Init` \
          could not be closed again",
-        remedy: "none; or remove the component",
+        remedy: "none if the network needs the component; otherwise remove it from the list",
     },
     Message {
         identifier: "setting-for-open-mpi",
         text: "{setting} is for programs of Open MPI only; remove it",
         cause: "`UNDERSTUDY_STATIC=replay` or `disk`, with MPICH",
-        remedy: "remove the setting",
+        remedy: "unset the variable, or remove the option",
     },
     Message {
         identifier: "cxx-callbacks",
@@ -546,7 +547,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "a spawned process was killed; the workers return to a checkpoint before they \
          spawned it",
         cause: "a signal killed the process while it was connected",
-        remedy: "",
+        remedy: "none; the workers spawn it again",
     },
     Message {
         identifier: "spawned-process-ended",
@@ -585,14 +586,14 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "number-too-large",
         text: "{name}: a number of more than 31 bits is not supported under protection",
         cause: "the call fails with MPI_ERR_COUNT; with the default error handler the job ends",
-        remedy: "use a smaller unit",
+        remedy: "use a larger unit for fewer elements (a derived datatype)",
     },
     Message {
         identifier: "not-in-late-program",
         text: "{name} is not supported in a program that loads MPI while it runs and is not \
          protected",
         cause: "`MPI_Op_create_c`",
-        remedy: "use `MPI_Op_create`",
+        remedy: "use `MPI_Op_create`, or set `UNDERSTUDY_LATE=1`",
     },
     Message {
         identifier: "mpi-too-old",
@@ -663,14 +664,14 @@ pub static CATALOGUE: &[Message] = &[
          but some of it may appear twice after a failure; free memory in that directory, \
          or make it writable",
         cause: "`/dev/shm` is full or not writable",
-        remedy: "free or mount it",
+        remedy: "free room in `/dev/shm` (`understudy clean`), or make it writable",
     },
     Message {
         identifier: "relay-unavailable",
         text: "the output relay is not available ({error}); after a failure some output may \
          appear twice",
         cause: "`/dev/shm` is full or not writable",
-        remedy: "free or mount it",
+        remedy: "free room in `/dev/shm` (`understudy clean`), or make it writable",
     },
     Message {
         identifier: "address-space-differs",
@@ -709,7 +710,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "UNDERSTUDY_COPIES={copies} needs at least {fewest} workers, but there are \
          {workers}; set it to 1, or start more workers",
         cause: "each replica is stored by another worker",
-        remedy: "start more ranks, or set it to 1",
+        remedy: "start more ranks, or set `UNDERSTUDY_COPIES=1`",
     },
     Message {
         identifier: "static-without-disk",
@@ -722,13 +723,14 @@ pub static CATALOGUE: &[Message] = &[
         text: "static data cannot be written to UNDERSTUDY_DISK, and stay in the replicas: \
          {why}",
         cause: "`UNDERSTUDY_STATIC=disk`: no room, or no permission to write there",
-        remedy: "do what the line names; the job is protected as with `image`",
+        remedy: "make room in the directory, or make it writable; until then the job is \
+         protected as with `image`",
     },
     Message {
         identifier: "static-way",
         text: "UNDERSTUDY_STATIC=auto uses {way} for worker 0 ({why})",
         cause: "the decision for worker 0; each worker's decision is in its event file",
-        remedy: "",
+        remedy: "none; `UNDERSTUDY_STATIC=replay` or `image` prescribes the way",
     },
     Message {
         identifier: "static-with-parity",
@@ -787,20 +789,23 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "missing-libc-function",
         text: "the C library has no {function}",
         cause: "this glibc lacks a function that understudy replaces",
-        remedy: "report the version",
+        remedy: "report the version of glibc (`ldd --version`), and use another one until it is \
+         supported",
     },
     Message {
         identifier: "missing-mpi-procedure",
         text: "the MPI library has no procedure {procedure}; the program needs another version \
          of the library",
         cause: "the library that was found is not the one that the program was built for",
-        remedy: "set `LD_LIBRARY_PATH`",
+        remedy: "put the directory of the library for which the program was built first in \
+         `LD_LIBRARY_PATH`, or load its module",
     },
     Message {
         identifier: "mpi-library-not-opened",
         text: "{path} cannot be opened",
         cause: "the library that was found is not the one that the program was built for",
-        remedy: "set `LD_LIBRARY_PATH`",
+        remedy: "put the directory of the library for which the program was built first in \
+         `LD_LIBRARY_PATH`, or load its module",
     },
     Message {
         identifier: "internal-error",
@@ -1073,7 +1078,8 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint",
         cause: "a thread blocks signal 33 by a system call of its own, waits in `vfork` or in \
          ld.so, or was not created by libc",
-        remedy: "none; a failure repeats more work",
+        remedy: "none, if a longer repetition after a failure is acceptable; otherwise let no \
+         thread block signal 33 or wait in `vfork`",
     },
     Message {
         identifier: "threads-cannot-be-stopped",
@@ -1087,8 +1093,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "changes of files since the checkpoint cannot be undone",
         cause: "the reason follows in the line: a process outside the job has changed a file, a \
          backup is missing, the file system has failed, or a thread has changed files",
-        remedy: "do what the reason names; do not touch the program's files and hidden backups \
-         while the job runs",
+        remedy: "do what the reason names, and start the job again; do not touch the program's \
+         files and hidden backups while the job runs",
     },
     Message {
         identifier: "files-of-threads",
@@ -1165,7 +1171,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "steps-not-restored",
         text: "memory whose changes were undone cannot be restored",
         cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written",
-        remedy: "run without `UNDERSTUDY_POISON`",
+        remedy: "start the job again without `UNDERSTUDY_POISON`",
     },
     Message {
         identifier: "thread-data-unknown",
@@ -1223,7 +1229,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "abort-during-call",
         text: "MPI_Abort was called while another thread was in MPI for 1 s; this process ends",
         cause: "the other thread does not return",
-        remedy: "",
+        remedy: "none; the job ends, as the program has requested",
     },
     Message {
         identifier: "mpi-lock-wait",
@@ -1232,7 +1238,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "two threads of a program that has requested `MPI_THREAD_SERIALIZED` are in MPI, \
          or a thread is in a call that does not let others in (docs/run/threads.md); the \
          program continues to wait",
-        remedy: "request `MPI_THREAD_MULTIPLE`",
+        remedy: "none if the other call returns; otherwise request `MPI_THREAD_MULTIPLE` by \
+         `MPI_Init_thread`",
     },
     Message {
         identifier: "error-is-fatal",
@@ -1319,16 +1326,18 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "shared-window-on-several-nodes",
         text: "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; \
-         with spares on each node, or without any, they stay together",
+         they stay together if one other node has a spare for each of them",
         cause: "a node was lost, and its workers were replaced on several other nodes",
-        remedy: "have spares on each node, or none",
+        remedy: "place as many spares as workers share memory together on one other node \
+         (`docs/run/hosts.md`); start the job again",
     },
     Message {
         identifier: "job-cannot-continue",
         text: "the job cannot continue",
         cause: "workers that share memory or a file pointer would be on several nodes after the \
          loss of a node",
-        remedy: "have spares on each node, or none",
+        remedy: "place as many spares as workers share memory together on one other node \
+         (`docs/run/hosts.md`); start the job again",
     },
     Message {
         identifier: "abort",
@@ -1367,69 +1376,80 @@ pub static CATALOGUE: &[Message] = &[
         text: "no memory for replicas",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
     },
     Message {
         identifier: "program-not-saved",
         text: "the program cannot be saved",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
     },
     Message {
         identifier: "memory-not-saved",
         text: "the program's memory cannot be saved",
         cause: "too little memory, in most cases: every worker holds its own replica and those \
          of other workers",
-        remedy: "start fewer ranks per node",
+        remedy: "start the job again with fewer ranks per node, or with smaller replicas \
+         (`docs/tune/memory.md`)",
     },
     Message {
         identifier: "checkpoints-not-in-order",
         text: "the checkpoints of this rank do not follow each other",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "replica-not-stored",
         text: "a replica of another worker cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "received-replica-not-stored",
         text: "the replica that another worker has sent cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "replica-not-received",
         text: "the replica that another worker sends cannot be received",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "page-request-unreadable",
         text: "another worker's question about shared pages cannot be read",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "parity-not-stored",
         text: "parity cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "fetched-replica-not-stored",
         text: "the replica of a worker that is to be restored cannot be stored",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "replica-not-rebuilt",
         text: "a replica cannot be rebuilt",
         cause: "too little memory, or a bug",
-        remedy: "free memory; otherwise please report it",
+        remedy: "start the job again with fewer ranks per node if memory was short; otherwise \
+         please report it",
     },
     Message {
         identifier: "checkpoint-too-large",
@@ -1510,7 +1530,8 @@ pub static CATALOGUE: &[Message] = &[
         cause: "the driver has no entry points for checkpoints, one of them fails (with the \
          driver's error number), or the program has something open that a replacement \
          would not have. The program loses its protection",
-        remedy: "use NVIDIA's driver from version 570 on; see docs/run/gpu.md",
+        remedy: "run without protection (`UNDERSTUDY_DISABLE=1`), or use NVIDIA's driver from \
+         version 570 on; docs/run/gpu.md lists what is missing on real GPUs",
     },
     Message {
         identifier: "accelerator-in-checkpoints",
@@ -1565,14 +1586,14 @@ pub static CATALOGUE: &[Message] = &[
          6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
          `a home node of memory`. No checkpoint was taken while the program had it; \
          after ten intervals the program loses its protection",
-        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        remedy: "do what the line names; or run without protection (`UNDERSTUDY_DISABLE=1`)",
     },
     Message {
         identifier: "no-checkpoint-possible",
         text: "{why}; no checkpoint of worker {worker} was possible at {count} intervals",
         cause: "at all these intervals the program had state that cannot be saved, named at the \
          beginning of the line. The program loses its protection",
-        remedy: "do what the line names; or set `UNDERSTUDY_DISABLE=1`",
+        remedy: "do what the line names; or run without protection (`UNDERSTUDY_DISABLE=1`)",
     },
     Message {
         identifier: "descriptor-numbers",
@@ -1639,14 +1660,14 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replica-memory-not-freed",
         text: "the memory of replicas cannot be freed for the program: {error}",
         cause: "the kernel does not accept freed memory that the program needs",
-        remedy: "more memory, or fewer ranks on the node",
+        remedy: "use nodes with more memory, or start fewer ranks per node",
     },
     Message {
         identifier: "messages-late",
         text: "a checkpoint has waited {time} for messages that were sent but have not \
          arrived: {missing}; {receives} receives are posted",
         cause: "the network is slow, or a message was lost",
-        remedy: "check that the network works; the checkpoint waits",
+        remedy: "check the network if the message recurs; the checkpoint waits meanwhile",
     },
     Message {
         identifier: "new-set-up-in-replicas",
@@ -1711,7 +1732,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the job continues from checkpoint {checkpoint} on disk, after {time} ms; \
          {output}",
         cause: "a restart",
-        remedy: "",
+        remedy: "none; the message names the end of the earlier output",
     },
     Message {
         identifier: "other-environment",
@@ -1767,7 +1788,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "checkpoint-missing",
         text: "the file is missing: it was removed, or this worker failed before it was written",
         cause: "in most cases the job was killed while the checkpoint was being written",
-        remedy: "",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "checkpoint-unreadable",
@@ -1832,7 +1853,8 @@ pub static CATALOGUE: &[Message] = &[
          beginning, in an empty directory",
         cause: "all checkpoints are refused, for the reasons in the lines before, or there is \
          none",
-        remedy: "start the job from the beginning",
+        remedy: "remove the reasons that the lines before name; or start the job from the \
+         beginning, without `--restart` and in an empty directory",
     },
     Message {
         identifier: "earlier-checkpoints",
@@ -1840,7 +1862,7 @@ pub static CATALOGUE: &[Message] = &[
          {checkpoint}; set UNDERSTUDY_RESTART=1 to continue from it, or remove \
          {place}/understudy-* to start from the beginning",
         cause: "the job is started without `UNDERSTUDY_RESTART=1`",
-        remedy: "set `UNDERSTUDY_RESTART=1`, or remove the files",
+        remedy: "continue with `--restart` (`UNDERSTUDY_RESTART=1`), or remove the files",
     },
     Message {
         identifier: "directory-in-use",
@@ -1875,7 +1897,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "checkpoint-damaged-in-memory",
         text: "the checkpoint from disk was damaged in memory",
         cause: "a bit has changed in memory while the checkpoint was read",
-        remedy: "start the job again; check that node's memory",
+        remedy: "start the job again with `--restart`; have the memory of that node checked",
     },
     Message {
         identifier: "death-after-finalize",
@@ -1934,7 +1956,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "restart-from-start",
         text: "failure before the first checkpoint; the job starts again from the beginning",
         cause: "a process failed in or before `MPI_Init`, or MPI could not be initialised",
-        remedy: "",
+        remedy: "none; if it recurs, check the node of the failed process (`dmesg`)",
     },
     Message {
         identifier: "shared-memory-elsewhere",
@@ -1989,26 +2011,28 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "replacements-died",
         text: "{count} new processes failed before they could take over; the job ends",
         cause: "memory or another limit does not suffice for them",
-        remedy: "raise the limit, and start the job again",
+        remedy: "raise the limit that `dmesg` or the lines before name, and start the job again",
     },
     Message {
         identifier: "death-without-protection",
         text: "a process of the job failed, and the job is not protected; the job ends",
         cause: "a line above says why the job is not protected",
-        remedy: "start the job again",
+        remedy: "remove the reason that the line above names, and start the job again",
     },
     Message {
         identifier: "repeated-deaths",
         text: "worker {worker} has failed {count} times since checkpoint {checkpoint}{causes}; \
          a replacement would fail, too",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
-        remedy: "see `dmesg`; start fewer ranks per node",
+        remedy: "search `dmesg` of the node for the out-of-memory killer; start fewer ranks per \
+         node",
     },
     Message {
         identifier: "mpi-failed",
         text: "MPI has failed {count} times, although no process failed; the job ends",
         cause: "MPI cannot be initialised again here",
-        remedy: "see what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
     },
     Message {
         identifier: "mpi-thread-stays",
@@ -2033,21 +2057,24 @@ pub static CATALOGUE: &[Message] = &[
         text: "a new process cannot take over: {why}",
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
-        remedy: "see the reason",
+        remedy: "remove what the reason names: all nodes need the same program, libraries, \
+         kernel and kind of processor",
     },
     Message {
         identifier: "replacement-differs",
         text: "a new process cannot take over: {difference}; the job ends",
         cause: "its address space differs from that of the other processes, or the driver of \
          its accelerator does not release a device",
-        remedy: "see the reason",
+        remedy: "remove what the reason names: all nodes need the same program, libraries, \
+         kernel and kind of processor",
     },
     Message {
         identifier: "recovered",
         text: "{event}; resumed from checkpoint {checkpoint} after {time} ms",
         cause: "a recovery; the time counts from the failure, or from the last sign of a silent \
          host, to the resumed program, as in `understudy report`",
-        remedy: "",
+        remedy: "none; if failures recur, check the nodes (`dmesg`) and the program \
+         (`docs/run/after-failure.md`)",
     },
     Message {
         identifier: "repeated-fault",
@@ -2063,7 +2090,8 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint {checkpoint}; if this was not on purpose, look for the kernel's \
          out-of-memory killer (dmesg)",
         cause: "a user, or the kernel when memory runs out, kills the process again and again",
-        remedy: "see `dmesg`; start fewer ranks per node",
+        remedy: "search `dmesg` of the node for the out-of-memory killer; start fewer ranks per \
+         node",
     },
     Message {
         identifier: "rank-without-finalize",
@@ -2088,7 +2116,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "spare-died",
         text: "spare rank {rank} failed; the job continues with {spares} spare(s)",
         cause: "no worker is affected",
-        remedy: "",
+        remedy: "none; where no spare is left, a new process replaces a failed worker",
     },
     Message {
         identifier: "node-without-survivors",
@@ -2096,7 +2124,7 @@ pub static CATALOGUE: &[Message] = &[
          checkpoint appears again, and files that they created, removed, renamed, or \
          wrote and closed after it stay as they are",
         cause: "the node is lost; only its processes knew how far output and files had got",
-        remedy: "",
+        remedy: "check the output and the files of these workers for parts that appear twice",
     },
     Message {
         identifier: "host-lost",
@@ -2115,21 +2143,25 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "all-workers-died",
         text: "the job cannot be recovered: all workers failed, and all replicas are lost with \
          them; start the job again",
-        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "set `UNDERSTUDY_DISK`",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, `ulimit -f`), or the \
+         loss of all nodes with replicas",
+        remedy: "start the job again; so that the next loss is survived, set `UNDERSTUDY_DISK`, \
+         `UNDERSTUDY_STATIC=image` and `ulimit -f unlimited`",
     },
     Message {
         identifier: "all-replicas-lost",
         text: "all workers failed, and all replicas are lost with them",
-        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE), or \
-         the loss of all nodes",
-        remedy: "set `UNDERSTUDY_DISK`",
+        cause: "replicas that end with their process (`UNDERSTUDY_STATIC`, `ulimit -f`), or the \
+         loss of all nodes with replicas",
+        remedy: "start the job again; so that the next loss is survived, set `UNDERSTUDY_DISK`, \
+         `UNDERSTUDY_STATIC=image` and `ulimit -f unlimited`",
     },
     Message {
         identifier: "mpi-library-aborts",
         text: "the MPI library has aborted {count} times; the job ends",
         cause: "the MPI library finds its connections closed again and again",
-        remedy: "see what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
     },
     Message {
         identifier: "spare-joined",
@@ -2142,7 +2174,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "no new spare can join the job, since one failed before it was ready; the job \
          continues with {spares} spare(s)",
         cause: "with `UNDERSTUDY_REPLENISH=1`",
-        remedy: "find out what has ended the process",
+        remedy: "find out what has ended the process: its own lines, `dmesg`",
     },
     Message {
         identifier: "fewer-spares-granted",
@@ -2150,39 +2182,40 @@ pub static CATALOGUE: &[Message] = &[
          with {left}",
         cause: "with `UNDERSTUDY_REPLENISH=1`: the jobs of this node together have as many idle \
          spares as `ckptd serve --most-spares` allows",
-        remedy: "use a higher number there, or none",
+        remedy: "start the daemon with a higher `--most-spares`, or without it",
     },
     Message {
         identifier: "no-replica-left",
         text: "{worker} cannot be restored to checkpoint {checkpoint}, and no other process \
          has a replica of it",
-        cause: "both nodes are lost, or replicas that end with their process \
-         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
-         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "all nodes with replicas of the worker are lost, or its replicas ended with \
+         their processes (`UNDERSTUDY_STATIC`, `ulimit -f`)",
+        remedy: "start the job again; so that the next loss is survived: failure domains \
+         (`UNDERSTUDY_DOMAIN`), `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "buddy-died-too",
         text: "{worker} failed together with {dead}, which stored {copies} (checkpoint \
          {checkpoint})",
-        cause: "both nodes are lost, or replicas that end with their process \
-         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
-        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that worker and buddy fail independently; \
-         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        cause: "all nodes with replicas of the worker are lost, or its replicas ended with \
+         their processes (`UNDERSTUDY_STATIC`, `ulimit -f`)",
+        remedy: "start the job again; so that the next loss is survived: failure domains \
+         (`UNDERSTUDY_DOMAIN`), `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-group-lost",
         text: "{lost} together with {dead} of its parity group, which can restore only one of \
          its workers (checkpoint {checkpoint})",
         cause: "two workers of a group failed before the parity was computed again",
-        remedy: "use a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again; so that the next loss is survived: a smaller G, \
+         `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "replica-not-used",
         text: "the replica of worker {worker} at rank {rank} is not used: {why}",
         cause: "a bit has changed in the memory of that rank since the checkpoint; another \
          replica is tried",
-        remedy: "check that node's memory",
+        remedy: "none now; have the memory of that node checked",
     },
     Message {
         identifier: "replica-damaged",
@@ -2190,7 +2223,8 @@ pub static CATALOGUE: &[Message] = &[
          wrong checksum or cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "buddy-died-replica-damaged",
@@ -2199,7 +2233,8 @@ pub static CATALOGUE: &[Message] = &[
          cannot be rebuilt, so it was not used",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "own-replica-damaged",
@@ -2208,7 +2243,8 @@ pub static CATALOGUE: &[Message] = &[
          others, failed",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "replicas-damaged",
@@ -2217,7 +2253,8 @@ pub static CATALOGUE: &[Message] = &[
          used{others}",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-group-damaged",
@@ -2225,7 +2262,8 @@ pub static CATALOGUE: &[Message] = &[
          be rebuilt",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "parity-damaged",
@@ -2234,14 +2272,15 @@ pub static CATALOGUE: &[Message] = &[
          {damaged} or another worker of the group",
         cause: "memory of the node that stores the replica was damaged after the checkpoint; no \
          other replica is intact",
-        remedy: "check that node's memory; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+        remedy: "start the job again, without the damaged node; have its memory checked; so that \
+         the next loss is survived: `UNDERSTUDY_COPIES=2`, `UNDERSTUDY_DISK`",
     },
     Message {
         identifier: "back-to-disk",
         text: "{cause}, so all workers have returned to checkpoint {checkpoint} on disk \
          ({older})",
         cause: "no replica in memory can be used; the job has a disk level",
-        remedy: "",
+        remedy: "none; the work since that checkpoint is repeated",
     },
     Message {
         identifier: "no-checkpoint-on-disk",
@@ -2267,7 +2306,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "state-unreadable",
         text: "the saved state cannot be read",
         cause: "a bug",
-        remedy: "please report it",
+        remedy: "please report it; start the job again",
     },
     Message {
         identifier: "dlopen-refused",
@@ -2284,32 +2323,35 @@ pub static CATALOGUE: &[Message] = &[
          was at the checkpoint; link the program with it or run it with \
          UNDERSTUDY_DISABLE=1",
         cause: "the file was removed or replaced after the last checkpoint",
-        remedy: "keep the file where it is",
+        remedy: "leave libraries of a running job where they are; start the job again",
     },
     Message {
         identifier: "libraries-not-restored",
         text: "the program's libraries cannot be restored",
         cause: "the file of a library was removed or replaced after the last checkpoint",
-        remedy: "keep the file where it is",
+        remedy: "leave libraries of a running job where they are; start the job again",
     },
     Message {
         identifier: "mappings-not-restored",
         text: "the program's mappings cannot be restored",
         cause: "a mapped file is missing, or too little memory",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
     },
     Message {
         identifier: "memory-not-restored",
         text: "the program's memory cannot be restored",
         cause: "a mapped file is missing, or too little memory",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
     },
     Message {
         identifier: "removed-file-too-large",
         text: "the pages at {range} belong to a file that was removed, and are more than \
          replicas hold of one file",
         cause: "a mapped file is missing",
-        remedy: "keep files that are mapped",
+        remedy: "do not remove or replace files that the job has mapped; if memory is short, \
+         start fewer ranks per node",
     },
     Message {
         identifier: "mapped-file-replaced",
@@ -2323,7 +2365,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "state-not-restored",
         text: "the program's state cannot be restored",
         cause: "a file that the program has open was removed, replaced or truncated",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
     },
     Message {
         identifier: "file-not-restored",
@@ -2373,21 +2416,23 @@ pub static CATALOGUE: &[Message] = &[
         text: "files that the program has open by MPI_File_open cannot be saved",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
     },
     Message {
         identifier: "files-not-restored",
         text: "files that the program has open by MPI_File_open cannot be restored",
         cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
          file of its shared pointer cannot be read or written",
-        remedy: "do not change the program's files",
+        remedy: "let no other process remove, replace or truncate the program's files while the \
+         job runs; start the job again",
     },
     Message {
         identifier: "thread-local-storage-moved",
         text: "the thread-local storage of {library} is at another address than in the rank \
          that was saved",
         cause: "a bug",
-        remedy: "please report it",
+        remedy: "please report it; start the job again",
     },
     Message {
         identifier: "input-not-repeated",
@@ -2404,7 +2449,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "the program reads standard input, and the process that relays it is gone; the \
          job ends. Let the program read a file",
         cause: "the process that relays standard input was killed",
-        remedy: "let the program read a file",
+        remedy: "let the program read a file; start the job again",
     },
     Message {
         identifier: "input-on-other-node",
@@ -2412,7 +2457,8 @@ pub static CATALOGUE: &[Message] = &[
          where rank 0 was replaced; the job ends. Let the program read a file, or keep a \
          spare on the first node",
         cause: "rank 0 was replaced on another node before it had read anything",
-        remedy: "keep a spare on the first node, or use a file",
+        remedy: "keep a spare on the first node, or let the program read a file; start the job \
+         again",
     },
     Message {
         identifier: "input-from-wrapper",
@@ -2449,14 +2495,14 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "directory-not-entered",
         text: "the working directory {directory} cannot be entered again",
         cause: "the directory was removed",
-        remedy: "do not remove it",
+        remedy: "do not remove the working directory while the job runs",
     },
     Message {
         identifier: "dead-relay-silent",
         text: "the output relay of the failed rank does not answer ({error}); some output may \
          appear twice",
         cause: "the relay failed with its rank, or the reader has stopped reading",
-        remedy: "",
+        remedy: "check the output for lines that appear twice",
     },
     Message {
         identifier: "open-mpi-read-errno",
@@ -2495,19 +2541,21 @@ pub static CATALOGUE: &[Message] = &[
          the program could continue; the job ends",
         cause: "MPI is initialised, and a process fails before the program continues, again and \
          again",
-        remedy: "see what kills the processes: memory, a limit, what the MPI library has printed",
+        remedy: "see what the MPI library has printed, and check `dmesg` for killed processes; \
+         start the job again",
     },
     Message {
         identifier: "process-too-late",
         text: "the job is ending, and process {process} has started too late",
         cause: "a process of the launcher started after the others had ended",
-        remedy: "",
+        remedy: "none; if other processes ended too early, see their messages",
     },
     Message {
         identifier: "replacement-needs-memory",
         text: "the job ends, because a replacement of that process would need as much memory",
         cause: "the kernel has killed a process because memory ran out, and no spare is left",
-        remedy: "use more memory or fewer ranks on the node",
+        remedy: "start the job again with fewer ranks per node, nodes with more memory, or a \
+         spare",
     },
     Message {
         identifier: "limit-not-restored",
@@ -2519,7 +2567,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "nice-not-restored",
         text: "the nice value cannot be set to {value} again ({error})",
         cause: "a process without privileges may not lower it",
-        remedy: "`ulimit -e`, or a program that keeps its nice value",
+        remedy: "raise the limit (`ulimit -e`), or let the program keep its nice value",
     },
     Message {
         identifier: "descriptors-not-restored",
@@ -2571,7 +2619,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{path} was kept in the memory of another node or before a reboot",
         cause: "the process is replaced on another node, and the backup of the file is in the \
          memory of the first node",
-        remedy: "have spares on each node",
+        remedy: "have a spare on each node",
     },
     Message {
         identifier: "failure-in-init",
@@ -2589,7 +2637,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "process-not-connected",
         text: "the process manager cannot connect to a process: {error}",
         cause: "no descriptor or memory is left for it",
-        remedy: "raise the limit that the error names",
+        remedy: "raise the limit that the error names, and start the job again",
     },
     Message {
         identifier: "servers-stay",
