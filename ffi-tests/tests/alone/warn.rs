@@ -33,7 +33,7 @@ fn a_checkpoint_is_taken_on_request() {
             if state.contains("checkpoint 1 ") && !was_reported.replace(true) {
                 assert_eq!(
                     understudy(&["warn", "--checkpoint", job]),
-                    format!("{job} is warned\n")
+                    format!("{job} is notified\n")
                 );
             } else if state.contains("checkpoint 2 ") {
                 std::fs::write(&end, "").expect("writable");

@@ -1509,8 +1509,8 @@ pub fn window_memory(size: impl Display, error: impl Display, directory: impl Di
 }
 
 pub const SHARED_WINDOW_ON_SEVERAL_NODES: &str =
-    "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; with \
-     spares on each node, or without any, they stay together \
+    "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; they \
+     stay together if one other node has a spare for each of them \
      [shared-window-on-several-nodes]";
 
 pub const JOB_CANNOT_CONTINUE: &str =

@@ -50,7 +50,7 @@ impl Arguments {
             let file =
                 warning::file_in(&private_directories::in_memory().join(name_of_directory(&job)));
             match warning::write(&file, &warning) {
-                Ok(()) => print(format!("{job} is warned\n"))?,
+                Ok(()) => print(format!("{job} is notified\n"))?,
                 Err(error) => {
                     print_message(format_args!("{}: {error}", file.display()));
                     is_well = false;
