@@ -15,8 +15,8 @@ use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::requests::{
-    self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, add, done_state, get, index,
-    is_active, null_handle, remove, set_state, with_real,
+    self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, SavedStatus, add, done_state,
+    get, index, is_active, null_handle, remove, set_state, with_real,
 };
 use crate::{checkpoint, control_messages, journal, recovery, work_flags, world};
 pub use joint_completion::{CompletionCall, MAX_TOGETHER, ManyResult, complete_together};
@@ -125,16 +125,23 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
         drop(request);
         return generalized::query(general, comm);
     }
-    let second = request.companion.map(|it| outcome(rt, it));
+    let of_companion = request.companion.map(|companion| outcome(rt, companion));
     let RequestState::Done {
-        status: (source, tag, error, cancelled, bytes),
+        status:
+            SavedStatus {
+                source,
+                tag,
+                error,
+                cancelled,
+                bytes,
+            },
         rc,
     } = request.state
     else {
         return RequestOutcome::EMPTY;
     };
     let rc = if rc == SUCCESS {
-        second.map_or(SUCCESS, |second| second.rc)
+        of_companion.map_or(SUCCESS, |outcome| outcome.rc)
     } else {
         rc
     };

@@ -167,7 +167,7 @@ impl Recorder {
                 continue;
             };
             if let RequestState::Done { status, .. } = request.state {
-                let bytes = request.kind.message_arguments().map(|_| status.4 as usize);
+                let bytes = request.kind.message_arguments().map(|_| status.bytes as usize);
                 self.record_completion(index, bytes, true);
             }
         }

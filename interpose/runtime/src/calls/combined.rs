@@ -68,7 +68,7 @@ unsafe fn start_both_halves(
         return finish(rt, procedure, rc, Some(comm));
     }
     let receive = requests::add_receive(rt, received, state, receive);
-    requests::join(rt, receive, send);
+    requests::set_companion(rt, receive, send);
     // SAFETY: the program's address for the handle.
     unsafe { request.write(receive) };
     SUCCESS

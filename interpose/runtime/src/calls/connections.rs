@@ -148,7 +148,7 @@ impl ConnectionSide {
         rt: &Runtime,
         root: impl FnOnce() -> Result<FoundPeer, Rewound>,
     ) -> Result<FoundPeer, Rewound> {
-        let before = dynamic::get_mut(rt).begun(self.thread).found;
+        let before = dynamic::get_mut(rt).progress_of(self.thread).found;
         if let Some(found) = before {
             return Ok(found);
         }
@@ -172,7 +172,7 @@ impl ConnectionSide {
                 _ => Err(ERR_INTERN),
             }
         };
-        dynamic::get_mut(rt).begun(self.thread).found = Some(found);
+        dynamic::get_mut(rt).progress_of(self.thread).found = Some(found);
         Ok(found)
     }
 }
@@ -235,7 +235,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
         let is_welcome = attempt.is_some_and(|attempt| board.accepted.contains(&(me.0, attempt)));
         Ok(is_welcome || board.ports.contains(&number))
     };
-    let begun = dynamic::get_mut(rt).begun(thread).attempt;
+    let begun = dynamic::get_mut(rt).progress_of(thread).attempt;
     let attempt = match begun {
         Some(attempt) => attempt,
         None => {
@@ -261,7 +261,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
             )?;
             let mut state = dynamic::get_mut(rt);
             state.last_attempt = attempt;
-            state.begun(thread).attempt = Some(attempt);
+            state.progress_of(thread).attempt = Some(attempt);
             attempt
         }
     };
@@ -340,7 +340,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 /// connection of the other.
 fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
-    let known = dynamic::get_mut(rt).begun(thread).join_peer;
+    let known = dynamic::get_mut(rt).progress_of(thread).join_peer;
     let found = match known {
         Some(other) => Ok(other),
         None => match open(rt, port) {
@@ -348,7 +348,7 @@ fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
             Err(rc) => Err(rc),
         },
     };
-    dynamic::get_mut(rt).begun(thread).join_peer = found.ok();
+    dynamic::get_mut(rt).progress_of(thread).join_peer = found.ok();
     let found = match found {
         Ok(other) if me < other => accept(rt, Some((me, port)))?,
         Ok(other) => connect(rt, Some((other, port)))?,

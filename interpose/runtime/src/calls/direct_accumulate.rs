@@ -234,7 +234,7 @@ fn reach(
     if is_user_defined(rt, way) {
         return None;
     }
-    let elements = Elements::of(rt, target.datatype)?;
+    let elements = Elements::of_datatype(rt, target.datatype)?;
     let (first, bytes) = elements::data_span(rt, target.count, target.datatype)?;
     let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
     if let Some(size) = elements.size_of_dense(target.datatype) {

@@ -13,7 +13,7 @@ use crate::error_handling::finish;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtInfo, real_comm, real_datatype};
-use crate::requests::MessageArguments;
+use crate::requests::{BufferUse, MessageArguments};
 use crate::user::heap;
 use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
@@ -68,7 +68,11 @@ pub(super) fn buffered_send(rt: &Runtime, message: &MessageArguments) -> Result<
     let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
         requests::count_sent(rt, comm, (message.peer, message.tag));
-        requests::add_buffered(rt, comm, request, (owner, needed), Box::new(packed));
+        let buffer_use = BufferUse {
+            owner,
+            bytes: needed,
+        };
+        requests::add_buffered(rt, comm, request, buffer_use, Box::new(packed));
     }
     Ok(rc)
 }

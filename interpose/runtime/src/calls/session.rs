@@ -68,7 +68,7 @@ pub unsafe extern "C" fn MPI_Session_init(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if session.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Session) {
+    if session.is_null() || !errhandler::is_valid_for(rt, errhandler, ErrhandlerKind::Session) {
         return handle_error_on(rt, procedure, ERR_ARG, ErrorObject::New(errhandler));
     }
     if world::is_initialised() && world::get(rt).finalized {
@@ -276,7 +276,7 @@ unsafe fn check_arguments(
 ) -> Result<ConstructorTag, c_int> {
     // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
-    if new.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Comm) {
+    if new.is_null() || !errhandler::is_valid_for(rt, errhandler, ErrhandlerKind::Comm) {
         return Err(ERR_ARG);
     }
     Ok(ConstructorTag {

@@ -42,7 +42,7 @@ pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
     }
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     call()
 }
 
@@ -95,7 +95,7 @@ impl TranslatedTypes {
             enumtype: null_mut(),
         };
         let rc = {
-            let _apart = NeverAbandoned::new();
+            let _never_abandoned = NeverAbandoned::new();
             ask(&mut types.datatype, &mut types.enumtype)
         };
         if rc != SUCCESS {
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
@@ -299,7 +299,7 @@ pub(super) fn free_handle(
     if real.is_null() {
         return Ok(());
     }
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     check(free(&mut real))
 }
 
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
     let rt = runtime();
     returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's buffer.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .cloned()
             .ok_or(INVALID_HANDLE)?;
         {
-            let _apart = NeverAbandoned::new();
+            let _never_abandoned = NeverAbandoned::new();
             // SAFETY: the program's buffer.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }

@@ -59,7 +59,7 @@ fn call(general: GeneralizedFunctions, function: u64, second: Option<u64>) -> c_
             ) as c_int
         }
     };
-    abi::integer_of_program(Domain::ErrorCode, rc)
+    abi::integer_from_program(Domain::ErrorCode, rc)
 }
 
 /// Returns the outcome of a completed request.

@@ -12,7 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
+use crate::objects::window::{self, Epochs, LOCK_SHARED, LockArguments, NO_CHECK};
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, work_flags};
 use std::ffi::c_int;
@@ -141,7 +141,11 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
     }
     window::change_epochs(rt, win, |epochs| {
         for &target in &targets {
-            epochs.locks.insert(target, (LOCK_SHARED, NO_CHECK));
+            let arguments = LockArguments {
+                lock_type: LOCK_SHARED,
+                assert: NO_CHECK,
+            };
+            epochs.locks.insert(target, arguments);
         }
         epochs.targets = Some(targets);
     });

@@ -12,7 +12,7 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{
-    self, Epochs, FlushWork, LOCK_SHARED, LockKind, passive, recent_access,
+    self, Epochs, FlushWork, LOCK_SHARED, LockArguments, LockKind, passive, recent_access,
 };
 use crate::work_flags::{self, MULTIPLE_THREADS};
 use crate::{Runtime, recovery};
@@ -89,26 +89,28 @@ pub unsafe extern "C" fn MPI_Win_lock(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && recent_access::lock(rt, win, rank, lock_type, assert) {
+    let arguments = LockArguments { lock_type, assert };
+    if !work_flags::is_any_set() && recent_access::lock(rt, win, rank, arguments) {
         return SUCCESS;
     }
-    lock_any(rt, win, rank, lock_type, assert)
+    lock_any(rt, win, rank, arguments)
 }
 
 /// Implements [`MPI_Win_lock`] for any window.
 #[inline(never)]
-fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c_int) -> c_int {
+fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, arguments: LockArguments) -> c_int {
     let procedure = Proc::MPI_Win_lock;
+    let LockArguments { lock_type, assert } = arguments;
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| {
         // A lock of MPI_PROC_NULL is not recorded.
         if rank >= 0 {
-            epochs.locks.insert(rank, (lock_type, assert));
+            epochs.locks.insert(rank, arguments);
         }
     };
     let own = or_end!(rt, procedure, win, direct_access(rt, win))
         .filter(|own| own.members().contains(&rank));
-    let Some((own, hold)) = own.zip(LockKind::of(lock_type, assert)) else {
+    let Some((own, hold)) = own.zip(LockKind::from_arguments(lock_type, assert)) else {
         or_end!(
             rt,
             procedure,
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
     let own = or_end!(rt, procedure, win, direct_access(rt, win));
-    let Some((own, hold)) = own.zip(LockKind::of(LOCK_SHARED, assert)) else {
+    let Some((own, hold)) = own.zip(LockKind::from_arguments(LOCK_SHARED, assert)) else {
         or_end!(
             rt,
             procedure,

@@ -36,7 +36,7 @@ fn make(
     if comm::has_spawned(rt, comm) {
         return with_spawned::make(rt, comm, flavor, info, constructor);
     }
-    let mut hints = match WindowHints::of(rt, info) {
+    let mut hints = match WindowHints::read(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return Ok(Err(rc)),
     };
@@ -141,7 +141,7 @@ fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_in
     let segment = Segment {
         size: window.size,
         disp_unit: window.disp_unit,
-        is_apart: true,
+        may_have_gap: true,
     };
     match shared::allocate_if_cheap(rt, window.comm, own, segment) {
         Ok(Some(region)) => return share(window, own, region),
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     let segment = Segment {
         size: size as i64,
         disp_unit,
-        is_apart: hints::pairs(real_info(rt, info))
+        may_have_gap: hints::pairs(real_info(rt, info))
             .iter()
             .any(|(key, value)| key == b"alloc_shared_noncontig" && value == b"true"),
     };
@@ -376,7 +376,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int
     let rt = runtime();
     let procedure = Proc::MPI_Win_set_info;
     let real = real_win(rt, win);
-    let mut hints = match WindowHints::of(rt, info) {
+    let mut hints = match WindowHints::read(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return finish_win(rt, procedure, rc, win),
     };
