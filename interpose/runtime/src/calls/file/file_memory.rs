@@ -42,11 +42,14 @@ pub(super) struct AccessMemory {
 /// True if an element's data start at its address, in order and without gaps.
 fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
     datatype::is_predefined(rt, datatype)
-        || TypeMaps::exact(MAX_DENSE_BLOCKS).of(rt, datatype).pieces == [(0, size as usize)]
+        || TypeMaps::exact(MAX_DENSE_BLOCKS)
+            .map_of(rt, datatype)
+            .pieces
+            == [(0, size as usize)]
 }
 
 fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> FileResult<Arc<TypeMap>> {
-    let map = TypeMaps::exact(MAX_PIECES).of(rt, datatype);
+    let map = TypeMaps::exact(MAX_PIECES).map_of(rt, datatype);
     if map.pieces.iter().map(|(_, length)| length).sum::<usize>() != map.size {
         log::error!("{}", message::element_too_complex(MAX_PIECES));
         return Err(class(ERR_TYPE));
