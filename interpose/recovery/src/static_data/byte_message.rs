@@ -12,11 +12,13 @@ use understudy_numbers::Worker;
 
 /// Message in flight, with its memory.
 ///
-/// The message's memory is kept if the message is dropped before it is complete.
+/// Dropping the message before it is complete leaks its memory, since the library may
+/// still access it.
 pub(super) struct ByteMessage {
     pub(super) bytes: InFlightBuffer<Vec<u8>>,
     requests: Vec<RealRequest>,
-    pub(super) from: Worker,
+    /// Sender of a message that is received, or receiver of one that is sent.
+    pub(super) peer: Worker,
 }
 
 impl ByteMessage {
@@ -27,7 +29,7 @@ impl ByteMessage {
         // SAFETY: the bytes live as long as the request.
         unsafe { control_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }
             .ok()?;
-        Some(ByteMessage::under_way(bytes, requests, to.rank))
+        Some(ByteMessage::started(bytes, requests, to.rank))
     }
 
     /// Posts the receive of a message of this length.
@@ -38,15 +40,15 @@ impl ByteMessage {
             control_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests)
         }
         .ok()?;
-        Some(ByteMessage::under_way(bytes, requests, from.rank))
+        Some(ByteMessage::started(bytes, requests, from.rank))
     }
 
-    fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: Worker) -> ByteMessage {
+    fn started(bytes: Vec<u8>, requests: Vec<RealRequest>, peer: Worker) -> ByteMessage {
         let bytes = InFlightBuffer::new(bytes);
         ByteMessage {
             bytes,
             requests,
-            from,
+            peer,
         }
     }
 
@@ -73,10 +75,10 @@ impl ByteMessage {
     ///
     /// After an error the library may still access the memory.
     pub(super) fn test(&mut self) -> mpi::Result<bool> {
-        let has_ended = control_messages::test(&mut self.requests)?;
-        if has_ended {
+        let is_complete = control_messages::test(&mut self.requests)?;
+        if is_complete {
             self.bytes.complete();
         }
-        Ok(has_ended)
+        Ok(is_complete)
     }
 }
