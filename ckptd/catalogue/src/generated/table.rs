@@ -2023,12 +2023,6 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "none; the process is replaced",
     },
     Message {
-        identifier: "mpi-thread-held-lock",
-        text: "a thread of the MPI library has ended while it held a lock of the dynamic linker",
-        cause: "the library cannot be reset in this process",
-        remedy: "none; the process is replaced",
-    },
-    Message {
         identifier: "replacement-refused",
         text: "a new process cannot take over: {why}",
         cause: "its address space differs from that of the other processes, or the driver of \
