@@ -1,7 +1,7 @@
-//! Calls of MPICH's bindings for other languages, by names that are not MPI's.
+//! Internal procedures of MPICH that its bindings for other languages call.
 //!
-//! The bindings call procedures of the C library, for which the preload library stands in. These
-//! procedures have slots after those of the call table, and no edge.
+//! The preload library provides these procedures in place of MPICH's C library. They have slots
+//! after those of the call table, and their arguments are not translated to Open MPI's ABI.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};

@@ -1,8 +1,9 @@
 //! Memory from `MPI_Alloc_mem`, and buffered sends (MPI 4.1, sections 3.6 and 9.2).
 //!
-//! MPI_Alloc_mem calls the program's own malloc, so the memory is in the image. The buffer for
-//! buffered sends (`buffers`) is not used: such a send is an ordinary send from a copy of the
-//! runtime's. The real library would wait forever for a buffered send to a failed process.
+//! MPI_Alloc_mem calls the program's own malloc, so checkpoints contain the memory. A buffered send
+//! is an ordinary non-blocking send from a copy in the runtime's memory; the program's buffer
+//! (`buffers`) is not used. The real library would wait forever for a buffered send to a failed
+//! process.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::combined::pack;
