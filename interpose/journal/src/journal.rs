@@ -3,12 +3,14 @@
 //! The journal holds the outcome of every MPI call from the end of `MPI_Init` to the end of the
 //! set-up phase (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
 //!
-//! The outcome of a call is its return value and the bytes that it wrote on the program side, by
-//! address. The layout of the program side is equal in all processes that replay, so a replay needs
-//! no information about the arguments. The written bytes follow from the call table
-//! ([`call_outputs`]); those of a request are recorded when the request completes. A replay runs
-//! the program from `MPI_Init` in a child process (`replay_child`). Every call is answered from the
-//! journal ([`replay`]), and effects on the outside world are suppressed ([`syscall_filter`]).
+//! The outcome of a call is its return value and the bytes that it wrote on the program side, with
+//! their addresses. All processes that replay have the layout of the program side of the recorded
+//! run, so a replay writes the bytes to the recorded addresses, and needs the arguments only to
+//! detect a program that makes another call (by their hash). The call table states which memory a
+//! call writes ([`call_outputs`]); bytes of a request are recorded when the request completes. A
+//! replay runs the program from `MPI_Init` in a child process (`replay_child`). Every call is
+//! answered from the journal ([`replay`]), and effects on the outside world are suppressed
+//! ([`syscall_filter`]).
 
 pub mod address_names;
 mod breakpoint;

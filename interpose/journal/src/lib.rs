@@ -1,6 +1,6 @@
 //! Record of the set-up phase, and its replay.
 //!
-//! [`Runtime`] has the state of this crate and of the crates below.
+//! [`Runtime`] contains the state of this crate and of the crates below.
 
 pub mod journal;
 mod journal_runtime;

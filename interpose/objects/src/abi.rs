@@ -17,28 +17,28 @@ use crate::Runtime;
 use crate::generated::{DATA_SYMBOLS, HandleKind};
 use crate::handles::{self, DenotedObject, denoted_object};
 pub(crate) use foreign_handles::ForeignHandles;
-use foreign_handles::{KINDS, PredefinedHandles};
+use foreign_handles::{KINDS, PredefinedHandles, RecentTranslation};
 pub use program_abi::{
-    integer_for_program, integer_of_program, is_foreign_abi, standard_version,
+    integer_for_program, integer_from_program, is_foreign_abi, standard_version,
     with_status_for_program,
 };
 use std::collections::HashMap;
 use std::ffi::c_void;
 use understudy_mpi::abi::{Abi, foreign_abi};
 
-/// Marks a created object.
+/// Upper bits of an integer handle of a created object.
 const CREATED: u32 = 0xc000_0000;
-/// Bits of the index.
+/// Bits of an integer handle that contain the index.
 const INDEX: u32 = 0x03ff_ffff;
 /// Lowest value that is not a predefined handle, where handles are pointers (MPI 5.0, 20.3).
 const FIRST_POINTER: u64 = 4096;
 
-/// Connects the predefined handles.
+/// Builds the tables of the predefined handles.
 ///
 /// Must be called after [`handles::connect`].
 pub fn connect(rt: &Runtime) {
     let Some(abi) = foreign_abi() else { return };
-    let mut known = PredefinedHandles {
+    let mut predefined = PredefinedHandles {
         inward: [const { None }; KINDS].map(|_: Option<()>| HashMap::new()),
         outward: vec![0; DATA_SYMBOLS.len()],
         null: [0; KINDS],
@@ -49,15 +49,15 @@ pub fn connect(rt: &Runtime) {
             continue;
         };
         let address = handles::predefined_handle(rt, name) as u64;
-        known.inward[handle.kind as usize]
+        predefined.inward[handle.kind as usize]
             .entry(handle.value)
             .or_insert(address);
-        known.outward[index] = handle.value;
+        predefined.outward[index] = handle.value;
         if name.ends_with("_null") {
-            known.null[handle.kind as usize] = handle.value;
+            predefined.null[handle.kind as usize] = handle.value;
         }
     }
-    *rt.foreign.predefined.borrow_mut() = Some(known);
+    *rt.foreign.predefined.borrow_mut() = Some(predefined);
 }
 
 /// Returns the virtual handle of a program's handle, or null if `handle` is invalid.
@@ -68,9 +68,9 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     } else {
         handle
     };
-    let (known, found) = rt.foreign.recent.borrow()[kind as usize];
-    if known == handle && found != 0 {
-        found
+    let recent = rt.foreign.recent.borrow()[kind as usize];
+    if recent.program_handle == handle && recent.virtual_handle != 0 {
+        recent.virtual_handle
     } else {
         find_virtual_handle(rt, abi, kind, handle)
     }
@@ -78,45 +78,47 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 
 #[inline(never)]
 fn find_virtual_handle(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.foreign.predefined.borrow();
-    let Some(known) = known.as_ref() else {
+    let predefined = rt.foreign.predefined.borrow();
+    let Some(predefined) = predefined.as_ref() else {
         return 0;
     };
-    let predefined = known.inward[kind as usize].get(&handle).copied();
-    let found = match predefined {
-        Some(address) => address,
+    let virtual_handle = match predefined.inward[kind as usize].get(&handle) {
+        Some(&address) => address,
         None if abi.width(kind) == 8 && handle >= FIRST_POINTER => handle,
-        None if handle as u32 & !INDEX == CREATED | known.null[kind as usize] as u32 => {
+        None if handle as u32 & !INDEX == CREATED | predefined.null[kind as usize] as u32 => {
             handles::virtual_handle(kind, handle as u32 & INDEX) as u64
         }
         None => 0,
     };
-    rt.foreign.recent.borrow_mut()[kind as usize] = (handle, found);
-    found
+    rt.foreign.recent.borrow_mut()[kind as usize] = RecentTranslation {
+        program_handle: handle,
+        virtual_handle,
+    };
+    virtual_handle
 }
 
 /// Returns the program's handle of a virtual handle.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
-    let known = rt.foreign.predefined.borrow();
-    let Some(known) = known.as_ref() else {
+    let predefined = rt.foreign.predefined.borrow();
+    let Some(predefined) = predefined.as_ref() else {
         return 0;
     };
     match denoted_object(handle as *mut c_void) {
-        DenotedObject::Predefined(index) => known.outward[index],
+        DenotedObject::Predefined(index) => predefined.outward[index],
         DenotedObject::Created(_) if abi.width(kind) == 8 => handle,
         DenotedObject::Created(index) => {
-            u64::from(CREATED | known.null[kind as usize] as u32 | (index & INDEX))
+            u64::from(CREATED | predefined.null[kind as usize] as u32 | (index & INDEX))
         }
         DenotedObject::Nothing => 0,
     }
 }
 
 /// Converts a virtual handle for a callback of the program.
-pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
+pub fn handle_for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     foreign_abi().map_or(handle, |abi| outward(rt, abi, kind, handle))
 }
 
 /// Converts a program's handle that did not pass through a translated procedure.
-pub fn of_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
+pub fn handle_from_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     foreign_abi().map_or(handle, |abi| inward(rt, abi, kind, handle))
 }

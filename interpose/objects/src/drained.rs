@@ -1,8 +1,9 @@
 //! Drained messages, and messages that the program has matched but not yet received.
 //!
-//! A drained message is received at a cut (`drain` of the runtime) before the program asks for it.
-//! Drained messages are kept with the image and delivered to later receives. `matched` contains
-//! messages that the program has matched but not yet received.
+//! A cut receives all messages in flight (`drain` of the runtime). Those that the program has not
+//! requested yet are *drained messages*. They are saved in the checkpoint and delivered to later
+//! receives. `matched` contains the messages that `MPI_Mprobe` has returned to the program and that
+//! the program has not received yet.
 
 mod delivery;
 mod drained_message;

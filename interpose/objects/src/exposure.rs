@@ -3,15 +3,15 @@
 //! ```text
 //!   origin                                                      target
 //!     start: waits for Exposed of all targets ◄──── Exposed ───── post
-//!            locks them, unchecked
+//!            locks them (MPI_MODE_NOCHECK)
 //!     put, get, accumulate
 //!     complete: unlocks them ─────────────────────── Done ──────► wait: for Done of all origins
 //! ```
 //!
-//! The library's own epochs can be neither abandoned nor flushed, so no cut could be taken while
-//! one is open. Locks can be flushed. The messages use the window's communicator and count as
-//! messages of the program, so all of them have been received at a cut. Those that the program has
-//! not waited for yet are part of [`Epochs`].
+//! The library's own active target epochs can be neither abandoned nor flushed, so no cut could be
+//! taken while one is open. Passive target epochs (locks) can be flushed. The messages use the
+//! window's communicator and count as messages of the program, so a cut receives all of them.
+//! Received messages that no `start` or `wait` has consumed yet are part of [`Epochs`].
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -55,17 +55,17 @@ fn window_channel(rt: &Runtime, win: VirtWin) -> Option<(VirtComm, c_int)> {
     Some((comm, comm::rank_and_size(rt, comm)?.0))
 }
 
-fn record_message(rt: &Runtime, win: VirtWin, from: c_int, word: SyncMessage) {
+fn record_message(rt: &Runtime, win: VirtWin, from: c_int, message: SyncMessage) {
     if let Some(mut window) = window::get_mut(rt, win) {
-        window.epochs.record(from, word);
+        window.epochs.record(from, message);
     }
 }
 
-/// Sends `word` to these members.
+/// Sends `message` to these members.
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], word: SyncMessage) -> mpi::Result<()> {
+pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -> mpi::Result<()> {
     let Some((comm, own)) = window_channel(rt, win) else {
         return Ok(());
     };
@@ -73,13 +73,13 @@ pub fn send(rt: &Runtime, win: VirtWin, members: &[i32], word: SyncMessage) -> m
     fence(Ordering::SeqCst);
     for &member in members {
         if member == own {
-            record_message(rt, win, own, word);
+            record_message(rt, win, own, message);
             continue;
         }
         let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY_STATUS, 0);
         // SAFETY: a message without data.
         unsafe {
-            let (tag, to) = (word as c_int, real_comm(rt, comm));
+            let (tag, to) = (message as c_int, real_comm(rt, comm));
             check(real::PMPI_Isend(
                 ptr::null(),
                 0,
@@ -155,16 +155,17 @@ pub fn receive_next(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Returns true, and discards the messages, if each of `members` has sent `word`.
+/// Returns true, and discards the messages, if each of `members` has sent `message`.
 ///
-/// After that, each member must send `word` once more.
-pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], word: SyncMessage) -> bool {
+/// After that, each member must send `message` once more.
+pub fn consume_messages(rt: &Runtime, win: VirtWin, members: &[i32], message: SyncMessage) -> bool {
     let Some(mut window) = window::get_mut(rt, win) else {
         return true;
     };
-    let have = window.epochs.consume(members, word);
+    let all_received = window.epochs.consume(members, message);
+    // The program's loads follow the message.
     fence(Ordering::SeqCst);
-    have
+    all_received
 }
 
 /// Receives all messages that have arrived, on all windows.
@@ -189,15 +190,15 @@ pub fn receive_all_arrived(rt: &Runtime) -> mpi::Result<()> {
 }
 
 impl Epochs {
-    fn record(&mut self, from: i32, word: SyncMessage) {
-        match word {
+    fn record(&mut self, from: i32, message: SyncMessage) {
+        match message {
             SyncMessage::Exposed => self.exposed.insert(from),
             SyncMessage::Done => self.done.insert(from),
         };
     }
 
-    fn consume(&mut self, members: &[i32], word: SyncMessage) -> bool {
-        let received = match word {
+    fn consume(&mut self, members: &[i32], message: SyncMessage) -> bool {
+        let received = match message {
             SyncMessage::Exposed => &mut self.exposed,
             SyncMessage::Done => &mut self.done,
         };
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_count_once_and_only_together() {
+    fn messages_are_consumed_once_and_only_from_all_members() {
         let mut epochs = Epochs::default();
         epochs.record(3, SyncMessage::Exposed);
         epochs.record(1, SyncMessage::Done);

@@ -5,7 +5,7 @@
 //! - [`objects`]: communicators, groups, datatypes, operators, windows, files, and how to rebuild
 //!   them;
 //! - [`requests`], [`posting`]: requests that are not complete, and how they are started;
-//! - [`drained`]: drained messages, which are received at a cut before the program asks for them;
+//! - [`drained`]: drained messages, which a cut has received before the program requests them;
 //! - [`exposure`]: general active target synchronization of windows;
 //! - [`rendezvous`]: ports of this process.
 //!

@@ -19,8 +19,8 @@ runtime! {
         pub(crate) objects: ObjectTables = ObjectTables::start(),
         /// Requests of the program.
         pub(crate) requests: RequestTable = RequestTable::start(),
-        /// Drained messages, which were received before the program asked for them.
-        pub(crate) early: DrainedState = DrainedState::start(),
+        /// Messages that the program has not received yet: drained ones and matched ones.
+        pub(crate) drained: DrainedState = DrainedState::start(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Posting of receives and persistent requests, by the program and after a rollback.
 //!
-//! Return codes are the real library's; they have not been checked for failures of processes yet.
+//! The functions return the real library's return codes, with which the callers check for failures
+//! of processes.
 #![allow(unsafe_code)]
 
 mod recorded;
@@ -22,7 +23,7 @@ use understudy_mpi::real_types::RealRequest;
 
 /// Posts a receive, or completes it with a matching drained message.
 ///
-/// The last result is the return code.
+/// Returns the state of the request, the real request, and the return code.
 pub fn receive(
     rt: &Runtime,
     message_arguments: MessageArguments,
@@ -48,7 +49,8 @@ pub fn receive(
 
 /// Creates the real persistent request; returns it with the return code.
 ///
-/// The real request of a buffered send is never started: it only checks the arguments.
+/// The real request of a buffered send is never started: it is created so that the library checks
+/// the arguments.
 pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_int) {
     let mut request = RealRequest(std::ptr::null_mut());
     let (RequestKind::PersistentSend(_, message_arguments)
@@ -89,13 +91,13 @@ pub fn create_persistent(rt: &Runtime, kind: &RequestKind) -> (RealRequest, c_in
 
 /// Starts a persistent request (`MPI_Start`) other than a buffered send.
 ///
-/// The request follows all posted requests in the order of requests.
+/// The request gets the latest stamp: it follows all requests that were started before.
 pub fn start(rt: &Runtime, index: u32) -> c_int {
     requests::table_mut(rt).restamp(index);
     start_in_place(rt, index)
 }
 
-/// Starts a persistent request, which keeps its position in the order of requests.
+/// Starts a persistent request, which keeps its stamp, after a rollback.
 pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
     let Some(kind) = get(rt, index).map(|request| request.kind) else {
         return ERR_REQUEST;
@@ -106,7 +108,7 @@ pub fn start_in_place(rt: &Runtime, index: u32) -> c_int {
         set_state(rt, index, done_state(outcome.status, outcome.rc));
         return SUCCESS;
     }
-    // A request that another member has freed was not rebuilt.
+    // A request that another participant has freed was not recreated after a rollback.
     if requests::real_of(rt, index).0.is_null() {
         return ERR_REQUEST;
     }

@@ -3,17 +3,18 @@
 //! ```text
 //!   connecting process                                                accepting process
 //!     reads the other's board: port is open
-//!     Knock(port, attempt) ────────────────────────────────────────►    waits for it
-//!     waits, or reads on the board that     ◄──── Welcome(attempt) ──   records it on the board
-//!     the port has been closed
-//!     Go ──► other members of its communicator                          Go ──► its other members
+//!     ConnectRequest(port, attempt) ───────────────────────────────►    waits for a request
+//!     waits, or reads on the board    ◄──── ConnectAccepted(attempt) ── records the attempt on
+//!     that the port has been closed                                     its board
+//!     ConnectResult ──► other members                                   ConnectResult ──► other
+//!     of its communicator                                               members
 //! ```
 //!
-//! The messages use a communicator of all workers that the program does not see, and count as
-//! messages of the program: at a cut all of them have been received. A *board* is a file in the
-//! memory of the node, which other processes can read at any time. It is replaced as a whole. After
-//! a rollback it is written from the restored state before any process continues. Boards on other
-//! nodes are read by the process manager of their node.
+//! The messages ([`ConnectionMessage`]) use a communicator of all workers that the program does not
+//! see, and count as messages of the program: a cut receives all of them. A *board* is a file in
+//! the memory of the node, which other processes can read at any time, and which is replaced as a
+//! whole. After a rollback each worker writes its board from the restored state before any process
+//! continues. The node manager of another node reads the boards of that node.
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -40,8 +41,9 @@ use understudy_relay::board;
 
 /// Tag of the messages.
 const TAG: c_int = 18;
-/// Intervals between two reads of boards on this node, and on other nodes.
+/// Interval between two reads of boards on this node.
 const INTERVAL: Duration = Duration::from_millis(5);
+/// Interval between two reads of boards on other nodes.
 const REMOTE_INTERVAL: Duration = Duration::from_millis(50);
 /// Size of a message in bytes, which is more than any [`ConnectionMessage`] needs.
 const MESSAGE_BYTES: usize = 64;
@@ -50,12 +52,13 @@ const MESSAGE_BYTES: usize = 64;
 ///
 /// # Errors
 /// The error of a real procedure.
-pub fn send(rt: &Runtime, to: Worker, word: ConnectionMessage) -> mpi::Result<()> {
+pub fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> mpi::Result<()> {
     let mut bytes = Box::new([0u8; MESSAGE_BYTES]);
-    bincode::encode_into_slice(word, &mut bytes[..], standard()).map_err(|_| mpi::Error::INTERN)?;
+    bincode::encode_into_slice(message, &mut bytes[..], standard())
+        .map_err(|_| mpi::Error::INTERN)?;
     let bridge = comm::bridge(rt).ok_or(mpi::Error::INTERN)?;
     let (mut request, mut status, mut flag) = (RealRequest(ptr::null_mut()), EMPTY_STATUS, 0);
-    // SAFETY: the bytes stay in place until the send is complete, or forever.
+    // SAFETY: the bytes are freed only if the send is complete, and are leaked otherwise.
     unsafe {
         let rank = to.0 as c_int;
         check(real::PMPI_Isend(
@@ -98,9 +101,9 @@ pub fn receive_arrived(rt: &Runtime) -> mpi::Result<()> {
     while let Some((from, message)) = InFlight::receive_arrived(bridge, None, TAG)? {
         let bytes = message.wait()?;
         requests::table_mut(rt).count_received(Some(from));
-        let (word, _) =
+        let (message, _) =
             bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
-        dynamic::get_mut(rt).record(from, word);
+        dynamic::get_mut(rt).record(from, message);
     }
     Ok(())
 }
@@ -114,7 +117,7 @@ fn board_path(worker: Worker) -> PathBuf {
 /// # Errors
 /// The error of the file.
 pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
-    let (place, new) = (
+    let (path, new) = (
         board_path(me),
         user::in_job_memory(&process_info::job(), &format!("{}.new-board", me.0)),
     );
@@ -123,7 +126,7 @@ pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
         bincode::encode_to_vec(&state.board, standard()).map_err(io::Error::other)?
     };
     create_anew(&new)?.write_all(&bytes)?;
-    std::fs::rename(&new, &place)
+    std::fs::rename(&new, &path)
 }
 
 /// Publishes the state of this worker after a rollback or at the start.
@@ -133,7 +136,7 @@ pub fn publish_board(rt: &Runtime, me: Worker) -> io::Result<()> {
 /// # Errors
 /// An internal error, after a log line.
 pub fn republish_board(rt: &Runtime, me: Worker) -> mpi::Result<()> {
-    let shown = if dynamic::get(rt).board != PublicBoard::default() {
+    let written = if dynamic::get(rt).board != PublicBoard::default() {
         publish_board(rt, me)
     } else {
         match std::fs::remove_file(board_path(me)) {
@@ -141,7 +144,7 @@ pub fn republish_board(rt: &Runtime, me: Worker) -> mpi::Result<()> {
             _ => Ok(()),
         }
     };
-    shown.map_err(|why| {
+    written.map_err(|why| {
         log::error!("{}", message::ports_not_written(why));
         mpi::Error::INTERN
     })
@@ -173,8 +176,8 @@ fn is_on_other_node(rt: &Runtime, worker: Worker) -> bool {
 /// # Errors
 /// The error of the file, except a missing one.
 pub fn board_of(rt: &Runtime, worker: Worker) -> io::Result<Option<PublicBoard>> {
-    let shown = boards_of(rt, [worker])?;
-    Ok(shown.map(|mut shown| shown.pop().map(|(_, board)| board).unwrap_or_default()))
+    let boards = boards_of(rt, [worker])?;
+    Ok(boards.map(|mut boards| boards.pop().map(|(_, board)| board).unwrap_or_default()))
 }
 
 /// Returns the boards of these workers.
@@ -189,28 +192,29 @@ pub fn boards_of(
     workers: impl IntoIterator<Item = Worker>,
 ) -> io::Result<Option<Vec<(Worker, PublicBoard)>>> {
     let world = world::get(rt);
-    let mut shown = Vec::new();
-    let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
+    let mut boards = Vec::new();
+    let mut requests: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
     for worker in workers {
         match world.process_of.get(worker.index()) {
             Some(&process) if is_on_other_node(rt, worker) => {
-                let of_node = apart.entry(world.nodes.get(process.index()));
-                of_node.or_insert((process, Vec::new())).1.push(worker);
+                let request = requests.entry(world.nodes.get(process.index()));
+                request.or_insert((process, Vec::new())).1.push(worker);
             }
-            _ => shown.push((worker, read(&read_own(&board_path(worker))?)?)),
+            _ => boards.push((worker, read(&read_own(&board_path(worker))?)?)),
         }
     }
-    for (process, workers) in apart.into_values() {
-        let Some(boards) = reinit::boards(rt, process, workers.clone())? else {
+    for (process, workers) in requests.into_values() {
+        let Some(remote_boards) = reinit::boards(rt, process, workers.clone())? else {
             return Ok(None);
         };
-        for (worker, bytes) in workers.into_iter().zip(boards) {
-            shown.push((worker, read(&bytes.map_err(io::Error::other)?)?));
+        for (worker, bytes) in workers.into_iter().zip(remote_boards) {
+            boards.push((worker, read(&bytes.map_err(io::Error::other)?)?));
         }
     }
-    Ok(Some(shown))
+    Ok(Some(boards))
 }
 
+/// Decodes a board; a missing or empty file is an empty board.
 fn read(bytes: &[u8]) -> io::Result<PublicBoard> {
     if bytes.is_empty() {
         return Ok(PublicBoard::default());

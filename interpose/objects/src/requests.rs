@@ -1,9 +1,9 @@
 //! Requests of the program: virtual state, and the real requests.
 //!
-//! Each request of the program has a record in the table. At a cut, sends are complete by
-//! construction and receives stay as records, which are posted once more after a rollback. Real
-//! requests end with the library that has created them: none of them writes into the program's
-//! memory after a rollback.
+//! Each request of the program has a record in the table, which is saved at a cut. At a cut all
+//! sends are complete, since their messages have been drained. Receives may be incomplete, and are
+//! posted once more after a rollback. A real request ends with the MPI instance in which it was
+//! created, so none writes into the program's memory after a rollback.
 
 mod attached_buffer;
 mod buffered_sends;
@@ -23,7 +23,7 @@ mod start_fast_path;
 pub mod synchronous;
 mod synchronous_sends;
 
-pub use attached_buffer::{AttachedBuffer, BufferOwner};
+pub use attached_buffer::{AttachedBuffer, BufferOwner, BufferUse};
 pub use buffered_sends::{
     attached, buffer_with_room, buffers, buffers_mut, detach, flushed_by, used_bytes,
 };
@@ -37,13 +37,13 @@ pub use partitions::{has_unready, record_ready, record_start};
 pub use recipe_objects::share;
 pub use request::{
     EMPTY_STATUS, GeneralizedFunctions, MessageArguments, Request, RequestKind, RequestOutcome,
-    RequestState, SendMode, done_state,
+    RequestState, SavedStatus, SendMode, done_state,
 };
 pub use request_borrows::{table, table_mut};
 pub use request_entries::{
-    active, general, get, get_mut, has_requests_on, index, indices, is_active, is_inactive, join,
-    keep, keep_for, null_handle, real_of, recipe, release_real, set_real, set_state, until_reaped,
-    with_real,
+    active, general, get, get_mut, has_requests_on, index, indices, is_active, is_inactive, keep,
+    keep_for, null_handle, real_of, recipe, release_real, set_companion, set_real, set_state,
+    until_reaped, with_real,
 };
 pub use request_life::{
     add, add_buffered, add_collective, add_done, add_duplicate, add_receive, add_recorded,

@@ -2,18 +2,22 @@
 //!
 //! The method is that of Cantwell and Nielsen 2018, sections 2.3 and 2.4.
 //!
-//! A worker's set-up phase is recorded ([`crate::journal`]), and its buddy runs trial replays of
-//! the phase (`trial_buddy`). The buddy has a template process (`template_process`), which was
-//! forked at the end of `MPI_Init`. A child of the template process (`replay_child`) replays the
-//! phase, and compares the resulting pages with the worker's. Equal pages are proved to be static
-//! data that a replay rebuilds in another process. The worker reports them to its buddies
-//! (`worker_plan`), which need not store them any longer. When a joining process takes over from a
-//! worker, its own template process replays the phase again and returns the pages (`rebuild`).
-//! Every page is compared with its checksum before it is used.
+//! 1. A worker's set-up phase is recorded ([`crate::journal`]). The journal, the state at the begin
+//!    of the phase and the checksums of all pages at its end are the worker's *replay plan*.
+//! 2. The worker sends the plan to a buddy, which runs trial replays of the phase (`trial_buddy`).
+//!    The buddy has a template process (`template_process`), which was forked at the end of
+//!    `MPI_Init`. A child of the template process (`replay_child`) replays the phase, and compares
+//!    the resulting pages with the checksums. Equal pages are *proved*: a replay in another process
+//!    rebuilds them.
+//! 3. The worker sends the proved plan to its buddies (`worker_plan`), which drop these pages from
+//!    the replicas that they store.
+//! 4. When a joining process takes over from the worker, its own template process replays the phase
+//!    once more and returns the pages (`rebuild`). Every page is compared with its checksum before
+//!    it is used.
 //!
-//! The worker's own replica also omits these pages (`own_pages`): its memory holds them as they are
-//! at the last epoch, except those that it has changed for the first time since. If it has to roll
-//! back at that moment, its own template process rebuilds these pages.
+//! The worker's own replica also omits these pages (`own_pages`), since the worker's memory
+//! contains them. A page that the worker changes after the last checkpoint is in neither. If the
+//! worker must roll back then, its template process rebuilds the page.
 //!
 //! A page that changes after the phase is part of the next checkpoint, and of the replicas from
 //! then on.

@@ -18,10 +18,10 @@ use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_settings::{Config, StaticData, Threads, refusal, unknown};
 
-/// Oldest Open MPI that works without an addition to the global scope.
+/// Oldest Open MPI that works without an addition to ld.so's global scope.
 ///
-/// Older versions open components that search for libmpi's symbols in this scope.
-const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
+/// Components of older versions search for libmpi's symbols in this scope.
+const OLDEST_WITHOUT_SCOPE: (u32, u32, u32) = (5, 0, 10);
 /// Oldest supported Open MPI: older versions cannot be initialised again.
 const OLDEST_REINITIALISED: (u32, u32, u32) = (4, 1, 0);
 
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let path = unsafe { CStr::from_ptr(ledger) }
         .to_string_lossy()
         .into_owned();
-    // Output of a spare that is no worker yet was printed by the worker before. So was output of a
-    // restarted job up to its checkpoint.
+    // A spare that replaces a worker prints again what that worker has printed before; so does a
+    // restarted job up to its checkpoint. This output is dropped.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
 }
@@ -117,9 +117,10 @@ fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
 /// Reason why a job is not protected.
 struct StartRefusal {
     reason: String,
-    /// True if other nodes may not refuse.
+    /// True if the reason may exist on this node only.
     ///
-    /// Ranks of the other nodes would wait forever for the ranks of this node.
+    /// The ranks of other nodes are then protected, and would wait forever for the ranks of this
+    /// node.
     is_local: bool,
 }
 
@@ -233,13 +234,13 @@ fn start(rt: &Runtime) -> Result<(), String> {
 
 /// Refuses settings that need a journal, which records Open MPI's calls only.
 fn refuse_journal_settings(config: &mut Config) -> Result<(), String> {
-    let asked = match config.static_data {
+    let refused = match config.static_data {
         StaticData::Replay => Some("UNDERSTUDY_STATIC=replay"),
         StaticData::Disk => Some("UNDERSTUDY_STATIC=disk"),
         StaticData::Auto | StaticData::Image => None,
     };
     config.static_data = StaticData::Image;
-    asked.map_or(Ok(()), |setting| {
+    refused.map_or(Ok(()), |setting| {
         Err(message::setting_for_open_mpi(setting).to_string())
     })
 }
@@ -290,7 +291,8 @@ impl std::io::Write for MessageWriter {
 
 /// Creates the user's directory in memory.
 ///
-/// The job runs without ledgers and logs, and reports the refusal, if the file system refuses.
+/// Refuses to start if the directory belongs to another user. If the file system refuses to create
+/// it, the job runs without ledgers and logs.
 fn create_memory_directory() -> Result<(), StartRefusal> {
     match understudy_formats::private_directories::make_in_memory() {
         Err(refused) if refused.is_fatal() => Err(StartRefusal {
@@ -314,25 +316,25 @@ fn check_mpi() -> Result<(), String> {
     let mut parts = number
         .split(|c: char| !c.is_ascii_digit())
         .map(|part| part.parse::<u32>().unwrap_or(0));
-    let found = (
+    let version = (
         parts.next().unwrap_or(0),
         parts.next().unwrap_or(0),
         parts.next().unwrap_or(0),
     );
-    if (OLDEST_REINITIALISED..OLDEST_MPI).contains(&found) {
+    if (OLDEST_REINITIALISED..OLDEST_WITHOUT_SCOPE).contains(&version) {
         // SAFETY: the library has been opened, and has no thread yet.
         return match unsafe { library::scope::add_library() } {
             true => Ok(()),
             false => Err(message::components_not_opened(number).to_string()),
         };
     }
-    if found < OLDEST_MPI {
+    if version < OLDEST_WITHOUT_SCOPE {
         return Err(message::mpi_too_old(number).to_string());
     }
     Ok(())
 }
 
-/// Sets parameters that a second initialisation needs, and that shorten the start.
+/// Sets parameters of Open MPI that a second initialisation needs, and that shorten the start.
 fn prefer_simple_mpi() {
     // `mpirun --with-ft ulfm` has switched it on, but it is not used.
     // SAFETY: the MPI library has no thread yet.
@@ -352,7 +354,7 @@ fn prefer_simple_mpi() {
 
 /// Removes the rank's PMIx variables for MPICH.
 ///
-/// MPICH takes them for a contradiction if it uses another process manager.
+/// MPICH refuses to start if PMIx variables are set while it uses another process manager.
 fn remove_pmix_variables() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.

@@ -15,8 +15,8 @@ use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::requests::{
-    self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, add, done_state, get, index,
-    is_active, null_handle, remove, set_state, with_real,
+    self, EMPTY_STATUS, RequestKind, RequestOutcome, RequestState, SavedStatus, add, done_state,
+    get, index, is_active, null_handle, remove, set_state, with_real,
 };
 use crate::{checkpoint, control_messages, journal, recovery, work_flags, world};
 pub use joint_completion::{CompletionCall, MAX_TOGETHER, ManyResult, complete_together};
@@ -107,10 +107,10 @@ fn record_completion(rt: &Runtime, index: u32, status: Status, rc: c_int) {
         }
     }
     set_state(rt, index, done_state(status, rc));
-    if let Some(RequestKind::Duplicate(made)) = kind
+    if let Some(RequestKind::Duplicate(created)) = kind
         && rc == SUCCESS
     {
-        requests::finish_duplicate(rt, made);
+        requests::finish_duplicate(rt, created);
     }
 }
 
@@ -125,16 +125,23 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
         drop(request);
         return generalized::query(general, comm);
     }
-    let second = request.companion.map(|it| outcome(rt, it));
+    let of_companion = request.companion.map(|companion| outcome(rt, companion));
     let RequestState::Done {
-        status: (source, tag, error, cancelled, bytes),
+        status:
+            SavedStatus {
+                source,
+                tag,
+                error,
+                cancelled,
+                bytes,
+            },
         rc,
     } = request.state
     else {
         return RequestOutcome::EMPTY;
     };
     let rc = if rc == SUCCESS {
-        second.map_or(SUCCESS, |second| second.rc)
+        of_companion.map_or(SUCCESS, |outcome| outcome.rc)
     } else {
         rc
     };
@@ -152,9 +159,9 @@ fn outcome(rt: &Runtime, index: u32) -> RequestOutcome {
     }
 }
 
-/// Takes the outcome of a request that is `Done` or inactive.
+/// Completes a request that is `Done` or inactive for the program.
 ///
-/// A persistent request becomes inactive; another request is removed.
+/// A persistent request becomes inactive; any other is removed.
 fn take(rt: &Runtime, index: u32, handle: &mut VirtRequest) -> RequestOutcome {
     let mut outcome = outcome(rt, index);
     if let Some(general) = requests::general(rt, index) {
@@ -195,8 +202,8 @@ pub fn wait_with(
             let rc = recovery::check(rt, unsafe { real::PMPI_Wait(&mut request, &mut status) })?;
             return Ok(finish_alone(rt, (index, request), handle, status, rc));
         }
-        if let Some(ended) = poll(rt, handle)? {
-            return Ok(ended);
+        if let Some(completed) = poll(rt, handle)? {
+            return Ok(completed);
         }
         meanwhile()?;
     }
@@ -206,7 +213,7 @@ pub fn wait_with(
 #[inline]
 pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutcome>, Rewound> {
     let Some((index, mut request)) = requests::completable(rt, *handle) else {
-        return poll_on_record(rt, handle);
+        return poll_with_record(rt, handle);
     };
     let (mut status, mut flag) = (EMPTY_STATUS, 0);
     // SAFETY: a real request that is active.
@@ -220,7 +227,7 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<RequestOutc
     Ok(Some(finish_alone(rt, (index, request), handle, status, rc)))
 }
 
-/// Returns the outcome of a request from [`requests::completable`], and updates the record.
+/// Completes a request of [`requests::completable`] that the library has completed.
 #[inline]
 fn finish_alone(
     rt: &Runtime,
@@ -257,9 +264,9 @@ fn finish_failed(
     take(rt, index, handle)
 }
 
-/// Tests a request that needs its record.
+/// Tests a request that the fast path cannot complete.
 #[inline(never)]
-fn poll_on_record(
+fn poll_with_record(
     rt: &Runtime,
     handle: &mut VirtRequest,
 ) -> Result<Option<RequestOutcome>, Rewound> {
@@ -301,16 +308,16 @@ pub fn peek(rt: &Runtime, handle: VirtRequest) -> Result<Option<RequestOutcome>,
 
 /// Cancels an active request (MPI_Cancel); returns the return code.
 ///
-/// A cancelled receive has completed, which is recorded: it must not be posted again after a
-/// rollback.
+/// A cancelled receive completes, and its completion is recorded: it must not be posted once more
+/// after a rollback.
 pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(generalized::cancel(general, !is_active(rt, index)));
     }
-    let goes_on =
+    let continues =
         |kind: &RequestKind| kind.is_plain_send() || matches!(kind, RequestKind::Flush(_));
-    let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
-    let rc = match goes_on {
+    let continues = get(rt, index).is_some_and(|request| continues(&request.kind));
+    let rc = match continues {
         // The send continues, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been
         // counted as sent must arrive.
         true => SUCCESS,
@@ -321,9 +328,9 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     Ok(rc)
 }
 
-/// Completes a receive for which the program will not wait.
+/// Cancels and completes a receive of a blocking call that has failed.
 ///
-/// The receive's buffer is not written later. A message that has arrived already is lost.
+/// The receive's buffer is not written later. A message that has already arrived is lost.
 pub fn abandon(rt: &Runtime, handle: &mut VirtRequest) -> Result<(), Rewound> {
     if let Some(index) = index(rt, *handle).filter(|&index| is_active(rt, index)) {
         cancel(rt, index)?;
@@ -357,8 +364,8 @@ fn report_to_journal(rt: &Runtime, index: u32, status: &Status, stays: bool) {
 
 /// Runs a blocking operation as its non-blocking variant.
 ///
-/// `start` makes the real request. It is tested until it completes, so the checkpoint
-/// under way advances meanwhile.
+/// `start` starts the real request, which is tested until it completes. The tests also advance the
+/// checkpoint under way.
 pub fn run_nonblocking(
     rt: &Runtime,
     comm: VirtComm,
@@ -380,11 +387,11 @@ pub fn run_nonblocking(
 
 /// Tests these requests once; returns those that are still active.
 pub fn test_all(rt: &Runtime, mut pending: Vec<u32>) -> Result<Vec<u32>, Rewound> {
-    let mut left = Vec::with_capacity(pending.len());
+    let mut active = Vec::with_capacity(pending.len());
     for index in pending.drain(..) {
         if !test(rt, index)? {
-            left.push(index);
+            active.push(index);
         }
     }
-    Ok(left)
+    Ok(active)
 }

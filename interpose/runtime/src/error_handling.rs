@@ -1,4 +1,4 @@
-//! Errors that the program gets: calls of its error handlers, and refusals.
+//! Errors that are reported to the program: calls of its error handlers, and refusals.
 //!
 //! Real communicators always return errors. An error that is not the failure of a process is passed
 //! to the error handler that the program has set (MPI 4.1, chapter 9.3). The default handler ends
@@ -61,12 +61,13 @@ pub fn handle_error(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtC
 
 /// True if the error handler of an object is used.
 ///
-/// With MPICH it is not, unless the program has set one for the object or its origin.
+/// With MPICH it is used only if the program has set one, for the object or for the communicator
+/// from which the object was created.
 fn uses_handler(errhandler: u64) -> bool {
     errhandler != 0 || !is_foreign_abi()
 }
 
-/// Returns the communicator on which errors without an object are raised.
+/// Returns the communicator whose error handler receives errors without an object.
 ///
 /// MPI 4 has MPI_COMM_SELF; earlier versions had MPI_COMM_WORLD. Open MPI 5 uses MPI_COMM_SELF,
 /// unless its compatibility with MPI 3 is on. Open MPI 4, and MPICH up to 4.1, use MPI_COMM_WORLD.
@@ -77,9 +78,9 @@ fn without_object(rt: &Runtime) -> VirtComm {
     let is_own = match is_foreign_abi() {
         true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
         false => {
-            let is_as_before = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
+            let mpi3_compatibility = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
             // SAFETY: a variable of the library, or null.
-            !is_as_before.is_null() && unsafe { is_as_before.read() } == 0
+            !mpi3_compatibility.is_null() && unsafe { mpi3_compatibility.read() } == 0
         }
     };
     if is_own { own } else { world }
@@ -87,8 +88,8 @@ fn without_object(rt: &Runtime) -> VirtComm {
 
 /// True if MPI_SUCCESS is returned after the program's error handler: MPICH from 4.3 on.
 fn handlers_clear_errors() -> bool {
-    static IS: OnceLock<bool> = OnceLock::new();
-    *IS.get_or_init(|| {
+    static CLEAR_ERRORS: OnceLock<bool> = OnceLock::new();
+    *CLEAR_ERRORS.get_or_init(|| {
         let number = library::version()
             .0
             .strip_prefix("MPICH Version:")
@@ -156,7 +157,7 @@ fn log_unsupported(procedure: Proc) {
     }
 }
 
-/// Refuses an internal symbol of the real library under protection.
+/// Refuses a call of an internal function of the real library, which cannot be protected.
 pub fn refused(slot: u32) -> c_int {
     let name = SLOT_NAMES
         .get(slot as usize)

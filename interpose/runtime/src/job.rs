@@ -1,4 +1,4 @@
-//! Job in the view of the program, from MPI_Init to its end.
+//! Start and end of the job in this process: MPI_Init, MPI_Finalize and exit(3).
 #![allow(unsafe_code)]
 
 use crate::Runtime;
@@ -23,10 +23,10 @@ use understudy_numbers::{ProcessNumber, Rank, Worker};
 use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
 
-/// Sets up the world after the real MPI_Init.
+/// Sets up the state of the job after the real MPI_Init.
 ///
-/// Replaces the program's frame if the job is running already: this process then replaces a failed
-/// one.
+/// A process that starts in a running job replaces a failed one: it joins the recovery, and the
+/// program's frame is replaced by that of the cut.
 pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     user::begin_recording(rt);
     if !reinit::is_first(rt) {
@@ -44,25 +44,27 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let worker = Worker(worker);
     let mismatch = user::compare_layout(rt, all)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
-    let places = domains::gather_locations(all)
+    let locations = domains::gather_locations(all)
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let processes = gather_from_all(all, &process_info::process())
         .unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
     let mut nodes = Vec::new();
-    recovery::record_places(&mut nodes, processes.iter().copied().zip(places.all()));
+    recovery::record_places(&mut nodes, processes.iter().copied().zip(locations.all()));
     let layers = config
         .buddy_offset
-        .unwrap_or_else(|| places.most_per_node());
-    // The replica of a single worker is kept by its process manager.
+        .unwrap_or_else(|| locations.most_per_node());
+    // The process manager stores the replica of a single worker.
     let is_single = worker_count == 1;
-    let too_few = config.check_workers(worker_count).err();
-    let scheme = match too_few {
+    let too_few_workers = config.check_workers(worker_count).err();
+    let scheme = match too_few_workers {
         None if is_single => Scheme::Copies(0),
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
         None => config.scheme,
     };
-    let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
-    let redundancy = Redundancy::place(&places.domains(worker_count), layers, scheme);
+    let mismatch = mismatch
+        .or_else(|| no_domain(&locations))
+        .or(too_few_workers);
+    let redundancy = Redundancy::place(&locations.domains(worker_count), layers, scheme);
     let made = workers_of(all, worker);
     let [workers, private] =
         made.unwrap_or_else(|error| abort::await_restart_after_init(rt, error));
@@ -91,7 +93,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             process_of: processes,
         },
     );
-    emit_config(&report_replicas_in_own_domain(rt, &places));
+    emit_config(&report_replicas_in_own_domain(rt, &locations));
     if let Some(why) = mismatch {
         protection::refuse(rt, &why);
     }
@@ -107,7 +109,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
-/// Enters the world: from here on this process has the state of its job.
+/// Stores the state of the job, and registers functions that need it.
 fn enter(rt: &Runtime, world: World) {
     world::enter(rt, world);
     fault::set_damage(|victim| checkpoint::damage(crate::DOOR.get(), victim));
@@ -141,50 +143,52 @@ fn open_disk(rt: &Runtime) -> bool {
     }
 }
 
-/// Returns the reason why replicas cannot be placed.
-fn no_domain(places: &ProcessLocations) -> Option<String> {
-    let rank = places.without_domain()?;
+/// Returns the reason why replicas cannot be placed: a process without a failure domain.
+fn no_domain(locations: &ProcessLocations) -> Option<String> {
+    let rank = locations.without_domain()?;
     let file = process_info::config().domains.clone().unwrap_or_default();
     Some(message::domain_file_unreadable(rank, file.display()).to_string())
 }
 
-/// Returns the number of workers whose replicas share their failure domain, as `N of W`.
+/// Returns how many replicas are in their worker's failure domain, as `N of W`.
 ///
-/// On several nodes, they are reported to the user.
-fn report_replicas_in_own_domain(rt: &Runtime, places: &ProcessLocations) -> String {
+/// Reports the number to the user if the job has several nodes.
+fn report_replicas_in_own_domain(rt: &Runtime, locations: &ProcessLocations) -> String {
     let world = get(rt);
-    let (at_home, workers) = (
+    let (in_own_domain, workers) = (
         world
             .redundancy
-            .lost_with_domain(&places.domains(world.worker_count))
+            .lost_with_domain(&locations.domains(world.worker_count))
             .len(),
         world.worker_count,
     );
-    if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
+    if in_own_domain > 0 && world.protected && world.process == ProcessNumber(0) {
         let warning = match world.redundancy.is_parity() {
-            true => message::parity_in_own_domain(at_home, workers).to_string(),
-            false => message::replicas_in_own_domain(at_home, workers).to_string(),
+            true => message::parity_in_own_domain(in_own_domain, workers).to_string(),
+            false => message::replicas_in_own_domain(in_own_domain, workers).to_string(),
         };
-        match places.has_several_nodes() {
+        match locations.has_several_nodes() {
             true => system_calls::print_message(warning),
             false => log::info!("{warning}"),
         }
     }
-    format!("{at_home} of {workers}")
+    format!("{in_own_domain} of {workers}")
 }
 
-fn emit_config(copies_at_home: &str) {
+/// Writes the settings to the event file.
+fn emit_config(copies_in_own_domain: &str) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
     settings.push((
         "copies in their own domain".into(),
-        copies_at_home.to_owned(),
+        copies_in_own_domain.to_owned(),
     ));
     events::emit(Kind::Config { settings });
 }
 
 /// Returns true if several threads may call MPI simultaneously.
 ///
-/// The request of any process counts in a job that begins; otherwise only that of this process.
+/// At the begin of a job the result is true in all processes if any of them `wanted` it. A process
+/// that joins later decides for itself.
 pub fn agree_on_threads(rt: &Runtime, wanted: bool) -> bool {
     if !reinit::is_first(rt) {
         return wanted;
@@ -255,7 +259,7 @@ fn register_exit_hooks() {
     };
 }
 
-/// True if MPI, which sessions have kept open, ends with the program.
+/// True if MPI, which sessions have kept open, must be finalised at the end.
 ///
 /// Can be called in any thread.
 unsafe extern "C" fn ends_with_the_program() -> bool {
@@ -276,7 +280,7 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Implements MPI_Finalize: all workers meet.
+/// Implements MPI_Finalize, in which all workers wait for each other.
 ///
 /// The delete functions of MPI_COMM_SELF's attributes run first, and may still use MPI (MPI 4.1,
 /// 11.2.4).
@@ -284,16 +288,16 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::committed_epoch(rt));
     objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
     // Other workers may wait for messages that this process has sent. The library forwards them
-    // only while it is called, so the barrier lasts until all workers have arrived.
-    let gather = || world::private(rt).sleeping_barrier();
+    // only while it is called, so this process stays in the library until all workers have arrived.
+    let barrier = || world::private(rt).sleeping_barrier();
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::replicas(rt).store);
         // After a further failure, either all workers complete the end or all recover.
-        recovery::check_own(rt, gather(), "the workers do not reach their end")?;
+        recovery::check_own(rt, barrier(), "the workers do not reach their end")?;
         recovery::check(rt, reinit::await_end_of_all(rt))?;
-    } else if gather().is_err() || reinit::await_end_of_all(rt) != SUCCESS {
+    } else if barrier().is_err() || reinit::await_end_of_all(rt) != SUCCESS {
         abort::abort_unprotected(rt);
     }
     fault::point("finalize.agreed", copies::committed_epoch(rt));

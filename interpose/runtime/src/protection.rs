@@ -8,7 +8,7 @@ use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
 use understudy_settings::Require;
 
-/// Reasons for which a running job loses protection.
+/// Reason for which a running job loses protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectionLoss {
     /// The program has state that cannot be saved.
@@ -64,9 +64,9 @@ pub fn stops_for_memory() -> bool {
     ProtectionLoss::Memory.stopping_setting().is_some()
 }
 
-/// Ends all checkpoints and recoveries, at one cut in all workers.
+/// Ends protection: from now on there are no checkpoints and recoveries.
 ///
-/// The reason has been reported before by one worker.
+/// All workers call this at one cut. One worker has reported the reason before.
 pub fn give_up_protection(rt: &Runtime, loss: ProtectionLoss) {
     if loss.stopping_setting().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit_status::REFUSED);

@@ -1,8 +1,8 @@
 //! Spares: processes that wait in MPI_Init, before the MPI library is initialised.
 //!
-//! Spares sleep until they get a message of their process manager. With UNDERSTUDY_DAEMON they
-//! report to the daemon periodically. A spare that is needed becomes a rank of the next generation,
-//! and gets the state of the job there (`recovery::joining`).
+//! Spares sleep until the process manager sends them a message. With UNDERSTUDY_DAEMON they report
+//! to the daemon periodically. A spare that is needed becomes a rank of the next MPI instance,
+//! where it receives the state of the job (`recovery::joining`).
 
 use crate::{DOOR, Runtime};
 use crate::{daemon, events, process_info, reinit, system_calls, user};
@@ -64,7 +64,7 @@ fn idle(rt: &Runtime) -> Option<Duration> {
     }
 }
 
-/// Ends this process, as the job has ended without needing it.
+/// Ends this process, as the job has ended without a need for this spare.
 fn leave(rt: &Runtime) -> ! {
     daemon::report_unneeded(rt);
     events::emit(Kind::End {

@@ -2274,10 +2274,6 @@ pub fn mpi_file_stays_open(path: impl Display) -> impl Display {
     })
 }
 
-pub const MPI_THREAD_HELD_LOCK: &str =
-    "a thread of the MPI library has ended while it held a lock of the dynamic linker \
-     [mpi-thread-held-lock]";
-
 pub fn replacement_refused(why: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(

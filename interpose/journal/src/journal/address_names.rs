@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use understudy_image::vmas::{self, Vma};
 
-/// Offset in a file, and the index of the address.
+/// Offset in a file, and the index of the requested address.
 type FileOffset = (u64, usize);
-/// Address, length and name of a function.
+/// Start, length and name of a function.
 type Function<'a> = (u64, u64, &'a str);
 
 /// Returns the names of addresses, with the program's files as they are mapped now.
@@ -40,6 +40,7 @@ fn base(vmas: &[Vma], path: &[u8]) -> u64 {
     first.map_or(0, |vma| vma.range.start)
 }
 
+/// Names addresses that are mapped from one file.
 fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut [String]) {
     let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
     let file = object::File::parse(&*bytes).ok();
@@ -57,12 +58,12 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<FileOffset>, names: &mut
     let file_name = Path::new(OsStr::from_bytes(path))
         .file_name()
         .unwrap_or_default();
-    for (number, (offset, index)) in wanted.into_iter().enumerate() {
-        let shown = match functions.get(number).copied().flatten() {
+    for (position, (offset, index)) in wanted.into_iter().enumerate() {
+        let name = match functions.get(position).copied().flatten() {
             Some((start, _, name)) => format!("{}+{:#x}", readable(name), offset - start),
             None => format!("{offset:#x}"),
         };
-        names[index] = format!("{shown} ({})", file_name.display());
+        names[index] = format!("{name} ({})", file_name.display());
     }
 }
 
@@ -80,8 +81,8 @@ fn functions<'a>(file: &'a object::File<'a>, wanted: &[FileOffset]) -> Vec<Optio
             continue;
         }
         let Ok(name) = symbol.name() else { continue };
-        for place in &mut found[first..first + count] {
-            *place = (*place).max(Some((start, length, name)));
+        for function in &mut found[first..first + count] {
+            *function = (*function).max(Some((start, length, name)));
         }
     }
     found
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_found_by_what_is_inside() {
+    fn functions_are_found_by_addresses_inside() {
         let start = somewhere();
         let names = names(&[start + 3, 16, start]);
         assert!(

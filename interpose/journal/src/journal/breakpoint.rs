@@ -43,7 +43,7 @@ pub enum BreakpointError {
     #[error("the program's file cannot be read: {0}")]
     File(#[from] io::Error),
     /// For example, the program's file is not an ELF file.
-    #[error("the program's file makes no sense: {0}")]
+    #[error("the program's file cannot be parsed: {0}")]
     Format(#[from] object::Error),
     #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
@@ -90,9 +90,9 @@ impl Breakpoint {
             }
             // The descriptor is moved above the program's: the program's next file must get the
             // number that it would get without the runtime.
-            let own = OwnedFd::from_raw_fd(fd as i32);
+            let low = OwnedFd::from_raw_fd(fd as i32);
             match libc::fcntl(
-                own.as_raw_fd(),
+                low.as_raw_fd(),
                 libc::F_DUPFD_CLOEXEC,
                 understudy_abi::RUNTIME_FD_BASE,
             ) {
@@ -131,17 +131,17 @@ fn symbol_of(file: &object::File, name: &str) -> Result<u64, BreakpointError> {
         return Ok(exact.address());
     }
     // A constructor may have several symbols with one address.
-    let meant: BTreeSet<u64> = functions()
+    let addresses: BTreeSet<u64> = functions()
         .filter(|symbol| {
-            symbol.kind() == SymbolKind::Text
-                && symbol.name().is_ok_and(|it| names::denotes(name, it))
+            let is_denoted = |symbol_name| names::denotes(name, symbol_name);
+            symbol.kind() == SymbolKind::Text && symbol.name().is_ok_and(is_denoted)
         })
         .map(|symbol| symbol.address())
         .collect();
-    match meant.len() {
-        0 => Err(BreakpointError::NoSymbol),
-        1 => Ok(meant.into_iter().sum()),
-        count => Err(BreakpointError::Ambiguous(count)),
+    match (addresses.len(), addresses.first()) {
+        (1, Some(&address)) => Ok(address),
+        (0, _) | (_, None) => Err(BreakpointError::NoSymbol),
+        (count, _) => Err(BreakpointError::Ambiguous(count)),
     }
 }
 
@@ -153,5 +153,5 @@ fn first_mapping() -> io::Result<u64> {
     let first = all.iter().find(|vma| vma.path == path);
     first
         .map(|vma| vma.range.start)
-        .ok_or_else(|| io::Error::other("it is not mapped"))
+        .ok_or_else(|| io::Error::other("the program's file is not mapped"))
 }

@@ -35,8 +35,8 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns the call in a frame; `None` if its slot is of no procedure.
-    pub fn of(frame: &'a Frame) -> Option<Call<'a>> {
+    /// Returns the call in a frame; `None` if no procedure has its slot.
+    pub fn from_frame(frame: &'a Frame) -> Option<Call<'a>> {
         let slot = frame.slot as usize;
         let row = OUTPUTS.get(slot).or_else(|| clock_sources::row_of(slot))?;
         Some(Call { frame, row })
@@ -66,7 +66,7 @@ impl<'a> Call<'a> {
         xxhash_rust::xxh3::xxh3_64(&bytes) as u32
     }
 
-    /// Returns an argument with all its bits.
+    /// Returns an argument as 64 bits, whose upper bits are undefined for narrower types.
     pub fn argument(&self, index: u8) -> u64 {
         let index = usize::from(index);
         match self.frame.arguments.get(index) {
@@ -111,13 +111,14 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// Returns the value of a factor of an output's length.
     fn amount(&self, rt: &Runtime, amount: Amount) -> usize {
         let positive = |value: i64| value.max(0) as usize;
         match amount {
             Amount::Value(Numbers(index, 4)) => positive(self.int(index).into()),
             Amount::Value(Numbers(index, _)) => positive(self.argument(index) as i64),
-            Amount::PointedValue(place) => self.array(place, 1).next().map_or(0, positive),
-            Amount::Constant(number) => number as usize,
+            Amount::PointedValue(pointer) => self.array(pointer, 1).next().map_or(0, positive),
+            Amount::Constant(value) => value as usize,
             Amount::Members => self.members(rt),
             Amount::Neighbours => self.neighbours(rt),
             Amount::OwnCount(counts) => {
@@ -144,6 +145,7 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// True if this process is one of the members that have an output.
     fn has_output(&self, rt: &Runtime, members: Members) -> bool {
         let is_root = |index: u8| match (self.int(index), self.comm(rt)) {
             (ROOT, _) => Some(true),
@@ -160,7 +162,7 @@ impl<'a> Call<'a> {
 
     /// Passes the pieces of memory of an output to `piece`.
     ///
-    /// A message buffer gets at most `bytes` bytes of data.
+    /// A message buffer has received at most `bytes` bytes of data.
     pub fn pieces(
         &self,
         rt: &Runtime,
@@ -184,7 +186,7 @@ impl<'a> Call<'a> {
         match output.unit {
             Unit::Bytes(size) => piece(address, count() * usize::from(size)),
             Unit::Datatype(index) => {
-                let map = maps.of(rt, VirtDatatype(self.argument(index) as *mut c_void));
+                let map = maps.map_of(rt, VirtDatatype(self.argument(index) as *mut c_void));
                 spread(&map, address, count(), bytes, piece);
             }
             // SAFETY: the buffer has room for a C string of this length, and contains one if the
@@ -195,7 +197,7 @@ impl<'a> Call<'a> {
             ),
             Unit::Packed(elements, datatype, position) => {
                 let size = maps
-                    .of(rt, VirtDatatype(self.argument(datatype) as *mut c_void))
+                    .map_of(rt, VirtDatatype(self.argument(datatype) as *mut c_void))
                     .size;
                 let end = self.amount(rt, Amount::PointedValue(position));
                 let length = end.min(size * self.amount(rt, Amount::Value(elements)));

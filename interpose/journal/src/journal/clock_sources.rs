@@ -39,18 +39,20 @@ fn row(source: &LibcProcedure) -> Row {
     }
 }
 
-/// Returns the row of such a function.
+/// Returns the row of the function with this slot.
 pub fn row_of(slot: usize) -> Option<&'static Row> {
     ROWS.get(slot.checked_sub(SLOT_COUNT)?)
 }
 
-/// Returns the name of such a function.
+/// Returns the name of the function with this slot.
 pub fn name_of(slot: usize) -> Option<&'static str> {
     Some(LIBC_PROCEDURES.get(slot.checked_sub(SLOT_COUNT)?)?.name)
 }
 
-/// Switches the recording, or the answering, of the program's calls of these functions.
-pub fn set_watching(on: bool) {
+/// Switches the interception of the program's calls of these functions on or off.
+///
+/// Intercepted calls are recorded, or answered in a replay.
+pub fn set_intercepted(is_intercepted: bool) {
     // SAFETY: a function of the preload library, without preconditions after the runtime's start.
-    unsafe { (process_info::info().record_libc_procedures)(on) };
+    unsafe { (process_info::info().record_libc_procedures)(is_intercepted) };
 }

@@ -5,10 +5,10 @@
 //! entries, compressed (`compression`): { times, number of records, Record … } …,
 //! in bincode 2's standard configuration
 //! ```
-//! An entry is a short sequence of calls and the number of its repetitions: programs that poll test
-//! at several call sites in turn. Any change of a type in [`Record`] or
-//! [`super::inputs::SyscallOutcome`] increments the version. A journal of another version is
-//! refused.
+//! An entry is a short sequence of calls and the number of its repetitions. A program that polls
+//! repeats such a sequence: it calls `MPI_Test` at a few call sites in turn, with equal outcomes.
+//! Any change of a type in [`Record`] or [`super::inputs::SyscallOutcome`] increments the version.
+//! A journal of another version is refused.
 
 use bincode::config::standard;
 use std::collections::VecDeque;
@@ -25,7 +25,9 @@ pub struct Written {
     pub bytes: Vec<u8>,
 }
 
-/// Slot of the last record, which holds the bytes that the last cut itself wrote.
+/// Slot of the last record: data of receives that were complete at the last cut.
+///
+/// The program had not called the completion of these receives yet.
 pub const END_SLOT: u16 = u16::MAX;
 
 /// The outcome of a call.
@@ -53,20 +55,31 @@ const MAX_SEQUENCE: usize = 8;
 pub type Site = (u16, u64);
 
 /// Journal that is being written.
+///
+/// The last calls wait in `recent` before they are written to an entry. When the last *p* of them
+/// equal the *p* calls before, for a period *p* of at most [`MAX_SEQUENCE`], `recent` becomes one
+/// period, and following calls that continue the repetition are only counted. For example, the
+/// calls `A B C B C B C D` become the entries 1 × `A`, 3 × `B C`, 1 × `D`.
 #[derive(Default)]
 pub struct Journal {
+    /// Encoded entries.
     entries: Vec<u8>,
-    /// The last calls with their call sites; the next calls may repeat them.
+    /// The last calls with their call sites, which are not written yet.
     recent: VecDeque<(Record, u64)>,
-    /// Repetitions of the recent calls, if they repeat.
-    ///
-    /// The first number counts complete repetitions of all recent calls. The second number counts
-    /// the calls of the repetition under way.
-    repetitions: Option<(u64, usize)>,
+    /// Repetitions of the recent calls, if these are a period.
+    repetitions: Option<Repetitions>,
     /// Bytes that the recent calls wrote.
     recent_bytes: usize,
     /// Number of calls in the journal.
     pub calls: u64,
+}
+
+/// Repetitions of a sequence of calls.
+struct Repetitions {
+    /// Number of complete repetitions.
+    times: u64,
+    /// Number of calls of the repetition under way.
+    position: usize,
 }
 
 /// Reason why bytes are not a journal.
@@ -83,36 +96,39 @@ pub enum FormatError {
 }
 
 impl Journal {
-    /// Adds a call that was made from `place`.
+    /// Adds a call that was made from `call_site`.
     ///
-    /// `became` gets the call site and the number of encoded bytes of each call that is written to
-    /// an entry: this call or an earlier one. It is not called for calls that repeat others.
-    pub fn add(&mut self, record: Record, place: u64, mut became: impl FnMut(Site, usize)) {
+    /// `on_written` gets the call site and the number of encoded bytes of each call that is written
+    /// to an entry: this call or an earlier one. Calls that repeat others take no bytes.
+    pub fn add(&mut self, record: Record, call_site: u64, mut on_written: impl FnMut(Site, usize)) {
         self.calls += 1;
-        if let Some((times, at)) = &mut self.repetitions {
-            if self.recent[*at].0 == record {
-                *at += 1;
-                if *at == self.recent.len() {
-                    (*times, *at) = (*times + 1, 0);
+        if let Some(Repetitions { times, position }) = &mut self.repetitions {
+            if self.recent[*position].0 == record {
+                *position += 1;
+                if *position == self.recent.len() {
+                    (*times, *position) = (*times + 1, 0);
                 }
                 return;
             }
-            self.end_repetitions(&mut became);
+            self.end_repetitions(&mut on_written);
         }
         self.recent_bytes += record.length();
-        self.recent.push_back((record, place));
+        self.recent.push_back((record, call_site));
         let period = (1..=self.recent.len() / 2).find(|&period| self.repeats(period));
         if let Some(period) = period {
-            self.write_until(2 * period, &mut became);
-            let again: usize = self
+            self.write_until(2 * period, &mut on_written);
+            let repeated: usize = self
                 .recent
                 .drain(period..)
                 .map(|(record, _)| record.length())
                 .sum();
-            self.recent_bytes -= again;
-            self.repetitions = Some((2, 0));
+            self.recent_bytes -= repeated;
+            self.repetitions = Some(Repetitions {
+                times: 2,
+                position: 0,
+            });
         } else {
-            self.write_until(2 * MAX_SEQUENCE - 1, &mut became);
+            self.write_until(2 * MAX_SEQUENCE - 1, &mut on_written);
         }
     }
 
@@ -126,38 +142,40 @@ impl Journal {
     }
 
     /// Writes the oldest of the recent calls, so that `left` calls remain.
-    fn write_until(&mut self, left: usize, became: &mut impl FnMut(Site, usize)) {
+    fn write_until(&mut self, left: usize, on_written: &mut impl FnMut(Site, usize)) {
         while self.recent.len() > left {
-            self.write(1, 1, became);
+            self.write(1, 1, on_written);
         }
     }
 
-    /// Writes the `count` oldest of the recent calls as an entry.
-    fn write(&mut self, times: u64, count: usize, became: &mut impl FnMut(Site, usize)) {
+    /// Writes the `count` oldest of the recent calls as an entry with `times` repetitions.
+    fn write(&mut self, times: u64, count: usize, on_written: &mut impl FnMut(Site, usize)) {
         let mut before = self.entries.len();
         encode(&(times, count as u64), &mut self.entries);
-        for (record, place) in self.recent.drain(..count) {
+        for (record, call_site) in self.recent.drain(..count) {
             self.recent_bytes -= record.length();
             encode(&record, &mut self.entries);
-            became((record.slot, place), self.entries.len() - before);
+            on_written((record.slot, call_site), self.entries.len() - before);
             before = self.entries.len();
         }
     }
 
     /// Ends a sequence of repetitions: the next call differs, or the journal ends.
-    fn end_repetitions(&mut self, became: &mut impl FnMut(Site, usize)) {
-        let Some((times, at)) = self.repetitions.take() else {
+    fn end_repetitions(&mut self, on_written: &mut impl FnMut(Site, usize)) {
+        let Some(Repetitions { times, position }) = self.repetitions.take() else {
             return;
         };
-        let begun: Vec<_> = self.recent.iter().take(at).cloned().collect();
-        self.write(times, self.recent.len(), became);
-        self.recent_bytes = begun.iter().map(|(record, _)| record.length()).sum();
-        self.recent.extend(begun);
+        // The calls of an incomplete repetition become recent calls.
+        let incomplete: Vec<_> = self.recent.iter().take(position).cloned().collect();
+        self.write(times, self.recent.len(), on_written);
+        self.recent_bytes = incomplete.iter().map(|(record, _)| record.length()).sum();
+        self.recent.extend(incomplete);
     }
 
-    pub fn flush(&mut self, mut became: impl FnMut(Site, usize)) {
-        self.end_repetitions(&mut became);
-        self.write_until(0, &mut became);
+    /// Writes all recent calls to entries.
+    pub fn flush(&mut self, mut on_written: impl FnMut(Site, usize)) {
+        self.end_repetitions(&mut on_written);
+        self.write_until(0, &mut on_written);
     }
 
     /// Returns the length in bytes before compression.
@@ -194,24 +212,25 @@ impl Journal {
         Ok(JournalReader {
             entries,
             at: 0,
-            turns: Vec::new(),
+            calls: Vec::new(),
             left: 0,
         })
     }
 }
 
-fn encode(what: &impl bincode::Encode, to: &mut Vec<u8>) {
-    let written = bincode::encode_into_std_write(what, to, standard());
-    written.expect("memory takes everything");
+fn encode(value: &impl bincode::Encode, to: &mut Vec<u8>) {
+    let written = bincode::encode_into_std_write(value, to, standard());
+    written.expect("a write to a vector does not fail");
 }
 
 /// Iterator over the calls of a journal.
 #[derive(Debug)]
 pub struct JournalReader {
     entries: Vec<u8>,
+    /// Offset of the next entry.
     at: usize,
     /// Calls of the current entry.
-    turns: Vec<Record>,
+    calls: Vec<Record>,
     /// Number of calls that remain in the current entry, with repetitions.
     left: u64,
 }
@@ -223,22 +242,22 @@ impl JournalReader {
             if self.at == self.entries.len() {
                 return Ok(None);
             }
-            let ((times, turns), length): ((u64, Vec<Record>), usize) =
+            let ((times, calls), length): ((u64, Vec<Record>), usize) =
                 bincode::decode_from_slice(&self.entries[self.at..], standard())
                     .map_err(|_| FormatError::Damaged)?;
             self.at += length;
             self.left = times
-                .checked_mul(turns.len() as u64)
+                .checked_mul(calls.len() as u64)
                 .ok_or(FormatError::Damaged)?;
-            self.turns = turns;
+            self.calls = calls;
             if self.left == 0 {
                 return Err(FormatError::Damaged);
             }
         }
-        let count = self.turns.len();
+        let count = self.calls.len();
         let at = (count - (self.left % count as u64) as usize) % count;
         self.left -= 1;
-        Ok(self.turns.get(at))
+        Ok(self.calls.get(at))
     }
 }
 
@@ -259,16 +278,16 @@ mod tests {
 
     fn journal_of(records: &[Record]) -> (usize, Vec<u8>) {
         let mut journal = Journal::default();
-        let mut became = 0;
+        let mut on_written = 0;
         for record in records {
-            journal.add(record.clone(), 7, |_, bytes| became += bytes);
+            journal.add(record.clone(), 7, |_, bytes| on_written += bytes);
         }
-        journal.flush(|_, bytes| became += bytes);
+        journal.flush(|_, bytes| on_written += bytes);
         assert_eq!(
-            (became, journal.calls),
+            (on_written, journal.calls),
             (journal.size(), records.len() as u64)
         );
-        (became, journal.encode())
+        (on_written, journal.encode())
     }
 
     fn sample() -> (Vec<Record>, Vec<u8>) {
@@ -296,12 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_in_turn_are_short() {
+    fn repeated_sequences_are_short() {
         for period in 1..=MAX_SEQUENCE as u16 {
             for rest in 0..period {
-                let turn = |at: u16| record(at % period, 3);
+                let call = |at: u16| record(at % period, 3);
                 let records: Vec<Record> = (0..1000 * period + rest)
-                    .map(turn)
+                    .map(call)
                     .chain([record(99, 1)])
                     .collect();
                 let (size, bytes) = journal_of(&records);
@@ -317,12 +336,12 @@ mod tests {
     #[test]
     fn any_order_is_decoded() {
         let mut state = 1u64;
-        for most in [2, 3, 5, 9] {
+        for slots in [2, 3, 5, 9] {
             let records: Vec<Record> = std::iter::repeat_with(|| {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                record(((state >> 33) % most) as u16, 0)
+                record(((state >> 33) % slots) as u16, 0)
             })
             .take(5000)
             .collect();

@@ -15,7 +15,7 @@ use understudy_policy::compression;
 
 /// Length in bytes of stat(2)'s structure.
 pub const STAT_BYTES: usize = size_of::<libc::stat>();
-/// Ratio of a file's length to the remaining room above which compression is not tried.
+/// Highest ratio of a file's length to the remaining room for which compression is tried.
 const MAX_COMPRESSION_RATIO: u64 = 16;
 
 /// Outcome of a system call.
@@ -23,11 +23,11 @@ const MAX_COMPRESSION_RATIO: u64 = 16;
 pub enum SyscallOutcome {
     /// Return value and written bytes.
     Result(i64, Vec<u8>),
-    /// An opened file: number of its contents, and stat(2) result.
+    /// An opened file: index of its contents, and the result of stat(2).
     File(u32, Vec<u8>),
     /// An opened directory.
     Directory,
-    /// An opened file that is too long to be recorded, by its number.
+    /// An opened file that is too long to be recorded, by its index.
     LongFile(u32),
 }
 
@@ -42,12 +42,12 @@ pub struct FileIdentity {
 
 impl FileIdentity {
     /// Returns the identity of a file.
-    pub fn of(about: &Metadata) -> FileIdentity {
+    pub fn new(metadata: &Metadata) -> FileIdentity {
         FileIdentity {
-            inode: about.ino(),
-            size: about.size(),
-            modified: (about.mtime(), about.mtime_nsec()),
-            changed: (about.ctime(), about.ctime_nsec()),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
@@ -66,7 +66,7 @@ pub struct Inputs {
     room: u64,
     /// True if a trial replay has recorded all inputs.
     is_recorded: bool,
-    /// Keys of calls and their outcomes.
+    /// Keys of calls (`syscall_filter`) and their outcomes, in the order of the calls.
     outcomes: Vec<(Vec<u8>, SyscallOutcome)>,
     /// Contents of files, compressed (LZ4 block format with the size in front).
     contents: Vec<Vec<u8>>,
@@ -97,8 +97,8 @@ impl Inputs {
     /// Returns a long file that has changed or was removed.
     pub fn changed_long_file(&self) -> Option<&Path> {
         let is_same = |long: &LongFile| {
-            let about = std::fs::metadata(path_of(long));
-            about.is_ok_and(|about| FileIdentity::of(&about) == long.identity)
+            let metadata = std::fs::metadata(path_of(long));
+            metadata.is_ok_and(|metadata| FileIdentity::new(&metadata) == long.identity)
         };
         self.long.iter().find(|long| !is_same(long)).map(path_of)
     }
@@ -169,23 +169,24 @@ impl ReplayInputs {
         !self.inputs.is_recorded && length <= self.inputs.room.saturating_mul(MAX_COMPRESSION_RATIO)
     }
 
-    /// Stores the contents of a file if there is room, and returns their number.
+    /// Stores the contents of a file if there is room, and returns their index.
     pub fn store(&mut self, content: &[u8]) -> Option<u32> {
-        let kept = compression::pack(content);
-        let known = self.inputs.contents.iter().position(|known| *known == kept);
+        let packed = compression::pack(content);
+        let mut stored = self.inputs.contents.iter();
+        let known = stored.position(|stored| *stored == packed);
         if known.is_none() {
-            self.inputs.reserve(kept.len() as u64).ok()?;
-            self.inputs.contents.push(kept);
+            self.inputs.reserve(packed.len() as u64).ok()?;
+            self.inputs.contents.push(packed);
         }
         Some(known.unwrap_or(self.inputs.contents.len() - 1) as u32)
     }
 
-    /// Returns the contents with this number.
-    pub fn content(&self, number: u32) -> Option<Vec<u8>> {
-        compression::unpack(self.inputs.contents.get(number as usize)?).ok()
+    /// Returns the contents with this index.
+    pub fn content(&self, index: u32) -> Option<Vec<u8>> {
+        compression::unpack(self.inputs.contents.get(index as usize)?).ok()
     }
 
-    /// Adds a file that is too long to be recorded, and returns its number.
+    /// Adds a file that is too long to be recorded, and returns its index.
     pub fn add_long_file(&mut self, path: PathBuf, identity: FileIdentity) -> u32 {
         let path = path.into_os_string().into_encoded_bytes();
         self.inputs.long.push(LongFile { path, identity });
@@ -193,14 +194,14 @@ impl ReplayInputs {
     }
 
     /// True if a long file has not changed.
-    pub fn is_same(&self, number: u32, now: &FileIdentity) -> bool {
-        let long = self.inputs.long.get(number as usize);
+    pub fn is_same(&self, index: u32, now: &FileIdentity) -> bool {
+        let long = self.inputs.long.get(index as usize);
         long.is_some_and(|long| long.identity == *now)
     }
 
     /// Returns the path of a long file.
-    pub fn path(&self, number: u32) -> String {
-        let long = self.inputs.long.get(number as usize);
+    pub fn path(&self, index: u32) -> String {
+        let long = self.inputs.long.get(index as usize);
         long.map_or_else(String::new, |long| path_of(long).display().to_string())
     }
 }
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_recorded_than_there_is_room_for() {
+    fn the_record_does_not_exceed_its_room() {
         let mut asked = ReplayInputs::new(Inputs::with_room(100));
         let number = asked.store(&[7; 500]).unwrap();
         assert_eq!(
@@ -262,7 +263,7 @@ mod tests {
         let mut asked = ReplayInputs::new(Inputs::with_room(0));
         asked.add_long_file(
             path.clone(),
-            FileIdentity::of(&std::fs::metadata(&path).unwrap()),
+            FileIdentity::new(&std::fs::metadata(&path).unwrap()),
         );
         let inputs = asked.into_inputs();
         assert_eq!(inputs.changed_long_file(), None);

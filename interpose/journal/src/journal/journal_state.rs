@@ -5,13 +5,13 @@ use super::replay_progress::ReplayProgress;
 use super::syscall_filter::FilterState;
 use crate::runtime_state::StateCell;
 
-/// The phase that is recorded, and the replay under way.
+/// State of a recording in a rank, and of a replay in a child process.
 pub struct JournalState {
-    /// The phase that is recorded, or was.
+    /// Recording of a phase.
     pub(super) recording: StateCell<RecordingStage>,
     /// State of the system call filter of a replay.
     pub(super) filter: StateCell<Option<FilterState>>,
-    /// The replay under way.
+    /// Replay that is in progress.
     pub(super) replay: StateCell<Option<ReplayProgress>>,
 }
 

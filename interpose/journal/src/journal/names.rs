@@ -18,17 +18,17 @@ const IGNORED_PARTS: [&str; 2] = ["(anonymous namespace)::", " "];
 
 /// True if `wanted` denotes this symbol: `Solver::run` and `Solver::run(int)`.
 pub fn denotes(wanted: &str, symbol: &str) -> bool {
-    // A part of a function that the compiler has moved elsewhere.
+    // The symbol of a part of a function that the compiler has split off, such as `.cold`.
     if symbol.contains('.') {
         return false;
     }
     let is_wanted = |text: String| {
-        let written = |text: &str| {
+        let normalised = |text: &str| {
             IGNORED_PARTS
                 .iter()
-                .fold(text.to_owned(), |text, it| text.replace(it, ""))
+                .fold(text.to_owned(), |text, part| text.replace(part, ""))
         };
-        written(&text) == written(wanted)
+        normalised(&text) == normalised(wanted)
     };
     let whole = DemangleOptions::new().no_return_type();
     [whole, whole.no_params()]
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_meant_with_its_arguments_or_without() {
+    fn a_name_denotes_a_function_with_or_without_arguments() {
         for wanted in ["Solver::run", "Solver::run(int)", "Solver::run( int )"] {
             assert!(denotes(wanted, "_ZN6Solver3runEi"), "{wanted}");
         }

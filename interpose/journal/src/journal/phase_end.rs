@@ -1,4 +1,4 @@
-//! End of the set-up phase: `UNDERSTUDY_INIT_END`.
+//! Detection of the end of the set-up phase, by the rule of `UNDERSTUDY_INIT_END`.
 
 use super::breakpoint::{Breakpoint, BreakpointError};
 use crate::arch::Frame;
@@ -9,13 +9,14 @@ use understudy_catalogue::message;
 use understudy_job::Runtime;
 use understudy_settings::InitEndRule;
 
-/// Calls without a new call site that make a pattern.
+/// Least number of calls without a new call site that make a pattern.
 const MIN_PATTERN_CALLS: u64 = 100;
 /// Length in bytes from which a journal is long.
 ///
-/// A long journal probably records time steps, which a replay does not need. So fewer calls make a
-/// pattern.
+/// A long journal probably contains time steps already, which a replay need not repeat. Fewer calls
+/// then make a pattern.
 const LONG_JOURNAL_BYTES: usize = 1 << 20;
+/// Equivalent of [`MIN_PATTERN_CALLS`] for a long journal.
 const MIN_PATTERN_CALLS_OF_LONG_JOURNAL: u64 = 32;
 
 /// Reports that a function is not watched.
@@ -27,7 +28,11 @@ fn report_not_watched(rt: &Runtime, name: &str, why: &BreakpointError) {
     }
 }
 
-/// Calls from known call sites since the last new call site.
+/// Detector of the program's main loop by its call sites.
+///
+/// A program sets up its data with calls from ever new call sites, and then repeats the calls of
+/// one time step. The pattern is complete when the calls without a new call site are many, and a
+/// large part of all calls of the phase.
 #[derive(Default)]
 struct CallSitePattern {
     calls: u64,
@@ -39,24 +44,25 @@ struct CallSitePattern {
 
 impl CallSitePattern {
     /// Counts a call from a call site.
-    fn call(&mut self, place: u64) {
+    fn call(&mut self, call_site: u64) {
         self.calls += 1;
         self.calls_since_new_site += 1;
-        if self.call_sites.insert(place) {
+        if self.call_sites.insert(call_site) {
             self.calls_since_new_site = 0;
         }
     }
 
-    /// True if the calls form a pattern, for a journal of this length.
+    /// True if the pattern is complete, for a journal of `journal_bytes`.
     ///
-    /// `journal` is in bytes.
-    fn is_complete(&self, journal: usize) -> bool {
-        let (few, part) = if journal < LONG_JOURNAL_BYTES {
+    /// The calls without a new call site must be half of all calls, or a quarter if the journal is
+    /// long.
+    fn is_complete(&self, journal_bytes: usize) -> bool {
+        let (min_calls, divisor) = if journal_bytes < LONG_JOURNAL_BYTES {
             (MIN_PATTERN_CALLS, 2)
         } else {
             (MIN_PATTERN_CALLS_OF_LONG_JOURNAL, 4)
         };
-        self.calls_since_new_site >= few && part * self.calls_since_new_site >= self.calls
+        self.calls_since_new_site >= min_calls && divisor * self.calls_since_new_site >= self.calls
     }
 }
 
@@ -67,8 +73,10 @@ pub struct PhaseEndDetector {
     pattern: CallSitePattern,
     /// Procedure that the rule names.
     procedure: Option<Proc>,
+    /// Number of calls of that procedure.
     calls: u64,
-    visit: Option<Breakpoint>,
+    /// Breakpoint on the function that the rule names.
+    breakpoint: Option<Breakpoint>,
     is_satisfied: bool,
     /// True after a cut was requested.
     has_requested_cut: bool,
@@ -77,14 +85,14 @@ pub struct PhaseEndDetector {
 impl PhaseEndDetector {
     /// Starts at the end of `MPI_Init`.
     pub fn new(rt: &Runtime, rule: &InitEndRule) -> PhaseEndDetector {
-        let visit = match rule {
+        let breakpoint = match rule {
             InitEndRule::Function(name) => Breakpoint::on_function(name)
                 .inspect_err(|why| report_not_watched(rt, name, why))
                 .ok(),
             _ => None,
         };
         let rule = match rule {
-            InitEndRule::Function(_) if visit.is_none() => InitEndRule::Auto,
+            InitEndRule::Function(_) if breakpoint.is_none() => InitEndRule::Auto,
             rule => rule.clone(),
         };
         let procedure = match &rule {
@@ -97,7 +105,7 @@ impl PhaseEndDetector {
             pattern: CallSitePattern::default(),
             procedure,
             calls: 0,
-            visit,
+            breakpoint,
             is_satisfied: false,
             has_requested_cut: false,
         }
@@ -108,12 +116,12 @@ impl PhaseEndDetector {
         self.began.elapsed()
     }
 
-    /// Counts a call; `journal` is the length of the journal in bytes.
-    pub fn call(&mut self, frame: &Frame, place: u64, journal: usize) {
+    /// Counts a call.
+    pub fn call(&mut self, frame: &Frame, call_site: u64, journal_bytes: usize) {
         match self.rule {
             InitEndRule::Auto => {
-                self.pattern.call(place);
-                self.is_satisfied |= self.pattern.is_complete(journal);
+                self.pattern.call(call_site);
+                self.is_satisfied |= self.pattern.is_complete(journal_bytes);
             }
             InitEndRule::Calls(_, times)
                 if self
@@ -134,15 +142,15 @@ impl PhaseEndDetector {
     pub fn is_over(&mut self) -> bool {
         self.is_satisfied |= match self.rule {
             InitEndRule::Time(time) => self.elapsed() >= time,
-            InitEndRule::Function(_) => self.visit.as_ref().is_some_and(Breakpoint::was_hit),
+            InitEndRule::Function(_) => self.breakpoint.as_ref().is_some_and(Breakpoint::was_hit),
             _ => false,
         };
         self.is_satisfied
     }
 
-    /// True if a regular cut may end the phase although no rule is satisfied.
+    /// True if a regular cut may end the phase although the rule is not satisfied.
     ///
-    /// Such a cut is taken after the first interval.
+    /// A regular cut is taken when a checkpoint is due, at the earliest after one interval.
     pub fn is_over_by_default(&self) -> bool {
         self.rule == InitEndRule::Auto
     }
@@ -159,51 +167,51 @@ impl PhaseEndDetector {
 mod tests {
     use super::*;
 
-    fn call(watch: &mut PhaseEndDetector, procedure: Proc, argument: u64, place: u64) {
+    fn call(detector: &mut PhaseEndDetector, procedure: Proc, argument: u64, call_site: u64) {
         let frame = Frame {
             slot: u64::from(procedure.slot()),
             arguments: [argument, 0, 0, 0, 0, 0],
             ..Frame::default()
         };
-        watch.call(&frame, place, 0);
+        detector.call(&frame, call_site, 0);
     }
 
     #[test]
-    fn a_pattern_sets_in_when_places_repeat() {
-        let mut watch = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Auto);
-        for place in 0..300 {
-            call(&mut watch, Proc::MPI_Send, 0, place);
+    fn a_pattern_is_complete_when_call_sites_repeat() {
+        let mut detector = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Auto);
+        for call_site in 0..300 {
+            call(&mut detector, Proc::MPI_Send, 0, call_site);
         }
-        assert!(!watch.is_over());
-        for place in 0..299 {
-            call(&mut watch, Proc::MPI_Allreduce, 0, place % 3);
+        assert!(!detector.is_over());
+        for call_site in 0..299 {
+            call(&mut detector, Proc::MPI_Allreduce, 0, call_site % 3);
         }
-        assert!(!watch.is_over(), "not for longer than the phase was");
-        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
-        assert!(watch.is_over());
-        assert!(watch.take_cut_request());
-        assert!(!watch.take_cut_request(), "once is enough");
+        assert!(!detector.is_over(), "less than half of the calls");
+        call(&mut detector, Proc::MPI_Allreduce, 0, 1);
+        assert!(detector.is_over());
+        assert!(detector.take_cut_request());
+        assert!(!detector.take_cut_request(), "requested once");
     }
 
     #[test]
     fn calls_are_counted_by_procedure() {
-        let mut watch = PhaseEndDetector::new(
+        let mut detector = PhaseEndDetector::new(
             &Runtime::new(),
             &InitEndRule::Calls("MPI_Allreduce".into(), 2),
         );
-        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
-        call(&mut watch, Proc::MPI_Bcast, 0, 1);
-        assert!(!watch.is_over());
-        call(&mut watch, Proc::MPI_Allreduce, 0, 1);
-        assert!(watch.is_over());
+        call(&mut detector, Proc::MPI_Allreduce, 0, 1);
+        call(&mut detector, Proc::MPI_Bcast, 0, 1);
+        assert!(!detector.is_over());
+        call(&mut detector, Proc::MPI_Allreduce, 0, 1);
+        assert!(detector.is_over());
     }
 
     #[test]
     fn pcontrol_ends_the_phase() {
-        let mut watch = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Pcontrol(3));
-        call(&mut watch, Proc::MPI_Pcontrol, 2, 1);
-        assert!(!watch.is_over());
-        call(&mut watch, Proc::MPI_Pcontrol, 3, 1);
-        assert!(watch.is_over());
+        let mut detector = PhaseEndDetector::new(&Runtime::new(), &InitEndRule::Pcontrol(3));
+        call(&mut detector, Proc::MPI_Pcontrol, 2, 1);
+        assert!(!detector.is_over());
+        call(&mut detector, Proc::MPI_Pcontrol, 3, 1);
+        assert!(detector.is_over());
     }
 }

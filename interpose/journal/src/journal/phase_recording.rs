@@ -14,10 +14,11 @@ use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 use understudy_settings::InitEndRule;
 
-/// Starts to record outcomes.
+/// Starts the recording of a phase.
 ///
-/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording lasts
-/// until the rule is satisfied, or the journal is longer than `limit` returns.
+/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. The recording
+/// ends when the rule is satisfied, or when the journal is longer than `limit` returns. If
+/// `records` is false, only the end of the phase is detected, and no journal is written.
 pub fn start(
     rt: &Runtime,
     rule: &InitEndRule,
@@ -37,7 +38,7 @@ pub fn start(
             base,
             end: None,
             duration: Duration::ZERO,
-            watch: PhaseEndDetector::new(rt, rule),
+            end_detector: PhaseEndDetector::new(rt, rule),
             records,
             limit_bytes: 0,
             limit,
@@ -45,7 +46,7 @@ pub fn start(
             epoch: Epoch::NONE,
         })));
     if records {
-        clock_sources::set_watching(true);
+        clock_sources::set_intercepted(true);
     }
     arch::set_recording(true);
 }
@@ -54,7 +55,7 @@ pub fn start(
 fn stop(rt: &Runtime) -> RecordingStage {
     let before = rt.journal.recording.replace(RecordingStage::Off);
     if let RecordingStage::On(_) = before {
-        clock_sources::set_watching(false);
+        clock_sources::set_intercepted(false);
         arch::set_recording(false);
     }
     before
@@ -78,7 +79,7 @@ pub fn is_under_way(rt: &Runtime) -> bool {
 /// Ends the recording and drops the phase before a rollback of the program.
 pub fn drop_recording(rt: &Runtime) {
     if !matches!(stop(rt), RecordingStage::Off) {
-        log::info!("the set-up phase is not recorded to its end");
+        log::info!("a rollback ends the recording of the set-up phase");
     }
 }
 
@@ -109,20 +110,20 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     if has_threads() {
         return drop_recording_for_threads(rt);
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: by the caller's contract.
     let frame = unsafe { &*frame };
     let mut guard = rt.journal.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else { return };
-    let place = arch::mpi_lock::call_site(frame);
+    let call_site = arch::mpi_lock::call_site(frame);
     if clock_sources::row_of(frame.slot as usize).is_none() {
         phase
-            .watch
-            .call(frame, place, phase.recorder.journal().size());
+            .end_detector
+            .call(frame, call_site, phase.recorder.journal().size());
     }
     if phase.records
         && phase
             .recorder
-            .call(rt, frame, place, integer, double)
+            .call(rt, frame, call_site, integer, double)
             .is_err()
     {
         log::info!(
@@ -138,8 +139,10 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
 }
 
 /// Ends a recording whose journal is too long, and frees its memory.
+///
+/// The limit is computed only when the journal exceeds the last one, since that takes time.
 fn end_if_too_long(rt: &Runtime) {
-    let (size, room) = match rt.journal.recording.borrow_mut().on_mut() {
+    let (size, limit) = match rt.journal.recording.borrow_mut().on_mut() {
         None => return,
         Some(phase) => {
             let size = phase.recorder.journal().size();
@@ -150,17 +153,17 @@ fn end_if_too_long(rt: &Runtime) {
             (size, phase.limit_bytes)
         }
     };
-    if size <= room {
+    if size <= limit {
         return;
     }
-    report_too_long(rt, size, room);
+    report_too_long(rt, size, limit);
     if let RecordingStage::On(mut phase) = stop(rt) {
         phase.recorder.close();
         phase.recorder.report_sizes(rt, None);
     }
 }
 
-/// Records the number of bytes that a receive of the present call got.
+/// Records the number of bytes that a receive of the present call has received.
 #[inline]
 pub fn record_received(rt: &Runtime, bytes: usize) {
     if arch::is_recording()
@@ -170,8 +173,7 @@ pub fn record_received(rt: &Runtime, bytes: usize) {
     }
 }
 
-/// Records that a request has completed, or was found complete; see
-/// [`Recorder::record_completion`].
+/// Records the completion of a request; see [`Recorder::record_completion`].
 #[inline]
 pub fn record_completion(
     rt: &Runtime,
@@ -197,7 +199,7 @@ pub fn take_cut_request(rt: &Runtime) -> bool {
         .recording
         .borrow_mut()
         .on_mut()
-        .is_some_and(|phase| phase.watch.take_cut_request())
+        .is_some_and(|phase| phase.end_detector.take_cut_request())
 }
 
 /// Returns true if this worker's phase may end at this cut.
@@ -208,7 +210,7 @@ pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let Some(phase) = guard.on_mut() else {
         return true;
     };
-    phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
+    phase.end_detector.is_over() || (is_regular && phase.end_detector.is_over_by_default())
 }
 
 /// Reports that a journal is too long, so replicas are not reduced.
@@ -245,9 +247,9 @@ pub fn end_at_cut(rt: &Runtime, epoch: Epoch) {
         phase.end = arch::top_frame().and_then(|frame| {
             // SAFETY: the frame is that of the call at which the cut is taken.
             let frame = unsafe { &*frame };
-            Some((frame.slot, Call::of(frame)?.hash()))
+            Some((frame.slot, Call::from_frame(frame)?.hash()))
         });
-        phase.duration = phase.watch.elapsed();
+        phase.duration = phase.end_detector.elapsed();
         phase.epoch = epoch;
         rt.journal.recording.set(RecordingStage::Ended(phase));
     }

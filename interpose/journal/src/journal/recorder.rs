@@ -23,35 +23,35 @@ pub struct Recorder {
     maps: TypeMaps,
     /// Pieces that are written when the request with this index completes.
     pieces_by_request: HashMap<u32, Vec<Piece>>,
-    /// Pieces that were written by requests which completed in the present call.
+    /// Pieces of requests that completed in the present call.
     ended: Vec<Piece>,
     /// Number of bytes that a receive of the present call has received.
     received: Option<usize>,
-    /// Sizes by call site, if event files are kept.
-    accounts: Option<SiteSizes>,
+    /// Sizes by call site, if event files are written.
+    site_sizes: Option<SiteSizes>,
 }
 
 impl Recorder {
     /// Returns a recorder without calls.
-    pub fn new(with_accounts: bool) -> Recorder {
+    pub fn new(with_site_sizes: bool) -> Recorder {
         Recorder {
-            accounts: with_accounts.then(SiteSizes::default),
+            site_sizes: with_site_sizes.then(SiteSizes::default),
             ..Recorder::default()
         }
     }
 
-    /// Records the completed call of a frame, made from `place`.
+    /// Records the completed call of a frame, made from `call_site`.
     pub fn call(
         &mut self,
         rt: &Runtime,
         frame: &Frame,
-        place: u64,
+        call_site: u64,
         integer: u64,
         double: u64,
     ) -> Result<(), UnknownOutputs> {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
-        let call = Call::of(frame).ok_or(UnknownOutputs)?;
+        let call = Call::from_frame(frame).ok_or(UnknownOutputs)?;
         // `None` for a function of libc.
         let procedure = Proc::from_slot(frame.slot as u32);
         let is_one_of = |slots: &[u32]| slots.contains(&(frame.slot as u32));
@@ -61,18 +61,18 @@ impl Recorder {
         let mut later = Vec::new();
         for output in call.outputs() {
             let is_message = matches!(output.unit, Unit::Datatype(_)) && is_one_of(&RECEIVES);
-            let most = received.filter(|_| is_message).unwrap_or(usize::MAX);
+            let max_bytes = received.filter(|_| is_message).unwrap_or(usize::MAX);
             let list = if output.later {
                 &mut later
             } else {
                 &mut pieces
             };
-            call.pieces(rt, output, most, &mut self.maps, |address, length| {
+            call.pieces(rt, output, max_bytes, &mut self.maps, |address, length| {
                 list.push((address, length))
             })?;
         }
         if !later.is_empty() {
-            self.store_later(rt, &call, later)?;
+            self.store_request_pieces(rt, &call, later)?;
         }
         if procedure == Some(Proc::MPI_Type_free) {
             self.maps.clear();
@@ -83,30 +83,31 @@ impl Recorder {
             result: if is_one_of(&DOUBLES) { double } else { integer },
             written: pieces.into_iter().map(read).collect(),
         };
-        self.add(record, place);
+        self.add(record, call_site);
         Ok(())
     }
 
-    fn add(&mut self, record: Record, place: u64) {
-        let accounts = &mut self.accounts;
-        if let Some(accounts) = accounts {
-            accounts.count_call((record.slot, place));
+    fn add(&mut self, record: Record, call_site: u64) {
+        let site_sizes = &mut self.site_sizes;
+        if let Some(site_sizes) = site_sizes {
+            site_sizes.count_call((record.slot, call_site));
         }
-        self.journal.add(record, place, |site, bytes| {
-            count_bytes(accounts, site, bytes)
+        self.journal.add(record, call_site, |site, bytes| {
+            count_bytes(site_sizes, site, bytes)
         });
     }
 
     /// Reports the sizes of the journal by call site.
     ///
-    /// `kept` is the length of the stored journal, if it is stored.
-    pub fn report_sizes(&mut self, rt: &Runtime, kept: Option<usize>) {
-        if let Some(accounts) = &mut self.accounts {
+    /// `stored` is the length in bytes of the compressed journal, if it is stored.
+    pub fn report_sizes(&mut self, rt: &Runtime, stored: Option<usize>) {
+        if let Some(site_sizes) = &mut self.site_sizes {
             let journal = Amount {
                 count: self.journal.calls,
                 bytes: self.journal.size() as u64,
             };
-            let table = accounts.table(world::worker(rt), journal, kept.map(|kept| kept as u64));
+            let table =
+                site_sizes.table(world::worker(rt), journal, stored.map(|bytes| bytes as u64));
             events::emit(Kind::JournalCalls { calls: table });
         }
     }
@@ -114,30 +115,30 @@ impl Recorder {
     /// Stores the pieces that a request writes when it completes.
     ///
     /// The request's handle is the last output of the call that started it.
-    fn store_later(
+    fn store_request_pieces(
         &mut self,
         rt: &Runtime,
         call: &Call<'_>,
         pieces: Vec<Piece>,
     ) -> Result<(), UnknownOutputs> {
-        let place = call.request().ok_or(UnknownOutputs)? as *const *mut c_void;
+        let address = call.request().ok_or(UnknownOutputs)? as *const *mut c_void;
         // SAFETY: the procedure has written the handle at this address.
-        let handle = VirtRequest(unsafe { *place });
+        let handle = VirtRequest(unsafe { *address });
         if let Some(index) = requests::index(rt, handle) {
             self.pieces_by_request.insert(index, pieces);
         }
         Ok(())
     }
 
-    /// Records the number of bytes that a receive of the present call got.
+    /// Records the number of bytes that a receive of the present call has received.
     pub fn received(&mut self, bytes: usize) {
         self.received = Some(bytes);
     }
 
-    /// Records that a request has completed, or was found complete.
+    /// Records that a call has completed a request, or has reported its completion.
     ///
-    /// `bytes` is the number of bytes that a receive got. The request's index is reused later
-    /// unless `stays` is true.
+    /// `bytes` is the number of bytes that a receive has received. The request still exists if
+    /// `stays` is true: it is persistent, or was completed by `MPI_Request_get_status`.
     pub fn record_completion(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
         let Some(pieces) = self.pieces_by_request.get(&index) else {
             return;
@@ -155,19 +156,23 @@ impl Recorder {
         }
     }
 
-    /// Records the data of completed receives whose completion the program has not seen.
+    /// Ends the journal at the last cut.
     ///
-    /// The last cut calls this function. The data are the last record.
+    /// The last record contains the data of receives that are complete, but of which the program
+    /// has not called the completion yet.
     pub fn finish(&mut self, rt: &Runtime) {
-        let mut ended: Vec<u32> = self.pieces_by_request.keys().copied().collect();
-        ended.sort_unstable();
+        let mut indices: Vec<u32> = self.pieces_by_request.keys().copied().collect();
+        indices.sort_unstable();
         self.ended.clear();
-        for index in ended {
+        for index in indices {
             let Some(request) = requests::get(rt, index) else {
                 continue;
             };
             if let RequestState::Done { status, .. } = request.state {
-                let bytes = request.kind.message_arguments().map(|_| status.4 as usize);
+                let bytes = request
+                    .kind
+                    .message_arguments()
+                    .map(|_| status.bytes as usize);
                 self.record_completion(index, bytes, true);
             }
         }
@@ -184,22 +189,22 @@ impl Recorder {
         self.close();
     }
 
-    /// Ends the journal.
+    /// Writes all calls to the journal.
     pub fn close(&mut self) {
-        let accounts = &mut self.accounts;
+        let site_sizes = &mut self.site_sizes;
         self.journal
-            .flush(|site, bytes| count_bytes(accounts, site, bytes));
+            .flush(|site, bytes| count_bytes(site_sizes, site, bytes));
     }
 
-    /// Returns the journal up to now.
+    /// Returns the journal.
     pub fn journal(&mut self) -> &mut Journal {
         &mut self.journal
     }
 }
 
-fn count_bytes(accounts: &mut Option<SiteSizes>, site: Site, bytes: usize) {
-    if let Some(accounts) = accounts {
-        accounts.add_bytes(site, bytes);
+fn count_bytes(site_sizes: &mut Option<SiteSizes>, site: Site, bytes: usize) {
+    if let Some(site_sizes) = site_sizes {
+        site_sizes.add_bytes(site, bytes);
     }
 }
 

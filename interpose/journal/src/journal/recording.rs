@@ -1,4 +1,4 @@
-//! Phase that is recorded.
+//! Set-up phase of which the calls are recorded, and the stages of the recording.
 
 use super::phase_end::PhaseEndDetector;
 use super::recorder::Recorder;
@@ -6,18 +6,19 @@ use crate::arch::Frame;
 use std::time::Duration;
 use understudy_numbers::Epoch;
 
-/// Phase that is recorded.
+/// Set-up phase that is being recorded, or has been recorded.
 pub struct RecordedPhase {
     pub recorder: Recorder,
     /// Call at which the phase began: that of `MPI_Init`, or a cut.
     pub begin: Frame,
-    /// Epoch of the cut at which the phase began.
+    /// Epoch of the cut at which the phase began; `None` if it began with `MPI_Init`.
     pub base: Option<Epoch>,
-    /// Slot and hash of the arguments of the last call of a replay, the cut.
+    /// Call at which a replay ends, the last cut: slot, and hash of the arguments.
     pub end: Option<(u64, u32)>,
     /// Duration of the phase.
     pub duration: Duration,
-    pub(super) watch: PhaseEndDetector,
+    pub(super) end_detector: PhaseEndDetector,
+    /// True if calls are recorded; false if only the end of the phase is detected.
     pub records: bool,
     /// Limit of the journal in bytes when `limit` was called last.
     pub(super) limit_bytes: usize,
@@ -35,7 +36,7 @@ pub(super) enum RecordingStage {
     Off,
     /// A phase is under way.
     On(Box<RecordedPhase>),
-    /// The last cut of the phase was taken, and the phase was not taken yet.
+    /// The last cut of the phase was taken; [`take_ended`](super::take_ended) returns the phase.
     Ended(Box<RecordedPhase>),
 }
 

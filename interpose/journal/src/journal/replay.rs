@@ -4,7 +4,8 @@
 use super::clock_sources;
 use super::format::Journal;
 use super::replay_progress::{
-    DAMAGED, END_REACHED, INPUT, KIND_BITS, OTHER_CALL, ReplayProgress, apply, end_replay,
+    DAMAGED, END_REACHED, INPUT, KIND_BITS, OTHER_CALL, ReplayEnd, ReplayProgress, apply,
+    end_replay,
 };
 use crate::arch::{self, AnsweredResult, Frame};
 use crate::generated::EXECUTED;
@@ -22,7 +23,7 @@ pub enum ReplayError {
     /// The program made a system call that can be neither suppressed nor repeated.
     #[error("the program made system call {0}, which cannot be repeated")]
     Effect(u64),
-    /// A file that is too long to be recorded has changed; its number.
+    /// Index of a file that is too long to be recorded and has changed.
     #[error("a file that the program reads has changed")]
     Input(u64),
 }
@@ -30,7 +31,9 @@ pub enum ReplayError {
 /// Runs the program from `begin` to the call that follows the journal's last.
 ///
 /// The journal's first record is the outcome of the call at `begin`. `end` is slot and hash of the
-/// arguments of the call that ends the replay.
+/// arguments of the call that ends the replay. The program runs on its own stack; its calls reach
+/// [`answer`] through the dispatch table. At the end of the replay `answer` leaves the program's
+/// stack and does not return ([`arch::leave_user`]); this function then returns the reason.
 ///
 /// # Safety
 /// The program side must be as it was at `begin`. It is changed, and the dispatch table is changed
@@ -53,13 +56,13 @@ pub unsafe fn run(
         calls: 1,
         end,
     }));
-    clock_sources::set_watching(true);
+    clock_sources::set_intercepted(true);
     let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
     arch::answer_all(executed, answer);
-    // SAFETY: the caller guarantees it.
-    let left = unsafe { arch::run_user(begin, result) };
-    let number = left >> KIND_BITS;
-    match left & ((1 << KIND_BITS) - 1) {
+    // SAFETY: by the caller's contract.
+    let end = unsafe { arch::run_user(begin, result) };
+    let number = end >> KIND_BITS;
+    match end & ((1 << KIND_BITS) - 1) {
         END_REACHED => Ok(()),
         DAMAGED => Err(ReplayError::Journal),
         OTHER_CALL => Err(ReplayError::Call(number)),
@@ -73,8 +76,11 @@ extern "C" fn answer() -> AnsweredResult {
     let rt = DOOR.get();
     // The borrow ends here, as `end_replay` drops nothing.
     let answer = match &mut *rt.journal.replay.borrow_mut() {
-        Some(play) => play.answer(),
-        None => Err((DAMAGED, 0)),
+        Some(progress) => progress.answer(),
+        None => Err(ReplayEnd {
+            kind: DAMAGED,
+            number: 0,
+        }),
     };
-    answer.unwrap_or_else(|(kind, number)| end_replay(kind, number))
+    answer.unwrap_or_else(|end| end_replay(end))
 }

@@ -1,23 +1,28 @@
 //! Rows of the call table: arguments and outputs of procedures and clock functions.
+//!
+//! An output consists of a number of units. That number is the product of the output's amounts. For
+//! example, the receive buffer of `MPI_Gather` has `recvcount` × members of the communicator units
+//! of the type `recvtype`, at the root only.
 
-/// Integer arguments, or arrays of integers: index of the argument, bytes of each integer.
+/// Index of an argument that is an integer or points to integers, and their size.
 ///
-/// An integer has 4 or 8 bytes.
+/// The size is 4 or 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(pub u8, pub u8);
 
 /// Unit in which an output is counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
-    /// Number of bytes of each element.
+    /// Elements of this size in bytes.
     Bytes(u16),
     /// The datatype in the argument with this index.
     Datatype(u8),
     /// Characters up to the first NUL, at most one more than the amount.
     Text,
-    /// Packed elements: number of elements, argument of the datatype, position.
+    /// Packed elements (`MPI_Pack`): their number, the argument with the datatype, and the
+    /// position.
     ///
-    /// The elements end at the position in the buffer to which the last argument points.
+    /// The elements end at the position, to which an argument points.
     Packed(Numbers, u8, Numbers),
     /// Unknown; a call with such an output cannot be recorded.
     Unknown,
@@ -27,7 +32,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
     Value(Numbers),
-    /// A number to which the argument points.
+    /// Integer to which the argument points.
     PointedValue(Numbers),
     Constant(u32),
     /// Members of the communicator; of the remote group of an intercommunicator.
@@ -36,9 +41,9 @@ pub enum Amount {
     Neighbours,
     /// This process's entry of an array of counts.
     OwnCount(Numbers),
-    /// End of the last block: counts, displacements, and true for blocks per neighbour.
+    /// End of the last block, from arrays of counts and displacements.
     ///
-    /// Without the flag there is one block per member.
+    /// Blocks exist for each neighbour if the flag is true, else for each member.
     Span(Numbers, Numbers, bool),
 }
 
@@ -46,8 +51,9 @@ pub enum Amount {
 #[derive(Clone, Copy, Debug)]
 pub enum Members {
     All,
-    /// The root, whose rank is in this argument.
+    /// The root, whose rank is the argument with this index.
     Only(u8),
+    /// All members except that root.
     AllBut(u8),
 }
 

@@ -7,7 +7,7 @@ use crate::generated::Proc;
 use std::collections::HashMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Worker};
 
-/// Number of call sites that are listed; the others are summed up.
+/// Number of call sites that are listed; the table has the sum of the others.
 const MAX_LISTED_SITES: usize = 40;
 
 /// Calls and bytes by site.
@@ -29,8 +29,8 @@ impl SiteSizes {
 
     /// Returns the table for a journal with these totals.
     ///
-    /// `kept` is the length in bytes of the stored journal, if it is stored.
-    pub fn table(&self, worker: Worker, journal: Amount, kept: Option<u64>) -> JournalCalls {
+    /// `stored` is the length in bytes of the compressed journal, if it is stored.
+    pub fn table(&self, worker: Worker, journal: Amount, stored: Option<u64>) -> JournalCalls {
         let mut sites: Vec<(Site, Amount)> = self
             .sites
             .iter()
@@ -41,10 +41,10 @@ impl SiteSizes {
         let mut others = Amount::default();
         rest.iter().for_each(|(_, calls)| others += *calls);
         let addresses: Vec<u64> = listed.iter().map(|((_, address), _)| *address).collect();
-        let places = address_names::names(&addresses).into_iter();
+        let names = address_names::names(&addresses).into_iter();
         let rows = listed
             .iter()
-            .zip(places)
+            .zip(names)
             .map(|(&((slot, _), calls), place)| JournalRow {
                 procedure: name(slot).into(),
                 place: if slot == END_SLOT {
@@ -57,7 +57,7 @@ impl SiteSizes {
         JournalCalls {
             worker,
             journal,
-            kept,
+            kept: stored,
             rows: rows.collect(),
             other_places: rest.len() as u64,
             others,
@@ -68,7 +68,7 @@ impl SiteSizes {
 fn name(slot: u16) -> &'static str {
     match Proc::from_slot(slot.into()) {
         Some(procedure) => procedure.name(),
-        None if slot == END_SLOT => "receives that had ended at the last cut",
+        None if slot == END_SLOT => "receives that were complete at the last cut",
         None => clock_sources::name_of(slot.into()).unwrap_or("?"),
     }
 }
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn the_biggest_places_are_listed() {
-        let mut accounts = SiteSizes::default();
+        let mut sizes = SiteSizes::default();
         for place in 0..50 {
-            accounts.count_call((1, place));
-            accounts.add_bytes((1, place), place as usize + 1);
+            sizes.count_call((1, place));
+            sizes.add_bytes((1, place), place as usize + 1);
         }
         // Call site p has p + 1 bytes.
-        let table = accounts.table(
+        let table = sizes.table(
             Worker(3),
             Amount {
                 count: 50,

@@ -2,16 +2,18 @@
 //!
 //! The filter uses syscall user dispatch (kernel documentation,
 //! `admin-guide/syscall-user-dispatch`; Linux 5.11). Every system call from outside of the reserved
-//! range raises SIGSYS, including those of the program's libc. A table
-//! ([`understudy_policy::syscall_dispositions`]) has the disposition of each system call:
+//! range raises SIGSYS, including those of the program's libc. The signal handler, which is inside
+//! of the range, decides by a table ([`understudy_policy::syscall_dispositions`]) and by the
+//! arguments (`emulate`):
 //!
 //! - Harmless calls are executed.
 //! - Queries about files are answered from the record of the first trial replay (`queries`).
-//! - Files get their recorded contents, or are new files in memory (`files`).
+//! - Opened files are files in memory, with the recorded contents or empty (`files`).
 //! - Other changes return success without effect.
 //! - A call that cannot be emulated ends the replay.
 //!
-//! The files that the filter opens are replaced when the program's state is loaded.
+//! After the replay the files in memory are replaced by the program's own, when the program's state
+//! is loaded.
 
 mod emulate;
 mod files;

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use understudy_objects::Runtime;
 
-/// Limit of pieces in the journal: a larger datatype is one piece, with its gaps.
+/// Limit of pieces in the journal; a datatype with more pieces becomes one piece.
 const MAX_PIECES: usize = 1 << 16;
 
 /// Type map of a datatype.
@@ -27,6 +27,7 @@ pub struct TypeMap {
 pub struct TypeMaps {
     maps: HashMap<usize, Arc<TypeMap>>,
     max_pieces: usize,
+    /// True if maps must have all pieces; see [`TypeMaps::exact`].
     is_exact: bool,
 }
 
@@ -37,24 +38,25 @@ impl Default for TypeMaps {
 }
 
 impl TypeMaps {
-    /// Returns maps of at most `most` pieces, in the order of the data.
+    /// Returns exact maps: the pieces of data in the order of the type map.
     ///
-    /// The journal's maps may have one piece for data in any order, and for data that overlap. A
-    /// map that cannot be determined has fewer bytes than its datatype.
-    pub fn exact(most: usize) -> TypeMaps {
-        TypeMaps::new(most, true)
+    /// The maps of the journal ([`TypeMaps::default`]) need only cover the data: they may have one
+    /// piece with gaps. A map that cannot be determined, or that would have more than `max_pieces`,
+    /// has no pieces.
+    pub fn exact(max_pieces: usize) -> TypeMaps {
+        TypeMaps::new(max_pieces, true)
     }
 
-    fn new(most: usize, is_exact: bool) -> TypeMaps {
+    fn new(max_pieces: usize, is_exact: bool) -> TypeMaps {
         TypeMaps {
             maps: HashMap::new(),
-            max_pieces: most,
+            max_pieces,
             is_exact,
         }
     }
 
     /// Returns the map of a datatype.
-    pub fn of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
+    pub fn map_of(&mut self, rt: &Runtime, datatype: VirtDatatype) -> Arc<TypeMap> {
         if let Some(known) = self.maps.get(&(datatype.0 as usize)) {
             return Arc::clone(known);
         }
@@ -88,7 +90,7 @@ impl TypeMaps {
     /// `None` if there are too many pieces, or the constructor is not supported.
     fn pieces(&mut self, rt: &Runtime, recipe: &Recipe) -> Option<Vec<(isize, usize)>> {
         let base = |at: usize| Some(VirtDatatype(*recipe.contained.get(at)? as *mut c_void));
-        let old = self.of(rt, base(0)?);
+        let old = self.map_of(rt, base(0)?);
         let mut pieces = Pieces::new(self.max_pieces);
         match combiner::blocks(recipe, self.max_pieces)? {
             combiner::Blocks::Bytes(blocks) => {
@@ -103,48 +105,55 @@ impl TypeMaps {
             }
             combiner::Blocks::Each(blocks) => {
                 for (at, (offset, count)) in blocks.into_iter().enumerate() {
-                    let old = self.of(rt, base(at)?);
+                    let old = self.map_of(rt, base(at)?);
                     pieces.add(&old, offset, count)?;
                 }
             }
         }
-        Some(pieces.0)
+        Some(pieces.list)
     }
 }
 
-/// Pieces, and the limit of their number.
-struct Pieces(Vec<(isize, usize)>, usize);
+/// Pieces that are collected, and the limit of their number.
+struct Pieces {
+    list: Vec<(isize, usize)>,
+    max_pieces: usize,
+}
 
 impl Pieces {
-    fn new(most: usize) -> Pieces {
-        Pieces(Vec::new(), most)
+    fn new(max_pieces: usize) -> Pieces {
+        Pieces {
+            list: Vec::new(),
+            max_pieces,
+        }
     }
 
+    /// Adds a piece, or extends the last one if the two are adjacent.
     fn push(&mut self, begin: isize, length: usize) {
-        match self.0.last_mut() {
+        match self.list.last_mut() {
             Some((last, size)) if *last + *size as isize == begin => *size += length,
-            _ if length > 0 => self.0.push((begin, length)),
+            _ if length > 0 => self.list.push((begin, length)),
             _ => {}
         }
     }
 
     /// Adds `count` elements at offset `at`; `None` if there are too many pieces.
-    fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
-        if of.size == 0 {
+    fn add(&mut self, map: &TypeMap, at: isize, count: usize) -> Option<()> {
+        if map.size == 0 {
             return Some(());
         }
-        if let [(offset, length)] = of.pieces[..]
-            && length as isize == of.extent
+        if let [(offset, length)] = map.pieces[..]
+            && length as isize == map.extent
         {
             self.push(at + offset, length * count);
             return Some(());
         }
         for element in 0..count as isize {
-            for &(offset, length) in &of.pieces {
-                let begin = at + element * of.extent + offset;
+            for &(offset, length) in &map.pieces {
+                let begin = at + element * map.extent + offset;
                 self.push(begin, length);
             }
-            if self.0.len() > self.1 {
+            if self.list.len() > self.max_pieces {
                 return None;
             }
         }
@@ -193,8 +202,8 @@ pub fn spread(
                 address.wrapping_add_signed(element * map.extent + offset),
                 length.min(left),
             );
-            // A single piece includes gaps, which count as data. So more bytes are recorded than
-            // were received.
+            // A single piece includes gaps, so a piece of `length` bytes has `size` bytes of data.
+            // More bytes are recorded than were received.
             left = if map.pieces.len() == 1 {
                 left.saturating_sub(map.size)
             } else {
@@ -254,6 +263,6 @@ mod tests {
         pieces.add(&map(&[(0, 8)], 8), 0, 3).unwrap();
         pieces.add(&map(&[(0, 8)], 8), 24, 1).unwrap();
         pieces.add(&map(&[(0, 4)], 8), 40, 2).unwrap();
-        assert_eq!(pieces.0, [(0, 32), (40, 4), (48, 4)]);
+        assert_eq!(pieces.list, [(0, 32), (40, 4), (48, 4)]);
     }
 }

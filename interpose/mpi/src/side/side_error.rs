@@ -20,9 +20,6 @@ pub enum ResetError {
     /// A thread does not exit.
     #[error("{}", message::mpi_thread_stays(.0))]
     ThreadStays(i32),
-    /// A thread of the MPI side holds ld.so's lock.
-    #[error("{}", message::MPI_THREAD_HELD_LOCK)]
-    Locked,
     /// A library that was opened since stays open.
     #[error("{}", message::mpi_file_stays_open(.0))]
     LibraryOpened(String),

@@ -10,8 +10,15 @@ pub(super) const KINDS: usize = 11;
 pub struct ForeignHandles {
     /// Predefined handles, or `None` if the program has the ABI of the runtime.
     pub(super) predefined: StateCell<Option<PredefinedHandles>>,
-    /// Most recently translated value of each kind, and its virtual handle.
-    pub(super) recent: StateCell<[(u64, u64); KINDS]>,
+    /// Most recent translation of each kind of handle.
+    pub(super) recent: StateCell<[RecentTranslation; KINDS]>,
+}
+
+/// Most recent translation of one kind of handle; `virtual_handle` is zero if there is none.
+#[derive(Clone, Copy)]
+pub(super) struct RecentTranslation {
+    pub(super) program_handle: u64,
+    pub(super) virtual_handle: u64,
 }
 
 impl ForeignHandles {
@@ -19,7 +26,12 @@ impl ForeignHandles {
     pub const fn start() -> ForeignHandles {
         ForeignHandles {
             predefined: StateCell::new(None),
-            recent: StateCell::new([(0, 0); KINDS]),
+            recent: StateCell::new(
+                [RecentTranslation {
+                    program_handle: 0,
+                    virtual_handle: 0,
+                }; KINDS],
+            ),
         }
     }
 }

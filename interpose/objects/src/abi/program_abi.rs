@@ -41,6 +41,6 @@ pub fn integer_for_program(domain: Domain, value: c_int) -> c_int {
 }
 
 /// Converts an integer that a callback of the program has returned.
-pub fn integer_of_program(domain: Domain, value: c_int) -> c_int {
+pub fn integer_from_program(domain: Domain, value: c_int) -> c_int {
     foreign_abi().map_or(value, |abi| abi.canonical(domain, value))
 }

@@ -13,29 +13,31 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::Status;
 use understudy_numbers::Worker;
 
-/// Returns true if the message of a synchronous send is among the drained ones.
+/// Requests a notification of the sender when the program receives a drained message.
 ///
-/// `worker` and `number` identify the send: its worker, and its number there. `followers` is the
-/// number of messages with this communicator, source and tag that were sent after it. The sender is
-/// notified when the program receives the message.
+/// The message belongs to a synchronous send: send number `number` of `worker`. Messages with one
+/// communicator, source and tag are drained in the order of their sends. The message is therefore
+/// the one that precedes the last `followers` of them, which the worker sent later.
+///
+/// Returns false if the message is not among the drained ones: the program has received it already.
 pub fn notify_on_receive(
     rt: &Runtime,
     (comm, source, tag): (VirtComm, c_int, c_int),
     followers: u64,
     (worker, number): (Worker, u64),
 ) -> bool {
-    let is_like = |early: &&mut DrainedMessage| {
-        (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag)
+    let has_envelope = |drained: &&mut DrainedMessage| {
+        (drained.comm, drained.source, drained.tag) == (comm.0 as u64, source, tag)
     };
-    let mut list = rt.early.messages.borrow_mut();
+    let mut list = rt.drained.messages.borrow_mut();
     match list
         .iter_mut()
-        .filter(is_like)
+        .filter(has_envelope)
         .rev()
         .nth(followers as usize)
     {
-        Some(early) => {
-            early.sender_to_notify = Some((worker.0, number));
+        Some(drained) => {
+            drained.sender_to_notify = Some((worker.0, number));
             true
         }
         None => false,
@@ -43,14 +45,14 @@ pub fn notify_on_receive(
 }
 
 /// Notifies the sender of a synchronous send that the program has received its message.
-fn notify_sender(rt: &Runtime, early: &DrainedMessage) {
-    if let Some((worker, number)) = early.sender_to_notify {
+fn notify_sender(rt: &Runtime, drained: &DrainedMessage) {
+    if let Some((worker, number)) = drained.sender_to_notify {
         let to = Peer {
             comm: world::private(rt),
             rank: Worker(worker),
             tag: tag::DRAINED_RECEIVED,
         };
-        let mut notifications = rt.early.notifications.borrow_mut();
+        let mut notifications = rt.drained.notifications.borrow_mut();
         // A failure is detected by the next call.
         let _ = notifications
             .remove_sent()
@@ -60,7 +62,7 @@ fn notify_sender(rt: &Runtime, early: &DrainedMessage) {
 
 /// Returns the status of the first drained message that matches.
 pub fn peek(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<Status> {
-    let list = rt.early.messages.borrow();
+    let list = rt.drained.messages.borrow();
     first_matching(&list, comm, source, tag).map(|at| list[at].status())
 }
 
@@ -76,7 +78,7 @@ pub fn take(rt: &Runtime, message_arguments: &MessageArguments) -> Option<Reques
 
 #[inline(never)]
 fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<RequestOutcome> {
-    let early = change(rt, |list| {
+    let drained = change(rt, |list| {
         let at = first_matching(
             list,
             message_arguments.comm(),
@@ -85,7 +87,7 @@ fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<R
         )?;
         Some(list.remove(at))
     })?;
-    Some(deliver(rt, early, message_arguments))
+    Some(deliver(rt, drained, message_arguments))
 }
 
 /// Delivers a drained message by sending it from this process to itself.
@@ -95,10 +97,10 @@ fn take_matching(rt: &Runtime, message_arguments: &MessageArguments) -> Option<R
 /// process to itself is too long.
 pub fn deliver(
     rt: &Runtime,
-    early: DrainedMessage,
+    drained: DrainedMessage,
     message_arguments: &MessageArguments,
 ) -> RequestOutcome {
-    notify_sender(rt, &early);
+    notify_sender(rt, &drained);
     let to_self = Peer {
         comm: world::own_comm(rt),
         rank: Worker(0),
@@ -106,7 +108,7 @@ pub fn deliver(
     };
     let (mut status, count) = (EMPTY_STATUS, message_arguments.count);
     let datatype = real_datatype(rt, message_arguments.datatype());
-    let rc = match InFlight::send(to_self, early.data) {
+    let rc = match InFlight::send(to_self, drained.data) {
         Ok(sent) => {
             let (to, own) = (message_arguments.buffer as *mut c_void, to_self.comm);
             // SAFETY: the program's buffer; the message is from this process to itself.
@@ -120,8 +122,8 @@ pub fn deliver(
     // The message was counted when it was drained, so this delivery is not counted.
     RequestOutcome {
         status: Status {
-            source: early.source,
-            tag: early.tag,
+            source: drained.source,
+            tag: drained.tag,
             ..status
         },
         rc,

@@ -5,7 +5,7 @@ use crate::handles::VirtComm;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealMessage, Status};
 
-/// Message that was received at a cut before the program asked for it.
+/// Message that was received at a cut before the program requested it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct DrainedMessage {
     /// Virtual communicator.
@@ -15,11 +15,12 @@ pub struct DrainedMessage {
     pub tag: i32,
     /// Bytes of the message, in the order of the sender's type map.
     pub data: Vec<u8>,
-    /// Index of the virtual message, if the program has matched the message (`MPI_Mprobe`).
+    /// Index of the program's message handle, if `MPI_Mprobe` has returned the message.
     pub claimed: Option<u32>,
-    /// Sender that waits for a report that the program has received the message.
+    /// Synchronous send that completes when the program receives the message.
     ///
-    /// The worker's number, and the number of the send there ([`crate::requests::synchronous`]).
+    /// The worker that has sent the message, and the number that this worker has given to the send
+    /// ([`crate::requests::synchronous`]).
     pub sender_to_notify: Option<(u32, u64)>,
 }
 
@@ -42,7 +43,7 @@ impl DrainedMessage {
     }
 }
 
-/// Returns the position of the first of these messages that matches.
+/// Returns the position in `list` of the first message that a receive matches.
 pub fn first_matching(
     list: &[DrainedMessage],
     comm: VirtComm,
@@ -50,7 +51,7 @@ pub fn first_matching(
     tag: c_int,
 ) -> Option<usize> {
     list.iter()
-        .position(|early| early.matches(comm, source, tag))
+        .position(|drained| drained.matches(comm, source, tag))
 }
 
 /// Matched message in the real library.
@@ -68,9 +69,9 @@ mod tests {
     use std::ffi::c_void;
 
     #[test]
-    fn early_messages_match_by_communicator_source_and_tag() {
+    fn drained_messages_match_by_communicator_source_and_tag() {
         let comm = VirtComm(64 as *mut c_void);
-        let early = DrainedMessage {
+        let drained = DrainedMessage {
             comm: 64,
             source: 3,
             tag: 7,
@@ -79,12 +80,12 @@ mod tests {
             sender_to_notify: None,
         };
         assert!(
-            early.matches(comm, 3, 7)
-                && early.matches(comm, ANY_SOURCE, 7)
-                && early.matches(comm, 3, ANY_TAG)
+            drained.matches(comm, 3, 7)
+                && drained.matches(comm, ANY_SOURCE, 7)
+                && drained.matches(comm, 3, ANY_TAG)
         );
-        assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));
-        assert!(!early.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));
-        assert_eq!(early.status().bytes, 2);
+        assert!(!drained.matches(comm, 2, 7) && !drained.matches(comm, 3, 8));
+        assert!(!drained.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));
+        assert_eq!(drained.status().bytes, 2);
     }
 }

@@ -6,9 +6,9 @@ use crate::runtime_state::StateCell;
 
 /// Messages that the program has not received yet.
 pub struct DrainedState {
-    /// Drained messages, which were received before the program asked for them.
+    /// Drained messages.
     pub(super) messages: StateCell<Vec<DrainedMessage>>,
-    /// Matched messages in the real library, by index of the virtual message.
+    /// Matched messages in the real library, by index of the program's message handle.
     pub(super) matched: StateCell<Vec<Option<MatchedMessage>>>,
     /// Reports to senders of synchronous sends, in flight.
     pub(super) notifications: StateCell<SendQueue>,

@@ -8,30 +8,31 @@ use crate::requests;
 use std::cell::Ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// True if there may be drained messages.
+/// True if there are drained messages.
 ///
-/// Every receive reads this flag.
+/// Every receive reads this flag instead of borrowing the list.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
-pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<DrainedMessage>) -> T) -> T {
-    let mut list = rt.early.messages.borrow_mut();
-    let outcome = how(&mut list);
+/// Changes the list, and keeps [`HAS_ANY`] up to date.
+pub(super) fn change<T>(rt: &Runtime, edit: impl FnOnce(&mut Vec<DrainedMessage>) -> T) -> T {
+    let mut list = rt.drained.messages.borrow_mut();
+    let outcome = edit(&mut list);
     HAS_ANY.store(!list.is_empty(), Ordering::Relaxed);
     outcome
 }
 
 /// Returns the drained messages, which are saved with a cut.
 pub fn list(rt: &Runtime) -> Ref<'_, Vec<DrainedMessage>> {
-    rt.early.messages.borrow()
+    rt.drained.messages.borrow()
 }
 
-pub fn add(rt: &Runtime, early: DrainedMessage) {
-    change(rt, |list| list.push(early));
+pub fn add(rt: &Runtime, drained: DrainedMessage) {
+    change(rt, |list| list.push(drained));
 }
 
 /// Replaces the drained messages by saved ones.
 pub fn replace(rt: &Runtime, saved: Vec<DrainedMessage>) {
-    rt.early.notifications.set(SendQueue::NONE);
+    rt.drained.notifications.set(SendQueue::NONE);
     change(rt, |list| *list = saved);
 }
 
@@ -39,7 +40,7 @@ pub fn replace(rt: &Runtime, saved: Vec<DrainedMessage>) {
 pub fn is_comm_in_use(rt: &Runtime, comm: VirtComm) -> bool {
     requests::has_requests_on(rt, comm)
         || rt
-            .early
+            .drained
             .matched
             .borrow()
             .iter()
@@ -49,11 +50,11 @@ pub fn is_comm_in_use(rt: &Runtime, comm: VirtComm) -> bool {
 
 /// Drops the drained messages of a communicator that the program has freed.
 ///
-/// No later communicator with that handle receives them.
+/// Otherwise a later communicator with that handle would receive them.
 pub fn drop_on(rt: &Runtime, comm: VirtComm) {
     if has_any() {
         change(rt, |list| {
-            list.retain(|early| early.claimed.is_some() || early.comm != comm.0 as u64);
+            list.retain(|drained| drained.claimed.is_some() || drained.comm != comm.0 as u64);
         });
     }
 }

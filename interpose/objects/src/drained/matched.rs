@@ -1,7 +1,8 @@
 //! Messages that the program has matched but not yet received (MPI 4.1, section 3.8.2).
 //!
-//! At a cut they are received and become drained messages that no other receive matches. A rollback
-//! therefore restores them with the list of drained messages.
+//! A cut receives them: they become drained messages with the index of the program's message
+//! handle, and no other receive matches them. A rollback therefore restores them with the list of
+//! drained messages.
 
 use super::drained_message::{DrainedMessage, MatchedMessage, first_matching};
 use super::drained_table::{add, change};
@@ -12,7 +13,7 @@ use crate::objects::lookup::created_index;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealMessage, Status};
 
-/// Location of a matched message.
+/// Matched message, which is in the real library or has been drained.
 pub enum MatchedLocation {
     /// Message in the real library, with the communicator and the status of its match.
     Real(RealMessage, VirtComm, Status),
@@ -20,25 +21,17 @@ pub enum MatchedLocation {
     Drained(DrainedMessage),
 }
 
-fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
-    rt.early
+/// Returns the position in the drained messages of the matched message with this index.
+fn drained_position(rt: &Runtime, index: u32) -> Option<usize> {
+    rt.drained
         .messages
         .borrow()
         .iter()
-        .position(|early| early.claimed == Some(index))
+        .position(|drained| drained.claimed == Some(index))
 }
 
 fn unused_index(rt: &Runtime) -> u32 {
-    let real = |index: u32| {
-        rt.early
-            .matched
-            .borrow()
-            .get(index as usize)
-            .is_some_and(Option::is_some)
-    };
-    (0..)
-        .find(|&index| !real(index) && claimed(rt, index).is_none())
-        .unwrap_or(0)
+    (0..).find(|&index| !exists(rt, index)).unwrap_or(0)
 }
 
 fn handle(index: u32) -> VirtMessage {
@@ -47,18 +40,18 @@ fn handle(index: u32) -> VirtMessage {
 
 /// True if a message with this index exists.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
-    rt.early
+    rt.drained
         .matched
         .borrow()
         .get(index as usize)
         .is_some_and(Option::is_some)
-        || claimed(rt, index).is_some()
+        || drained_position(rt, index).is_some()
 }
 
 /// Enters a message that the real library has matched on `comm`.
 pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) -> VirtMessage {
     let index = unused_index(rt);
-    let mut table = rt.early.matched.borrow_mut();
+    let mut table = rt.drained.matched.borrow_mut();
     if table.len() <= index as usize {
         table.resize(index as usize + 1, None);
     }
@@ -66,7 +59,7 @@ pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) ->
     handle(index)
 }
 
-/// Matches the first drained message that fits.
+/// Matches the first drained message with this communicator, source and tag.
 pub fn claim(
     rt: &Runtime,
     comm: VirtComm,
@@ -74,21 +67,21 @@ pub fn claim(
     tag: c_int,
 ) -> Option<(VirtMessage, Status)> {
     let index = unused_index(rt);
-    let mut list = rt.early.messages.borrow_mut();
+    let mut list = rt.drained.messages.borrow_mut();
     let at = first_matching(&list, comm, source, tag)?;
-    let early = &mut list[at];
-    early.claimed = Some(index);
-    Some((handle(index), early.status()))
+    let drained = &mut list[at];
+    drained.claimed = Some(index);
+    Some((handle(index), drained.status()))
 }
 
 /// Removes a matched message, which the caller receives.
 pub fn take(rt: &Runtime, message: VirtMessage) -> Option<MatchedLocation> {
     let index = created_index(HandleKind::Message, message.0)?;
-    if let Some(at) = claimed(rt, index) {
+    if let Some(at) = drained_position(rt, index) {
         return Some(MatchedLocation::Drained(change(rt, |list| list.remove(at))));
     }
     let matched = rt
-        .early
+        .drained
         .matched
         .borrow_mut()
         .get_mut(index as usize)?
@@ -100,21 +93,19 @@ pub fn take(rt: &Runtime, message: VirtMessage) -> Option<MatchedLocation> {
     ))
 }
 
-/// Discards the messages that were matched in the real library.
-///
-/// The communicators of these messages do not exist after a failure.
+/// Discards the messages that were matched in a real library that has been reset.
 pub fn discard_matched(rt: &Runtime) {
-    rt.early.matched.borrow_mut().clear();
+    rt.drained.matched.borrow_mut().clear();
 }
 
 /// Returns the end of the index range of messages that the real library has matched.
 pub fn matched_index_end(rt: &Runtime) -> u32 {
-    rt.early.matched.borrow().len() as u32
+    rt.drained.matched.borrow().len() as u32
 }
 
 /// Returns the message with this index if it is in the real library.
 pub fn matched(rt: &Runtime, index: u32) -> Option<MatchedMessage> {
-    rt.early
+    rt.drained
         .matched
         .borrow()
         .get(index as usize)
@@ -126,7 +117,7 @@ pub fn matched(rt: &Runtime, index: u32) -> Option<MatchedMessage> {
 ///
 /// `status` is the status of that receive.
 pub fn record_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
-    rt.early.matched.borrow_mut()[index as usize] = None;
+    rt.drained.matched.borrow_mut()[index as usize] = None;
     add(
         rt,
         DrainedMessage {

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 
 /// Real handles, and the most recent translations.
 pub struct HandleTable {
-    pub(super) real_handles: StateCell<Reals>,
+    pub(super) real_handles: StateCell<RealHandles>,
     /// Most recent translation of each kind; always equal to the entry in `real_handles`.
     pub(super) recent: [Cell<RecentTranslation>; KINDS],
 }
@@ -19,7 +19,7 @@ impl HandleTable {
     /// Returns the state at the start of the process.
     pub const fn start() -> HandleTable {
         HandleTable {
-            real_handles: StateCell::new(Reals {
+            real_handles: StateCell::new(RealHandles {
                 created: [const { Vec::new() }; KINDS],
                 predefined: [std::ptr::null_mut(); DATA_COUNT],
                 symbols: [0; DATA_COUNT],
@@ -31,7 +31,7 @@ impl HandleTable {
 }
 
 /// Real handles behind the virtual ones.
-pub(super) struct Reals {
+pub(super) struct RealHandles {
     /// Real handles of created objects, by kind and index.
     pub(super) created: [Vec<*mut c_void>; KINDS],
     /// Real handles of predefined objects, by index of the data symbol.
@@ -43,7 +43,7 @@ pub(super) struct Reals {
 }
 
 // SAFETY: handles are addresses that only the real library dereferences.
-unsafe impl Send for Reals {}
+unsafe impl Send for RealHandles {}
 
 /// Most recent translation of one kind of handle.
 ///
@@ -52,7 +52,8 @@ unsafe impl Send for Reals {}
 pub(super) struct RecentTranslation {
     pub(super) handle: *mut c_void,
     pub(super) real: *mut c_void,
-    pub(super) note: c_int,
+    /// Number that [`cache_number`](super::cache_number) has set; zero if none.
+    pub(super) number: c_int,
 }
 
 // SAFETY: handles are addresses that only the real library dereferences.
@@ -61,5 +62,5 @@ unsafe impl Send for RecentTranslation {}
 pub(super) const NOTHING_RECENT: RecentTranslation = RecentTranslation {
     handle: std::ptr::null_mut(),
     real: std::ptr::null_mut(),
-    note: 0,
+    number: 0,
 };

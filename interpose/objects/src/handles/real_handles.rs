@@ -1,7 +1,7 @@
 //! Translations between virtual handles and real ones.
 #![allow(unsafe_code)]
 
-use super::handle_table::{NOTHING_RECENT, Reals, RecentTranslation};
+use super::handle_table::{NOTHING_RECENT, RealHandles, RecentTranslation};
 use super::virtual_handles::{
     DenotedObject, TAG, VirtComm, VirtDatatype, VirtErrhandler, VirtFile, VirtGroup, VirtInfo,
     VirtMessage, VirtOp, VirtRequest, VirtSession, VirtWin, denoted_object, symbol_index,
@@ -20,17 +20,17 @@ use understudy_mpi::real_types::*;
 pub fn cached_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
-        recent.note
+        recent.number
     } else {
         0
     }
 }
 
 /// Caches a number, if `handle` is the most recently translated one.
-pub fn cache_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int) {
+pub fn cache_number(rt: &Runtime, kind: HandleKind, handle: *mut c_void, number: c_int) {
     let recent = rt.handles.recent[kind as usize].get();
     if recent.handle == handle {
-        rt.handles.recent[kind as usize].set(RecentTranslation { note, ..recent });
+        rt.handles.recent[kind as usize].set(RecentTranslation { number, ..recent });
     }
 }
 
@@ -71,7 +71,7 @@ fn find_real_handle(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut
         rt.handles.recent[kind as usize].set(RecentTranslation {
             handle,
             real,
-            note: 0,
+            number: 0,
         });
     }
     real
@@ -79,8 +79,9 @@ fn find_real_handle(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut
 
 macro_rules! translations {
     ($($name:ident: $virt:ident => $real:ident, $kind:ident;)*) => {$(
-        /// Returns the real handle, or null, which every real procedure refuses, for an invalid
-        /// one.
+                /// Returns the real handle; null, which every real procedure refuses, if `handle`
+                /// is
+        /// invalid.
         #[inline]
         pub fn $name(rt: &Runtime, handle: $virt) -> $real {
             $real(real(rt, HandleKind::$kind, handle.0))
@@ -147,7 +148,7 @@ pub fn predefined_handle(rt: &Runtime, name: &str) -> *mut c_void {
     })
 }
 
-/// Connects the predefined handles.
+/// Builds the tables of the predefined handles, and writes the program's data symbols.
 ///
 /// `symbols` are the addresses of the data symbols on the program side, in table order; `real`
 /// looks up a symbol of the real library.
@@ -170,7 +171,7 @@ pub fn write_symbol_tags(rt: &Runtime) {
     write_tags(&rt.handles.real_handles.borrow());
 }
 
-fn write_tags(real_handles: &Reals) {
+fn write_tags(real_handles: &RealHandles) {
     for &(_, index) in PREDEFINED
         .iter()
         .filter(|(_, index)| real_handles.symbols[*index] != 0)

@@ -14,9 +14,9 @@ const INDEX_SHIFT: u32 = 4;
 pub(super) const KINDS: usize = 16;
 const SPAN: usize = KINDS << KIND_SHIFT;
 
-/// Marks a data symbol of the program side that the runtime has written.
+/// Upper bits of the value that the runtime writes into each data symbol.
 ///
-/// The low 32 bits are an index.
+/// The low 32 bits of the value are the index of the symbol.
 pub(super) const TAG: u64 = 0x7553_7400_0000_0000;
 const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
 
@@ -26,7 +26,8 @@ const TAG_MASK: u64 = 0xffff_ff00_0000_0000;
 #[inline]
 pub fn created_index(kind: HandleKind, handle: *mut c_void) -> Option<u32> {
     let offset = (handle as usize).wrapping_sub(virtual_handle(kind, 0) as usize);
-    // Addresses between two handles become greater than every index.
+    // Divides by the distance of two handles. A remainder becomes the upper bits, which makes the
+    // result greater than every index.
     let index = offset.rotate_right(INDEX_SHIFT);
     (index < 1 << (KIND_SHIFT - INDEX_SHIFT)).then_some(index as u32)
 }

@@ -1,5 +1,8 @@
 //! Derived datatypes (MPI 4.1, chapter 5).
 //!
+//! The recipe of a datatype is its constructor with the arguments (`recipe`). The real library
+//! reports both (`recipe_inspection`), and `build` creates the datatype from them.
+//!
 //! A datatype may be freed while others are derived from it; its entry then stays as a *zombie*
 //! until no recipe refers to it.
 

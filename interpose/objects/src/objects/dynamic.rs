@@ -5,5 +5,7 @@
 mod dynamic_entry;
 mod ports;
 
-pub use dynamic_entry::{get, get_mut, record_capture, record_commit, record_rollback};
+pub use dynamic_entry::{
+    SpawnCounts, get, get_mut, record_capture, record_commit, record_rollback,
+};
 pub use ports::{ConnectProgress, ConnectionMessage, ConnectionState, FoundPeer, PublicBoard};

@@ -1,8 +1,8 @@
 //! Files (MPI 4.1, chapter 14), which the runtime implements without the real library.
 //!
-//! After a rollback a file is opened by the name that it had at the cut; it is never created or
-//! truncated. Data written since then are undone with all other effects on files (`user::undo`);
-//! this module resets the shared pointer.
+//! A rollback opens a file by the name that it had at the cut, and never creates or truncates the
+//! file. The undo log (`user::undo`) restores data that were overwritten since the cut, as for all
+//! other files; this module restores the shared pointer.
 
 mod file_entries;
 mod files_at_cut;

@@ -1,7 +1,7 @@
 //! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned.
 //!
-//! The runtime itself implements all local operations. A group also has a real group if
-//! communicators lead to all of its members.
+//! The runtime itself implements all local operations. A group also has a real group, for calls
+//! that pass groups to the library, if communicators contain all of its members.
 
 mod group_entries;
 mod group_members;

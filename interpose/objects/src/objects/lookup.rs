@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FORTRAN_BASE: c_int = 1_000_000;
 /// End of the Fortran handles of created objects.
 ///
-/// MPICH's Fortran handles equal the C handles and are not smaller than this value
-/// (`MPI_COMM_NULL` is the least).
+/// MPICH's Fortran handles equal its C handles, of which `MPI_COMM_NULL` has this value, the least.
 const FORTRAN_END: c_int = 0x400_0000;
 /// Fortran handle that denotes no object, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
@@ -35,6 +34,9 @@ pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> 
 }
 
 /// Returns the handle of a Fortran handle; null, as in the real library, if invalid.
+///
+/// `exists` returns true for the index of an existing created object. `real` converts the Fortran
+/// handle of a predefined object by the real library.
 pub fn from_fortran(
     rt: &Runtime,
     kind: HandleKind,

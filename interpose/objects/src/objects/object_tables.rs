@@ -5,7 +5,7 @@
 use super::attribute::Keyvals;
 use super::comm::{Comm, LocalComms};
 use super::datatype::Datatype;
-use super::dynamic::ConnectionState;
+use super::dynamic::{ConnectionState, SpawnCounts};
 use super::errhandler::{Errhandler, ErrorCodes};
 use super::file::{LocalFile, OpenFile, RegisteredRepresentation};
 use super::group::Group;
@@ -27,7 +27,7 @@ pub struct ObjectTables {
     /// State of communicators that is not in their recipes.
     pub(super) comm: LocalComms,
     /// Numbers of spawns at the last capture and at the last commit.
-    pub(super) spawns: Cell<(u64, u64)>,
+    pub(super) spawns: Cell<SpawnCounts>,
     /// Indices of datatypes, by real handle.
     pub(super) reverse: StateCell<Option<HashMap<usize, u32>>>,
     /// State of open files, by index.
@@ -94,7 +94,7 @@ impl ObjectTables {
                 world_model: WorldModel::NotYet,
             }),
             comm: LocalComms::start(),
-            spawns: Cell::new((0, 0)),
+            spawns: Cell::new(SpawnCounts::NONE),
             reverse: StateCell::new(None),
             files: StateCell::new(BTreeMap::new()),
             is_nameless_logged: Cell::new(false),

@@ -1,11 +1,9 @@
 //! Operators of the program (MPI 4.1, 6.9.5).
 //!
-//! The real library calls a reduction function on the runtime's stack and with its own datatype. A
-//! real operator is therefore created with one of a fixed number of *trampolines*, which calls the
-//! program's function on the program's stack and with the program's handle. The assignment of
-//! trampolines to operators is local to this process. A reduction that is in progress may still
-//! call the trampoline of an operator that has been freed, so trampolines are reused as late as
-//! possible.
+//! The real library calls a reduction function on the runtime's stack and with a real datatype. The
+//! program's function needs the program's stack and the program's handle. A real operator is
+//! therefore created with one of a fixed number of *trampolines*, each of which calls one function
+//! of the program. The assignment of trampolines to operators is local to this process.
 
 mod bindings;
 mod op_entries;

@@ -1,9 +1,10 @@
 //! Sessions (MPI 4.1, 11.3), with or without `MPI_Init`: process sets of the workers.
 //!
-//! The runtime implements sessions without the real library, and a session has no further state.
-//! The real library is initialised once, by the first session or `MPI_Init`. It is finalised in
-//! `MPI_Finalize`, or else when the program ends: a program that has used sessions, or whose code
-//! names `MPI_Session_init`, may create further ones until then.
+//! The runtime implements sessions without the real library; the state of a session is its error
+//! handler. The real library is initialised once, by the first session or by `MPI_Init`. It is
+//! finalised in `MPI_Finalize` if the program cannot create sessions afterwards. A program that has
+//! used sessions, or whose code names `MPI_Session_init`, can: then the library is finalised when
+//! the program ends.
 
 mod session_entries;
 mod world_model;

@@ -1,4 +1,6 @@
-//! Table whose indices are assigned deterministically, in every process and every replay.
+//! Table of objects with deterministic indices.
+//!
+//! Equal sequences of calls assign equal indices, so a replay gives the program equal handles.
 
 use std::collections::BTreeSet;
 

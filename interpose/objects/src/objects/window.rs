@@ -2,7 +2,8 @@
 //!
 //! Each window has its own communicator in the table, which the program does not see. The
 //! communicator defines the members and is rebuilt like any other; windows are rebuilt in the order
-//! of its `uid`. Memory that members share belongs to the runtime, all other memory to the program.
+//! of their communicators' `uid`s. Memory that members share is allocated by the runtime
+//! (`region`), all other memory is on the program side.
 
 mod direct;
 mod direct_windows;
@@ -25,6 +26,7 @@ mod window_rebuild;
 pub use direct::{DirectWindow, FlushWork};
 pub use direct_windows::direct;
 pub use epochs::{Epochs, LOCK_SHARED, LockKind, NO_CHECK};
+pub use own_locks::LockArguments;
 pub use quiesce::{quiesce, wait_for_captures};
 pub use recent_access::change_epochs;
 pub use recent_part::RecentPart;

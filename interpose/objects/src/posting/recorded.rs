@@ -22,31 +22,31 @@ struct RequestArrays {
 
 impl RequestArrays {
     /// Returns the argument in the form for the library.
-    fn word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
+    fn argument_word(&mut self, rt: &Runtime, argument: &Argument) -> u64 {
         let pointer = |handle: u64| handle as *mut c_void;
         match argument {
-            Argument::Word(word) => *word,
+            Argument::Word(value) => *value,
             Argument::Datatype(handle) => {
                 real_datatype(rt, VirtDatatype(pointer(*handle))).0 as u64
             }
             Argument::Op(handle) => real_op(rt, VirtOp(pointer(*handle))).0 as u64,
             Argument::Comm(handle) => real_comm(rt, VirtComm(pointer(*handle))).0 as u64,
             Argument::Info(handle) => real_info(rt, VirtInfo(pointer(*handle))).0 as u64,
-            Argument::Integers(all) => keep_array(&mut self.integers, all.clone()),
-            Argument::Longs(all) => keep_array(&mut self.longs, all.clone()),
+            Argument::Integers(all) => store_array(&mut self.integers, all.clone()),
+            Argument::Longs(all) => store_array(&mut self.longs, all.clone()),
             Argument::Datatypes(all) => {
                 let real = |&handle: &u64| real_datatype(rt, VirtDatatype(pointer(handle)));
-                keep_array(&mut self.datatypes, all.iter().map(real).collect())
+                store_array(&mut self.datatypes, all.iter().map(real).collect())
             }
         }
     }
 }
 
-/// Keeps an array, and returns its address.
-fn keep_array<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
-    let place = array.as_ptr() as u64;
+/// Stores an array, and returns its address.
+fn store_array<T>(arrays: &mut Vec<Vec<T>>, array: Vec<T>) -> u64 {
+    let address = array.as_ptr() as u64;
     arrays.push(array);
-    place
+    address
 }
 
 /// Creates the real request.
@@ -61,7 +61,7 @@ pub fn create_recorded(
     let words: Vec<u64> = recipe
         .arguments
         .iter()
-        .map(|argument| arrays.word(rt, argument))
+        .map(|argument| arrays.argument_word(rt, argument))
         .collect();
     let procedure = Proc::from_slot(u32::from(recipe.slot));
     // SAFETY: the arguments that were recorded for this procedure.
@@ -70,16 +70,16 @@ pub fn create_recorded(
     (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
 }
 
-/// Counts the start of a request.
+/// Counts the start of the request with this index, whose recipe has this number.
 pub fn count_start(rt: &Runtime, index: u32, number: u64) {
     let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
         return;
     };
     requests::count_started(rt, recipe.share);
     let procedure = Proc::from_slot(u32::from(recipe.slot));
-    if let (Some(Proc::MPI_Psend_init), [_, Argument::Word(parts), ..]) =
+    if let (Some(Proc::MPI_Psend_init), [_, Argument::Word(partitions), ..]) =
         (procedure, &recipe.arguments[..])
     {
-        requests::record_start(rt, index, *parts);
+        requests::record_start(rt, index, *partitions);
     }
 }

@@ -70,12 +70,12 @@ impl Queues {
 /// Receives in the runtime, on a library of two queues that a failure discards.
 struct RuntimeModel {
     requests: Requests,
-    early: Vec<DrainedMessage>,
+    drained: Vec<DrainedMessage>,
     library: Queues,
 }
 
 impl RuntimeModel {
-    fn early_of(message: Message) -> DrainedMessage {
+    fn drained_message(message: Message) -> DrainedMessage {
         DrainedMessage {
             comm: message.comm,
             source: message.source,
@@ -92,13 +92,13 @@ impl RuntimeModel {
     fn take(&mut self, index: u32, message_arguments: MessageArguments) -> Option<u64> {
         let comm = VirtComm(message_arguments.comm as *mut c_void);
         let got = match drained::first_matching(
-            &self.early,
+            &self.drained,
             comm,
             message_arguments.peer,
             message_arguments.tag,
         ) {
             Some(at) => self
-                .early
+                .drained
                 .remove(at)
                 .data
                 .try_into()
@@ -121,17 +121,17 @@ impl RuntimeModel {
     fn cut(&mut self) -> Vec<u8> {
         let mut unexpected = std::mem::take(&mut self.library.unexpected);
         unexpected.sort_by_key(|message| message.comm);
-        self.early
-            .extend(unexpected.into_iter().map(RuntimeModel::early_of));
-        let state = (&self.requests, &self.early);
+        self.drained
+            .extend(unexpected.into_iter().map(RuntimeModel::drained_message));
+        let state = (&self.requests, &self.drained);
         bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
     }
 
     /// Restores the saved state and posts the receives, in the order that `recovery` uses.
     fn roll_back(&mut self, saved: &[u8]) {
-        let ((requests, early), _) =
+        let ((requests, drained), _) =
             bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();
-        (self.requests, self.early, self.library) = (requests, early, Queues::default());
+        (self.requests, self.drained, self.library) = (requests, drained, Queues::default());
         for index in self.requests.by_age() {
             let request = self.requests.get(index).unwrap();
             if let (Some(message_arguments), RequestState::Active) =
@@ -201,7 +201,7 @@ impl Program {
         let idle = (0..PERSISTENT).map(|_| persistent()).collect();
         let layer = RuntimeModel {
             requests,
-            early: Vec::new(),
+            drained: Vec::new(),
             library: Queues::default(),
         };
         Program {

@@ -22,6 +22,13 @@ impl From<VirtSession> for BufferOwner {
     }
 }
 
+/// Space of a buffer that a send uses until its message is complete.
+#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
+pub struct BufferUse {
+    pub owner: BufferOwner,
+    pub bytes: u64,
+}
+
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct AttachedBuffer {
     /// Object that the buffer is attached to.

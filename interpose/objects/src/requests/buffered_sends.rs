@@ -1,6 +1,7 @@
 //! The program's buffers for buffered sends (MPI 4.1, section 3.6).
 //!
-//! Only their sizes are used, since the runtime copies messages into its own memory.
+//! The runtime copies messages into its own memory, and uses only the sizes of the buffers: a send
+//! fails if the program's buffer would be too small.
 
 use super::attached_buffer::{AttachedBuffer, BufferOwner};
 use super::request::{RequestKind, RequestState};
@@ -37,18 +38,16 @@ pub fn detach(rt: &Runtime, owner: BufferOwner) {
 /// Returns the number of bytes of a buffer that are in use.
 pub fn used_bytes(rt: &Runtime, owner: BufferOwner) -> u64 {
     let table = table(rt);
-    let takes = table.iter().filter_map(|(_, request)| request.buffered);
-    takes
-        .filter(|takes| takes.0 == owner)
-        .map(|takes| takes.1)
+    let uses = table.iter().filter_map(|(_, request)| request.buffered);
+    uses.filter(|buffer_use| buffer_use.owner == owner)
+        .map(|buffer_use| buffer_use.bytes)
         .sum()
 }
 
-/// Returns the incomplete messages for which a request that [flushes](RequestKind::Flush) a buffer
-/// waits.
+/// Returns the incomplete messages for which a [flush](RequestKind::Flush) of a buffer waits.
 ///
-/// The messages are among those that were in the buffer when the request was started. `None` for
-/// other requests, and for complete ones.
+/// Returns the incomplete ones among the messages that were in the buffer when the flush was
+/// started. `None` for other requests, and for a complete flush.
 pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
     let flush = get(rt, flush)
         .filter(|request| request.state == RequestState::Open)?
@@ -61,8 +60,8 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
         let messages = table
             .iter()
             .filter(|(_, request)| request.stamp < flush.stamp);
-        let of_owner =
-            messages.filter(|(_, request)| request.buffered.is_some_and(|takes| takes.0 == owner));
+        let of_owner = messages
+            .filter(|(_, request)| request.buffered.is_some_and(|used| used.owner == owner));
         of_owner.map(|(index, _)| index).collect()
     };
     Some(
@@ -75,8 +74,8 @@ pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
 
 /// Returns the owner of the buffer for a message of this size on a communicator.
 ///
-/// The owner is that of the first buffer that exists: the communicator's, that of its session, or
-/// the process's (MPI 4.1, 3.6). `None` if that buffer has no room.
+/// The message uses the communicator's buffer, else the buffer of its session, else the process's
+/// (MPI 4.1, 3.6). `None` if there is no buffer or if the buffer has no room.
 pub fn buffer_with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<BufferOwner> {
     let owners = [
         comm.into(),

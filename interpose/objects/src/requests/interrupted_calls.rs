@@ -1,6 +1,7 @@
 //! Requests of blocking calls that are repeated.
 //!
-//! A call is repeated after a rollback, or after it has yielded the MPI lock.
+//! A call is repeated after a rollback to a cut during the call, or after it has yielded the MPI
+//! lock. It must then use the requests that it has started before.
 
 use super::request_borrows::{table, table_mut};
 use super::request_entries::index;
@@ -12,8 +13,7 @@ use crate::work_flags::{self, MULTIPLE_THREADS, RESUMES};
 
 /// Records the requests that the blocking call of this thread has started.
 ///
-/// The call uses them when it is repeated: after it has yielded the MPI lock, or after a rollback
-/// to a cut during the call.
+/// The call gets them from [`resume`] when it is repeated.
 pub fn record_call(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
         let indices = requests.map(|request| index(rt, request?));
@@ -29,21 +29,21 @@ pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     if !work_flags::is_set(RESUMES | MULTIPLE_THREADS) {
         return None;
     }
-    let own = mpi_lock::current_block() as u64;
+    let thread = mpi_lock::current_block() as u64;
     let table = table(rt);
-    let (_, begun) = table
+    let (_, requests) = table
         .blocking_calls
         .iter()
-        .find(|(thread, _)| *thread == own)?;
+        .find(|(owner, _)| *owner == thread)?;
     let handle = |index| VirtRequest(handles::virtual_handle(HandleKind::Request, index));
-    Some(begun.map(|begun| begun.map(handle)))
+    Some(requests.map(|requests| requests.map(handle)))
 }
 
 /// Records that the blocking call of this thread is complete.
 pub fn clear_call(rt: &Runtime) {
-    let own = mpi_lock::current_block() as u64;
+    let thread = mpi_lock::current_block() as u64;
     let mut table = table_mut(rt);
-    table.blocking_calls.retain(|(thread, _)| *thread != own);
+    table.blocking_calls.retain(|(owner, _)| *owner != thread);
     if table.blocking_calls.is_empty() {
         work_flags::clear(RESUMES);
     }

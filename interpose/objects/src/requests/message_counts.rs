@@ -32,24 +32,30 @@ pub fn restart_counts(rt: &Runtime) {
     table.received.fill(0);
 }
 
-/// Counts an operation that several processes must start before a cut, with this process's share.
+/// Counts an operation that all or no participants must have started at a cut.
+///
+/// `share` is this process's share of the operation.
 pub fn count_started(rt: &Runtime, share: u64) {
     let started = &mut table_mut(rt).started;
     *started = started.wrapping_add(share);
 }
 
-/// Returns this process's share of the sum over started operations.
+/// Returns this process's share of the sum over all started operations.
+///
+/// A sum of zero over all workers means that no operation has been started by only some of its
+/// participants.
 pub fn sum_of_started(rt: &Runtime) -> u64 {
     table(rt)
         .started
-        .wrapping_add(comm::sum_of_collectives(rt, |uid, ends| {
-            share_of(ends, uid, 0)
+        .wrapping_add(comm::sum_of_collectives(rt, |uid, me_and_next| {
+            share_of(me_and_next, uid, 0)
         }))
 }
 
-/// Returns the number of the next partitioned message between these ends with this tag.
+/// Returns the number of the next partitioned message with these ends, tag and communicator.
 ///
-/// Sent and received messages are counted separately.
+/// `pair` is the hash of these ([`super::RequestIdentity`]). Sent and received messages are counted
+/// separately.
 pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     let next = &mut table_mut(rt).partitioned;
     let next = next.entry((pair, is_send)).or_default();
@@ -64,7 +70,7 @@ pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int)) {
     table_mut(rt).count_sent(worker);
 }
 
-/// Returns the worker to which a message is sent.
+/// Returns the receiver of a message, which is counted as a follower of synchronous sends.
 #[inline(always)]
 pub(super) fn receiver(
     rt: &Runtime,

@@ -6,11 +6,12 @@ use crate::Runtime;
 
 /// Records the start of a partitioned send.
 ///
-/// The library is not polled until all partitions are ready: Open MPI 5.0 would report completion.
+/// The request stays open, and the library is not polled, until all partitions are ready: before
+/// that, Open MPI 5.0 would report it as complete.
 pub fn record_start(rt: &Runtime, index: u32, partitions: u64) {
     set_state(rt, index, RequestState::Open);
     let unready = &mut rt.requests.table.borrow_mut().unready;
-    unready.retain(|(of, _)| *of != index);
+    unready.retain(|(request, _)| *request != index);
     unready.push((index, partitions));
 }
 
@@ -20,7 +21,7 @@ pub fn record_ready(rt: &Runtime, index: u32, count: u64) {
         let unready = &mut rt.requests.table.borrow_mut().unready;
         unready
             .iter_mut()
-            .filter(|(of, _)| *of == index)
+            .filter(|(request, _)| *request == index)
             .for_each(|(_, left)| *left = left.saturating_sub(count));
         let before = unready.len();
         unready.retain(|(_, left)| *left > 0);

@@ -19,20 +19,21 @@ impl RequestRecipe {
 
     /// Keeps the objects of the recipe even if the program frees them.
     pub fn retain(&self, rt: &Runtime) {
-        self.each_datatype(|it| datatype::retain(rt, it));
-        self.each_op(|it| op::retain(rt, it));
+        self.each_datatype(|datatype| datatype::retain(rt, datatype));
+        self.each_op(|op| op::retain(rt, op));
     }
 
     pub fn release(&self, rt: &Runtime) {
-        self.each_datatype(|it| datatype::release(rt, it));
-        self.each_op(|it| op::release(rt, it));
+        self.each_datatype(|datatype| datatype::release(rt, datatype));
+        self.each_op(|op| op::release(rt, op));
     }
 }
 
-/// Returns the share of a started collective in the sum over all workers.
+/// Returns this worker's share of a started collective in the sum over all workers.
 ///
-/// The shares of all members sum up to zero. `number` is 0 for collectives that all members start
-/// in one order.
+/// The shares of all members add up to zero. `number` distinguishes persistent collectives, which
+/// members may start in different orders; it is zero for collectives that all members start in one
+/// order.
 pub fn share(rt: &Runtime, comm: VirtComm, number: u64) -> u64 {
     let Some((uid, me, next)) = comm::ring_neighbour(rt, comm) else {
         return 0;

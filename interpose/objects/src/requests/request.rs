@@ -1,6 +1,6 @@
 //! Records in the table of requests.
 
-use super::attached_buffer::BufferOwner;
+use super::attached_buffer::{BufferOwner, BufferUse};
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
 use std::ffi::{c_int, c_void};
@@ -42,15 +42,18 @@ pub enum SendMode {
 /// Operation of a request.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub enum RequestKind {
+    /// Send that is not persistent, in any mode but the synchronous one.
     Send,
+    /// Synchronous send that is not persistent.
     Synchronous,
     Receive(MessageArguments),
-    /// Non-blocking collective, and the datatype that the program's operator receives.
+    /// Non-blocking collective; a reduction has the datatype that the program's operator receives.
     Collective(Option<u64>),
     /// One-sided operation (`MPI_Rput`, `MPI_Rget`, …).
     OneSided,
-    /// Creation of the communicator with this index, or its report to all members
-    /// (`MPI_Comm_idup`).
+    /// Creation of the communicator with this index (`MPI_Comm_idup`).
+    ///
+    /// Also the kind of the companion, which broadcasts the `uid` of the communicator.
     Duplicate(u32),
     /// Persistent send (`MPI_Send_init`).
     PersistentSend(SendMode, MessageArguments),
@@ -90,11 +93,11 @@ pub struct GeneralizedFunctions {
 
 /// State of a request.
 ///
-/// Most requests become `Active` when they are started, and are removed (persistent ones become
-/// `Inactive`) when the library completes them. The runtime itself decides about the completion of
-/// some requests: these are `Open` until its condition holds, and `Done` until the program receives
-/// the outcome. Outside of the fast path, a request that the library has completed is also `Done`
-/// until then.
+/// Most requests are `Active` from their start until the library completes them. Then they are
+/// removed, or become `Inactive` if they are persistent. For some requests the runtime itself
+/// decides when they are complete: these are `Open` until then. A complete request is `Done` until
+/// the program receives the outcome; the fast path passes the outcome on at once and skips this
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub enum RequestState {
     /// Persistent request that is not started.
@@ -109,10 +112,20 @@ pub enum RequestState {
     Open,
     /// Complete with this outcome, which the program has not received yet.
     Done {
-        /// Source, tag, error, cancelled, bytes.
-        status: (i32, i32, i32, i32, u64),
+        status: SavedStatus,
+        /// Return code of the completing procedure.
         rc: i32,
     },
+}
+
+/// Status of a complete request, in a form that can be saved.
+#[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
+pub struct SavedStatus {
+    pub source: i32,
+    pub tag: i32,
+    pub error: i32,
+    pub cancelled: i32,
+    pub bytes: u64,
 }
 
 /// Request of the program.
@@ -126,13 +139,13 @@ pub struct Request {
     pub comm: u64,
     /// True if `MPI_Request_free` was called while the request was active.
     pub is_freed: bool,
-    /// Buffer for buffered sends that the request uses, and the number of bytes.
-    pub buffered: Option<(BufferOwner, u64)>,
-    /// Companion request, which the program does not see, and which completes with this one.
+    /// Space in a buffer for buffered sends that the request uses.
+    pub buffered: Option<BufferUse>,
+    /// Index of the companion request, which the program does not see.
     ///
-    /// The companion of the receive of `MPI_Isendrecv` is the send, and that of a duplicate is the
-    /// broadcast of the new communicator's number. The program receives the outcome when both are
-    /// complete.
+    /// The request is complete for the program when the companion is complete too. The receive of
+    /// `MPI_Isendrecv` has the send as its companion; a duplicate has the broadcast of the new
+    /// communicator's number.
     pub companion: Option<u32>,
 }
 
@@ -178,7 +191,9 @@ impl RequestKind {
     #[inline(always)]
     pub fn datatype(&self) -> Option<VirtDatatype> {
         match self {
-            RequestKind::Collective(datatype) => datatype.map(|it| VirtDatatype(it as *mut c_void)),
+            RequestKind::Collective(datatype) => {
+                datatype.map(|handle| VirtDatatype(handle as *mut c_void))
+            }
             kind => kind.message_arguments().map(MessageArguments::datatype),
         }
     }
@@ -232,13 +247,13 @@ pub const EMPTY_STATUS: Status = Status {
 /// Returns the state of a request that is complete with this outcome.
 pub fn done_state(status: Status, rc: c_int) -> RequestState {
     RequestState::Done {
-        status: (
-            status.source,
-            status.tag,
-            status.error,
-            status.cancelled,
-            status.bytes as u64,
-        ),
+        status: SavedStatus {
+            source: status.source,
+            tag: status.tag,
+            error: status.error,
+            cancelled: status.cancelled,
+            bytes: status.bytes as u64,
+        },
         rc,
     }
 }

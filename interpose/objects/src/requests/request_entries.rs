@@ -31,27 +31,27 @@ pub fn has_requests_on(rt: &Runtime, comm: VirtComm) -> bool {
         .any(|(_, request)| request.comm == comm.0 as u64)
 }
 
-/// Keeps a value until a request is complete, since the real library has its address.
-pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
+/// Keeps data until a request is complete, since the real library has their address.
+pub fn keep(rt: &Runtime, handle: VirtRequest, library_data: Box<dyn Any + Send>) {
     if let Some(index) = index(rt, handle) {
-        keep_for(rt, index, what);
+        keep_for(rt, index, library_data);
     }
 }
 
-/// Keeps a value until the request with this index is complete.
-pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
+/// Keeps data until the request with this index is complete.
+pub fn keep_for(rt: &Runtime, index: u32, library_data: Box<dyn Any + Send>) {
     rt.requests
         .table
         .borrow_mut()
         .library_data
-        .push((index, what));
+        .push((index, library_data));
 }
 
-/// Makes `second`, whose handle the program does not get, complete with `first`.
-pub fn join(rt: &Runtime, first: VirtRequest, second: VirtRequest) {
-    let second = index(rt, second);
-    if let Some(mut request) = index(rt, first).and_then(|it| get_mut(rt, it)) {
-        request.companion = second;
+/// Makes `companion`, whose handle the program does not get, the companion of a request.
+pub fn set_companion(rt: &Runtime, request: VirtRequest, companion: VirtRequest) {
+    let companion = index(rt, companion);
+    if let Some(mut request) = index(rt, request).and_then(|index| get_mut(rt, index)) {
+        request.companion = companion;
     }
 }
 
@@ -119,7 +119,10 @@ pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
 /// True if a request or its companion is active.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| {
-        request.is_started() || request.companion.is_some_and(|it| is_active(rt, it))
+        request.is_started()
+            || request
+                .companion
+                .is_some_and(|companion| is_active(rt, companion))
     })
 }
 
@@ -131,12 +134,12 @@ pub fn is_inactive(rt: &Runtime, index: u32) -> bool {
 /// Returns the functions of a generalized request.
 pub fn general(rt: &Runtime, index: u32) -> Option<GeneralizedFunctions> {
     match get(rt, index)?.kind {
-        RequestKind::General(general) => Some(general),
+        RequestKind::General(functions) => Some(functions),
         _ => None,
     }
 }
 
-/// Returns the number of requests that may be freed before all freed ones are tested.
+/// Returns the number of frees after which all freed requests are tested.
 pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
     &rt.requests.until_reaped
 }

@@ -1,12 +1,12 @@
 //! Requests added to the table, freed, removed, and replaced at a rollback.
 
-use super::attached_buffer::BufferOwner;
+use super::attached_buffer::BufferUse;
 use super::message_counts::{count_started, receiver};
 use super::recipe_objects::share;
 use super::request::{EMPTY_STATUS, MessageArguments, RequestKind, RequestState, done_state};
 use super::request_borrows::table_mut;
 use super::request_entries::{
-    active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
+    active, general, get_mut, index, is_active, keep, null_handle, release_real, set_companion,
 };
 use super::request_recipe::RequestRecipe;
 use super::request_table::NULL;
@@ -107,17 +107,17 @@ pub fn add_collective(
 
 /// Adds a request that creates a communicator, with a companion.
 ///
-/// The companion sends the communicator's number if necessary. Both complete together. Until then
-/// `begun` is kept, to which the library writes.
+/// The companion broadcasts the communicator's `uid`, if that is necessary. `pending`, to which the
+/// library writes, exists until both are complete.
 pub fn add_duplicate(
     rt: &Runtime,
     comm: VirtComm,
-    begun: Box<PendingDuplicate>,
+    pending: Box<PendingDuplicate>,
     made: RealRequest,
     companion: Option<RealRequest>,
 ) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
-    let kind = RequestKind::Duplicate(begun.index);
+    let kind = RequestKind::Duplicate(pending.index);
     let handle = add(rt, comm, kind, RequestState::Active, made);
     // A request without a companion would complete on the fast path, which does not update the
     // table of communicators.
@@ -125,30 +125,30 @@ pub fn add_duplicate(
         Some(companion) => add(rt, comm, kind, RequestState::Active, companion),
         None => add_done(rt, comm, kind, EMPTY_STATUS, SUCCESS),
     };
-    join(rt, handle, companion);
-    keep(rt, handle, begun);
+    set_companion(rt, handle, companion);
+    keep(rt, handle, pending);
     handle
 }
 
 /// Completes the entry of the communicator with this index.
 ///
-/// Does nothing while a request that creates it is active.
+/// Does nothing while its creation or the broadcast of its `uid` is incomplete.
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
     if !active(
         rt,
-        |kind| matches!(kind, RequestKind::Duplicate(of) if *of == index),
+        |kind| matches!(kind, RequestKind::Duplicate(created) if *created == index),
     )
     .is_empty()
     {
         return;
     }
     let table = rt.requests.table.borrow();
-    let mut begun = table
+    let mut pending = table
         .library_data
         .iter()
         .filter_map(|(_, library_data)| library_data.downcast_ref::<PendingDuplicate>());
-    if let Some(begun) = begun.find(|begun| begun.index == index) {
-        begun.finish(rt);
+    if let Some(pending) = pending.find(|pending| pending.index == index) {
+        pending.finish(rt);
     }
 }
 
@@ -191,20 +191,20 @@ pub fn add_done(
     add(rt, comm, kind, done_state(status, rc), NULL)
 }
 
-/// Adds a buffered send, which the program does not complete.
+/// Adds a buffered send; the program has no handle of its request.
 ///
-/// The send uses these bytes of a buffer until it is complete.
+/// `copy` is the copy of the message, which the library reads until the send is complete.
 pub fn add_buffered(
     rt: &Runtime,
     comm: VirtComm,
     real: RealRequest,
-    takes: (BufferOwner, u64),
+    buffer_use: BufferUse,
     copy: Box<dyn Any + Send>,
 ) {
     let mut handle = add(rt, comm, RequestKind::Send, RequestState::Active, real);
     keep(rt, handle, copy);
-    if let Some(mut request) = index(rt, handle).and_then(|it| get_mut(rt, it)) {
-        request.buffered = Some(takes);
+    if let Some(mut request) = index(rt, handle).and_then(|index| get_mut(rt, index)) {
+        request.buffered = Some(buffer_use);
     }
     free(rt, &mut handle);
 }

@@ -80,6 +80,9 @@ unsafe fn array<T>(
 }
 
 /// Identity of a request, equal in all participating processes.
+///
+/// A persistent collective has the `uid` of its communicator and its number there. A partitioned
+/// message has the hash of its communicator, ends and tag, and its number among such messages.
 pub type RequestIdentity = (u64, u64);
 
 /// Arguments that recreate a request.
@@ -95,9 +98,10 @@ pub struct RequestRecipe {
     pub members: u32,
     /// Number that each start adds to a sum over all workers, modulo 2⁶⁴.
     ///
-    /// The shares of all participants cancel: their sum is zero. So if every participant has
-    /// started the request equally often, the sum over all workers is zero, and a cut needs no list
-    /// of requests to see this. Otherwise the sum is not zero, except with probability 2⁻⁶⁴.
+    /// The shares of all participants add up to zero. The sum over all workers and all starts is
+    /// therefore zero if every participant has started the request equally often; otherwise it is
+    /// not zero, except with probability 2⁻⁶⁴. A cut thus checks all requests with one sum, without
+    /// a list of requests.
     pub share: u64,
     /// All arguments except the request.
     pub arguments: Vec<Argument>,
@@ -108,9 +112,9 @@ const PARTITIONED: u64 = 1 << 63;
 
 /// Returns identity and sender's share of a partitioned message.
 ///
-/// The message has the number `number` among those between both `ends` (sender and receiver) with
-/// this tag on the communicator with this `uid`. An end is `None` for MPI_PROC_NULL. The receiver's
-/// share is the negated sender's share: the sum of both is zero when both have started the message.
+/// `number` counts the messages with these `ends` (sender and receiver), tag and communicator. An
+/// end is `None` for MPI_PROC_NULL. The receiver's share is the negative of the sender's share: the
+/// sum of both is zero when both have started the message.
 pub fn partitioned_identity(
     comm_uid: u64,
     ends: [Option<Worker>; 2],
@@ -152,8 +156,7 @@ impl RequestRecipe {
 /// Returns the share of a member in start `number` of a collective.
 ///
 /// The members form a ring, in which `next` follows `me`. The share is the hash of `me` minus the
-/// hash of `next`. In the sum over the ring every hash
-/// occurs once with either sign.
+/// hash of `next`. In the sum over the ring every hash occurs once with either sign.
 pub(super) fn share_of([me, next]: [Worker; 2], uid: u64, number: u64) -> u64 {
     let weight = |worker: Worker| hash([uid, number, u64::from(worker.0)]);
     weight(me).wrapping_sub(weight(next))
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_cancel_out_when_all_have_started_the_same() {
+    fn shares_add_up_to_zero_when_all_have_started_equal_requests() {
         assert_eq!((sum(&[1; 4], 1), sum(&[6; 4], 0)), (0, 0));
         assert_ne!(sum(&[1, 1, 0, 1], 1), 0);
         assert_ne!(sum(&[1, 0, 0, 0], 0), 0);
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_partitioned_message_name_it_alike() {
+    fn both_ends_of_a_partitioned_message_derive_one_identity() {
         let partitioned = |comm, ends: [u32; 2], tag, number| {
             partitioned_identity(comm, ends.map(|end| Some(Worker(end))), tag, number)
         };

@@ -60,7 +60,7 @@ impl TableWithReals {
     ) -> VirtRequest {
         let index = self.requests.insert(comm.0 as u64, kind, state);
         match self.real_requests.get_mut(index as usize) {
-            Some(place) => *place = real,
+            Some(entry) => *entry = real,
             None => self.real_requests.push(real),
         }
         VirtRequest(handles::virtual_handle(HandleKind::Request, index))

@@ -20,7 +20,9 @@ pub struct Requests {
     next: StartStamp,
     /// Recipes of persistent collectives and partitioned messages, in the order of creation.
     pub recipes: BTreeMap<u64, RequestRecipe>,
-    /// Number of partitioned messages, by ends and tag, and by direction (true for sent ones).
+    /// Number of partitioned messages of a pair and direction (true for sent ones).
+    ///
+    /// See [`super::next_partitioned`].
     pub partitioned: BTreeMap<(u64, bool), u64>,
     /// Sum of the [`super::share`]s of operations that this process has started.
     pub started: u64,
@@ -115,7 +117,8 @@ impl Requests {
         stamp
     }
 
-    /// Completes a request that [is alone](Request::is_completed_by_library).
+    /// Completes a request that [the library alone](Request::is_completed_by_library) has
+    /// completed.
     ///
     /// A persistent request becomes inactive, any other is removed. `sender` returns the sender of
     /// a received message. Returns the datatype of a removed request; the outer `None` means that

@@ -18,18 +18,18 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
     let index = created_index(HandleKind::Request, handle.0)?;
     let table = rt.requests.table.borrow();
     let request = table.requests.get(index)?;
-    let is_the_librarys = match request.kind {
+    let is_started_by_library = match request.kind {
         RequestKind::PersistentSend(mode, _) => mode != SendMode::Buffered,
         RequestKind::PersistentReceive(_) => true,
         _ => false,
     };
     let real = table.real_requests.get(index as usize)?;
-    (is_the_librarys && request.state == RequestState::Inactive).then_some((index, *real))
+    (is_started_by_library && request.state == RequestState::Inactive).then_some((index, *real))
 }
 
 /// Records the start of a [`startable`] request, and counts the message of a send.
 ///
-/// The request follows all posted requests in the order of requests.
+/// The request gets the latest stamp: it follows all requests that were started before.
 #[inline(always)]
 pub fn record_started(rt: &Runtime, index: u32) {
     let sent = rt.requests.table.borrow_mut().requests.start(index);

@@ -1,8 +1,12 @@
 //! Synchronous sends (MPI 4.1, 3.4), which complete when a matching receive has started.
 //!
-//! A cut drains messages that no receive has matched (`drain` of the runtime), so the library
-//! completes their sends. For the program they are not complete: such a request is
+//! A cut drains messages that no receive of the program has matched (`drain` of the runtime). The
+//! library then completes their sends, but for the program they are not complete: such a request is
 //! [open](RequestState::Open) until the receiver reports that the program has received the message.
+//!
+//! At a cut the sender asks the receiver for each incomplete synchronous send: is the message among
+//! the drained ones? The receiver identifies the message by its envelope and by the number of
+//! *followers*, the messages with that envelope that were sent after it.
 
 use super::request::{
     EMPTY_STATUS, MessageArguments, Request, RequestKind, RequestState, SendMode, done_state,
@@ -30,7 +34,7 @@ fn is_synchronous(request: &Request) -> bool {
 
 impl TableWithReals {
     /// Removes sends that are complete.
-    fn sweep(&mut self) {
+    fn remove_completed(&mut self) {
         let requests = &self.requests;
         let has_ended = |send: &SynchronousSend| {
             let request = requests
@@ -47,7 +51,7 @@ impl TableWithReals {
 
 /// Records the start of a synchronous send.
 ///
-/// Messages that were sent earlier do not count as its followers.
+/// Followers of the send are counted from now on.
 pub fn add(rt: &Runtime, index: u32, comm: VirtComm, peer: c_int, tag: c_int) {
     let Some(to) = comm::worker_of(rt, comm, peer) else {
         return;
@@ -82,7 +86,7 @@ pub fn add_persistent(rt: &Runtime, index: u32, message: &MessageArguments) {
     }
 }
 
-/// Counts a message that was sent after incomplete synchronous sends.
+/// Counts a message as a follower of the incomplete synchronous sends with its envelope.
 #[inline(always)]
 pub(super) fn count_follower(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
     if has_any() {
@@ -94,7 +98,7 @@ pub(super) fn count_follower(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_i
 #[inline(never)]
 fn count_follower_slow(rt: &Runtime, comm: VirtComm, peer: c_int, tag: c_int) {
     let table = &mut *rt.requests.table.borrow_mut();
-    table.sweep();
+    table.remove_completed();
     let pending = table.requests.synchronous.pending.iter_mut();
     pending
         .filter(|send| (send.comm, send.peer, send.tag) == (comm.0 as u64, peer, tag))
@@ -113,15 +117,13 @@ pub fn pending(rt: &Runtime) -> Vec<SynchronousSend> {
         return Vec::new();
     }
     let table = &mut *rt.requests.table.borrow_mut();
-    table.sweep();
+    table.remove_completed();
     table.requests.synchronous.pending.clone()
 }
 
-/// Sets the state of a send after a cut.
-///
-/// `waits` is true if no receive has matched the message.
-pub fn set_matched(rt: &Runtime, send: &SynchronousSend, waits: bool) {
-    let state = match waits {
+/// Sets a send to open if its message `is_unmatched`, else to complete.
+pub fn set_matched(rt: &Runtime, send: &SynchronousSend, is_unmatched: bool) {
+    let state = match is_unmatched {
         true => RequestState::Open,
         false => done_state(EMPTY_STATUS, SUCCESS),
     };

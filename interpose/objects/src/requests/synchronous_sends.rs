@@ -7,9 +7,13 @@ use crate::handles::VirtComm;
 pub struct SynchronousSend {
     /// Number that identifies the send within this process.
     pub number: u64,
+    /// Index of the request.
     pub(super) index: u32,
+    /// Virtual communicator.
     pub(super) comm: u64,
+    /// Rank of the receiver in the communicator.
     pub(super) peer: i32,
+    /// Receiver, as a rank of `MPI_COMM_WORLD`.
     pub to: u32,
     pub tag: i32,
     /// Number of later messages with equal receiver, communicator and tag.
@@ -26,6 +30,7 @@ impl SynchronousSend {
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct SynchronousSends {
     pub(super) pending: Vec<SynchronousSend>,
+    /// Number of the next send.
     pub(super) next: u64,
 }
 

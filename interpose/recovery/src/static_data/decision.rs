@@ -11,15 +11,13 @@ use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_settings::StaticData;
 
-fn is_open(rt: &Runtime) -> bool {
+fn is_undecided(rt: &Runtime) -> bool {
     rt.static_data.is_undecided.get()
 }
 
 /// Decides against replays if no trial replay can follow.
-///
-/// `has_none` is true if there is no replay plan.
-pub fn check_possible(rt: &Runtime, has_none: bool) {
-    if is_open(rt) && has_none && !journal::is_under_way(rt) {
+pub fn check_possible(rt: &Runtime, has_plan: bool) {
+    if is_undecided(rt) && !has_plan && !journal::is_under_way(rt) {
         decide(rt, false, "the set-up phase was not recorded to its end");
     }
 }
@@ -29,29 +27,31 @@ pub fn begin(rt: &Runtime) {
     rt.static_data
         .is_undecided
         .set(process_info::config().static_data == StaticData::Auto);
-    if is_open(rt) && !replays() {
+    if is_undecided(rt) && !replays() {
         decide(rt, false, "parity is computed from all data");
     }
 }
 
-/// Decides whether replicas omit the pages that a trial replay has made right.
+/// Returns true if replicas omit the pages that a trial replay has rebuilt.
 ///
 /// `different` are the pages of the replay plan that differ; `None` if the trial replay failed.
-pub fn decide_on_trial(rt: &Runtime, script: &ReplayPlan, different: Option<&[u64]>) -> bool {
-    if !is_open(rt) {
+/// Decides for that, in the mode `auto`, if the replay rebuilds at least half of the pages, and if
+/// these pages take more memory than the plan.
+pub fn decide_on_trial(rt: &Runtime, plan: &ReplayPlan, different: Option<&[u64]>) -> bool {
+    if !is_undecided(rt) {
         return different.is_some();
     }
-    let pages = script.page_count();
+    let pages = plan.page_count();
     let rebuilt = different.map(|different| pages - different.len() as u64);
     let is_worth_it = rebuilt.is_some_and(|rebuilt| {
         2 * rebuilt >= pages
-            && rebuilt * PAGE_SIZE as u64 > script.journal_bytes() + script.input_bytes()
+            && rebuilt * PAGE_SIZE as u64 > plan.journal_bytes() + plan.input_bytes()
     });
     let why = match rebuilt {
         Some(rebuilt) => format!(
             "{} of {pages} pages differ in a trial replay; the set-up log has {} bytes",
             pages - rebuilt,
-            script.journal_bytes()
+            plan.journal_bytes()
         ),
         None => "the trial replay has failed".into(),
     };
@@ -59,17 +59,17 @@ pub fn decide_on_trial(rt: &Runtime, script: &ReplayPlan, different: Option<&[u6
     is_worth_it
 }
 
-fn decide(rt: &Runtime, replay: bool, why: &str) {
+fn decide(rt: &Runtime, use_replays: bool, why: &str) {
     rt.static_data.is_undecided.set(false);
-    let way = if replay { "replay" } else { "image" };
+    let method = if use_replays { "replay" } else { "image" };
     events::emit(Kind::StaticData {
         worker: world::worker(rt),
-        way: way.into(),
+        way: method.into(),
         reason: why.into(),
     });
     if world::is_first_worker(rt) {
-        system_calls::print_message(message::static_way(way, why));
+        system_calls::print_message(message::static_way(method, why));
     } else {
-        log::info!("UNDERSTUDY_STATIC=auto uses {way} ({why})");
+        log::info!("UNDERSTUDY_STATIC=auto uses {method} ({why})");
     }
 }

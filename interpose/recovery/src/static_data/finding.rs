@@ -4,7 +4,7 @@ use crate::copies::ReplayPlan;
 use crate::journal::Inputs;
 use std::time::Duration;
 
-/// Finding of a child process.
+/// Result of the replay in one child process.
 #[derive(Default, bincode::Encode, bincode::Decode)]
 pub struct ReplayFinding {
     /// Reason why the replay did not reach its end.
@@ -14,13 +14,15 @@ pub struct ReplayFinding {
     /// Names of the mappings around these pages, with the number of pages in each.
     pub places: Vec<String>,
     /// Duration of the replay.
-    pub took: Duration,
+    pub duration: Duration,
     /// Record of the inputs that the replay has read.
     pub inputs: Inputs,
 }
 
 impl ReplayFinding {
-    /// Combines this finding with a later one of this phase.
+    /// Combines this finding with that of a later replay of this phase.
+    ///
+    /// A page differs if it differs in any of the replays. If one has failed, both have.
     pub fn combined_with(mut self, other: ReplayFinding) -> ReplayFinding {
         if self.failure.is_some() || other.failure.is_some() {
             let failure = self.failure.or(other.failure);
@@ -31,7 +33,7 @@ impl ReplayFinding {
         self.different.dedup();
         let ReplayFinding {
             places,
-            took,
+            duration,
             inputs,
             ..
         } = other;
@@ -39,7 +41,7 @@ impl ReplayFinding {
         let places = if fewer { self.places } else { places };
         ReplayFinding {
             places,
-            took,
+            duration,
             inputs,
             ..self
         }
@@ -54,7 +56,7 @@ impl ReplayFinding {
     }
 }
 
-/// Result of a trial replay, with sizes of the phase.
+/// Result of the trial replays of a phase, with sizes of the phase.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct TrialResult {
     /// Combined finding of the child processes.
@@ -63,18 +65,18 @@ pub struct TrialResult {
     pub journal: u64,
     /// Number of pages that were compared.
     pub pages: u64,
-    /// Duration of the phase.
-    pub took: Duration,
+    /// Duration of the recorded phase.
+    pub duration: Duration,
 }
 
 impl TrialResult {
     /// Returns the result for a replay plan.
-    pub fn of(script: &ReplayPlan, finding: ReplayFinding) -> TrialResult {
+    pub fn new(plan: &ReplayPlan, finding: ReplayFinding) -> TrialResult {
         TrialResult {
             finding,
-            journal: script.journal_bytes(),
-            pages: script.page_count(),
-            took: script.duration(),
+            journal: plan.journal_bytes(),
+            pages: plan.page_count(),
+            duration: plan.duration(),
         }
     }
 
@@ -84,12 +86,12 @@ impl TrialResult {
             finding: ReplayFinding::failed(failure),
             journal: 0,
             pages: 0,
-            took: Duration::ZERO,
+            duration: Duration::ZERO,
         }
     }
 }
 
-/// Proof for a worker: numbers of the pages that are not rebuilt, and the inputs.
+/// Proof for a worker: pages that are not rebuilt, and the recorded inputs.
 ///
-/// `None` if no page is rebuilt.
+/// `None` if the trial replay has failed.
 pub type StaticDataProof = Option<(Vec<u64>, Inputs)>;

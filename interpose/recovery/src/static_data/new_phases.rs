@@ -1,9 +1,9 @@
 //! New set-up phases, which the program requests by `MPI_Pcontrol`.
 //!
-//! A program requests one before it sets up its static data again, for example when it refines a
-//! mesh. The phase begins at the next cut. Its journal is replayed in a process that has the
-//! worker's state at this cut: it has replayed the phase before, and has then got the pages that
-//! had changed by the cut (`replay_base`).
+//! A program requests one before it sets up its static data once more, for example when it refines
+//! a mesh. The phase begins at the next cut. A replay needs the worker's state at that cut: the
+//! child process first replays the phase before, and then loads the pages that differ at the cut
+//! (`replay_base`).
 
 use super::new_phase_request::NewPhaseRequest;
 use super::replay_settings::{journal_limit_bytes, replays};

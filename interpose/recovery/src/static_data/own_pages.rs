@@ -16,7 +16,7 @@ use understudy_image::sums::page_sum;
 pub fn rebuild(
     rt: &Runtime,
     missing: &[PageSums],
-    script: &ReplayPlan,
+    plan: &ReplayPlan,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
@@ -25,8 +25,8 @@ pub fn rebuild(
     }
     let pages = absent_pages::pages_of(missing);
     log::debug!("{} pages of static data are rebuilt", pages::total(&pages));
-    let asked = rt.static_data.template.request_pages(script, &pages)?;
-    collect(rt, missing, script, asked, image, store)
+    let request = rt.static_data.template.request_pages(plan, &pages)?;
+    collect(rt, missing, plan, request, image, store)
 }
 
 /// Adds the pages that the received image omits.

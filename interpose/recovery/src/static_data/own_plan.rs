@@ -12,17 +12,17 @@ pub(super) enum OwnPlan {
     /// No replay plan.
     #[default]
     None,
-    /// Pages that are being written to a file.
+    /// Pages that are being written to a file (`UNDERSTUDY_STATIC=disk`).
     Writing {
-        script: ReplayPlan,
+        plan: ReplayPlan,
         writing: StaticFileWrite,
     },
     /// Replay plan in trial at a buddy, or about to be sent to one.
-    InTrial { script: ReplayPlan, is_sent: bool },
+    InTrial { plan: ReplayPlan, is_sent: bool },
     /// Replay plan that is proved.
     Proved {
-        script: ReplayPlan,
-        /// True if the buddies have got the replay plan.
+        plan: ReplayPlan,
+        /// True if the replay plan was sent to the buddies.
         is_sent_to_buddies: bool,
         /// True if this worker's own replica omits the pages.
         is_own_reduced: bool,
@@ -30,23 +30,23 @@ pub(super) enum OwnPlan {
     /// Replay plan of a phase that reads a file which has changed.
     ///
     /// The plan is valid until the epoch `until` is committed, which has all pages again.
-    Withdrawn { script: ReplayPlan, until: Epoch },
+    Withdrawn { plan: ReplayPlan, until: Epoch },
 }
 
 impl OwnPlan {
     /// Returns the stage of a replay plan whose pages all replicas omit.
-    pub(super) fn in_use(script: ReplayPlan) -> OwnPlan {
+    pub(super) fn in_use(plan: ReplayPlan) -> OwnPlan {
         OwnPlan::Proved {
-            script,
+            plan,
             is_sent_to_buddies: true,
             is_own_reduced: true,
         }
     }
 
     /// Returns the stage of a replay plan that was just proved.
-    pub(super) fn proved(script: ReplayPlan) -> OwnPlan {
+    pub(super) fn proved(plan: ReplayPlan) -> OwnPlan {
         OwnPlan::Proved {
-            script,
+            plan,
             is_sent_to_buddies: false,
             is_own_reduced: false,
         }
@@ -59,18 +59,20 @@ pub(super) struct ReplayPlans {
     pub(super) own: OwnPlan,
     /// Proved plan of the phase before, until a plan of the new phase is proved.
     pub(super) before: Option<ReplayPlan>,
+    /// Messages to buddies in flight.
     pub(super) sent: SendQueue,
+    /// Message with the proof of the plan in trial.
     pub(super) proof: Option<InFlight<Vec<u8>>>,
-    /// Incoming plans of the workers whose replicas it stores, by layer.
+    /// Incoming plans of the workers whose replicas this worker stores, by layer.
     pub(super) incoming_plans: Vec<(usize, InFlight<Vec<u8>>)>,
 }
 
 impl ReplayPlans {
     /// Returns to the plan of the phase before, as the new phase has failed.
     pub(super) fn return_to_earlier_plan(&mut self, why: &str) {
-        if let Some(script) = self.before.take() {
+        if let Some(plan) = self.before.take() {
             log::warn!("{}", message::new_set_up_in_replicas(why));
-            self.own = OwnPlan::in_use(script);
+            self.own = OwnPlan::in_use(plan);
         }
     }
 
@@ -89,11 +91,11 @@ impl ReplayPlans {
         let Some(outcome) = writing.outcome() else {
             return;
         };
-        if let OwnPlan::Writing { script, .. } = std::mem::take(&mut self.own) {
+        if let OwnPlan::Writing { plan, .. } = std::mem::take(&mut self.own) {
             match outcome {
                 Ok(()) => {
                     self.own = OwnPlan::InTrial {
-                        script,
+                        plan,
                         is_sent: false,
                     }
                 }
@@ -105,7 +107,7 @@ impl ReplayPlans {
     /// Returns the replay plan by which this worker's static data are rebuilt.
     pub(super) fn plan(&self) -> Option<&ReplayPlan> {
         match &self.own {
-            OwnPlan::Proved { script, .. } | OwnPlan::Withdrawn { script, .. } => Some(script),
+            OwnPlan::Proved { plan, .. } | OwnPlan::Withdrawn { plan, .. } => Some(plan),
             OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::InTrial { .. } => {
                 self.before.as_ref()
             }
@@ -115,10 +117,10 @@ impl ReplayPlans {
     /// Drops messages after a failure; those that were in flight are resent.
     pub(super) fn interrupt(&mut self) {
         if let OwnPlan::Withdrawn { .. } = self.own
-            && let OwnPlan::Withdrawn { script, .. } = std::mem::take(&mut self.own)
+            && let OwnPlan::Withdrawn { plan, .. } = std::mem::take(&mut self.own)
         {
             // The epoch that had all pages is lost; the next epoch will have them.
-            self.own = OwnPlan::in_use(script);
+            self.own = OwnPlan::in_use(plan);
         }
         match &mut self.own {
             OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::Withdrawn { .. } => {}

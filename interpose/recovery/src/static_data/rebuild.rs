@@ -1,4 +1,4 @@
-//! Rebuild of static data in a replacement: the replay plan comes with the replica.
+//! Rebuild of static data in a replacement, which receives the replay plan with the replica.
 #![allow(unsafe_code)]
 
 use super::rebuilt_pages;
@@ -24,19 +24,19 @@ use understudy_numbers::{Epoch, Worker};
 /// Replay plan and list of the pages that a reduced replica omits.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct OmittedPages {
-    script: ReplayPlan,
+    plan: ReplayPlan,
     absent: Vec<PageSums>,
 }
 
 impl OmittedPages {
     /// Returns the replay plan.
     pub fn plan(&self) -> &ReplayPlan {
-        &self.script
+        &self.plan
     }
 
     /// Returns the replay plan.
     pub fn into_plan(self) -> ReplayPlan {
-        self.script
+        self.plan
     }
 
     /// Returns the omitted pages with their checksums.
@@ -47,14 +47,15 @@ impl OmittedPages {
     /// Marks a received replica as reduced by these pages.
     pub fn mark_reduced(self, copy: &mut Replica) {
         copy.image.add_absent(&self.absent);
-        copy.script = Some(self.script);
+        copy.script = Some(self.plan);
     }
 }
 
 /// Exchanges the lists of pages that replicas omit, before these are sent.
 ///
-/// `copies` has the receivers; `from` are the workers that send replicas to this one. The result
-/// has `None` for a replica that omits no pages. The error is the failure of a process.
+/// `copies` are the replicas that this worker sends, with their receivers and plans; `from` are the
+/// workers that send replicas to this one. The result has `None` for a replica that omits no pages.
+/// The error is the failure of a process.
 pub fn exchange_omitted(
     rt: &Runtime,
     copies: Vec<(Worker, &Image, Option<&ReplayPlan>)>,
@@ -69,8 +70,8 @@ pub fn exchange_omitted(
         tag: tag::OFFER,
     };
     let mut sent = SendQueue::NONE;
-    for (to, image, script) in copies {
-        let bytes = encode(image, script);
+    for (to, image, plan) in copies {
+        let bytes = encode(image, plan);
         sent.send((bytes.len() as u64).to_ne_bytes(), [peer(to)])?;
         sent.send(bytes, [peer(to)])?;
     }
@@ -88,10 +89,10 @@ pub fn exchange_omitted(
     Ok(received)
 }
 
-fn encode(image: &Image, script: Option<&ReplayPlan>) -> Vec<u8> {
-    match script {
-        Some(script) if !image.absent().is_empty() => {
-            bincode::encode_to_vec((script, image.absent()), standard()).unwrap_or_default()
+fn encode(image: &Image, plan: Option<&ReplayPlan>) -> Vec<u8> {
+    match plan {
+        Some(plan) if !image.absent().is_empty() => {
+            bincode::encode_to_vec((plan, image.absent()), standard()).unwrap_or_default()
         }
         _ => Vec::new(),
     }
@@ -100,7 +101,7 @@ fn encode(image: &Image, script: Option<&ReplayPlan>) -> Vec<u8> {
 /// Rebuild of omitted pages that is under way.
 pub struct Rebuild {
     offer: OmittedPages,
-    asked: ReplayRequest,
+    request: ReplayRequest,
     began: Instant,
 }
 
@@ -108,13 +109,13 @@ impl Rebuild {
     pub fn start(rt: &Runtime, offer: OmittedPages) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
-        let asked = rt
+        let request = rt
             .static_data
             .template
-            .request_pages(&offer.script, &absent_pages::pages_of(&offer.absent))?;
+            .request_pages(&offer.plan, &absent_pages::pages_of(&offer.absent))?;
         Ok(Rebuild {
             offer,
-            asked,
+            request,
             began,
         })
     }
@@ -128,52 +129,57 @@ impl Rebuild {
     ) -> Result<(ReplayPlan, Duration), String> {
         let Rebuild {
             offer,
-            asked,
+            request,
             began,
         } = self;
-        collect(rt, &offer.absent, &offer.script, asked, image, store)?;
+        collect(rt, &offer.absent, &offer.plan, request, image, store)?;
         fault::point("replay.end", Epoch::NONE);
-        Ok((offer.script, began.elapsed()))
+        Ok((offer.plan, began.elapsed()))
     }
 }
 
-/// Stores the pages of a request to the template process in an image.
+/// Stores the pages that a request to the template process returns in an image.
+///
+/// Repeats the request if pages of a replay are wrong.
 pub fn collect(
     rt: &Runtime,
     absent: &[PageSums],
-    script: &ReplayPlan,
-    asked: ReplayRequest,
+    plan: &ReplayPlan,
+    request: ReplayRequest,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
     let pages = absent_pages::pages_of(absent);
     let length = pages::total(&pages) as usize * PAGE_SIZE;
-    let mut first = Some(asked);
+    let mut first = Some(request);
     let mut replay = || {
-        let asked = first
+        let request = first
             .take()
-            .map_or_else(|| rt.static_data.template.request_pages(script, &pages), Ok)?;
-        FileMapping::of(
-            &asked.wait_for_pages(&rt.static_data.template, script)?,
+            .map_or_else(|| rt.static_data.template.request_pages(plan, &pages), Ok)?;
+        FileMapping::map(
+            &request.wait_for_pages(&rt.static_data.template, plan)?,
             length,
         )
         .map_err(|error| error.to_string())
     };
-    match &script.source {
+    match &plan.source {
         PageSource::Replay(_) => rebuilt_pages::collect(absent, replay, image, store),
         PageSource::File(_) => rebuilt_pages::take(absent, replay()?.as_ref(), image, store),
     }
 }
 
+/// Mapping of a file: address and length.
 struct FileMapping(*mut libc::c_void, usize);
 
 impl FileMapping {
-    fn of(file: &File, length: usize) -> std::io::Result<FileMapping> {
+    fn map(file: &File, length: usize) -> std::io::Result<FileMapping> {
         if length == 0 {
             return Ok(FileMapping(std::ptr::null_mut(), 0));
         }
         if file.metadata()?.len() < length as u64 {
-            return Err(std::io::Error::other("not all pages were given"));
+            return Err(std::io::Error::other(
+                "the template process has not written all pages",
+            ));
         }
         // SAFETY: a new mapping of a file that is at least this long.
         let start = unsafe {

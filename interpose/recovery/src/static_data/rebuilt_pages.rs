@@ -1,4 +1,4 @@
-//! Pages that a replay makes, and their comparison with checksums.
+//! Pages that a replay has rebuilt, and their comparison with checksums.
 
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent_pages::{self, PageSums};
@@ -9,41 +9,42 @@ use understudy_image::sums::page_sum;
 
 /// Limit of replays of a phase if pages are wrong.
 ///
-/// A page that depends on values which differ between runs may have been proved by chance, and may
-/// be right by chance in another replay.
+/// A page may depend on values that differ between runs, such as a thread's timing. The trial
+/// replay may have proved it by chance; then a few further replays will probably rebuild it once.
 const MAX_REPLAYS: u32 = 12;
 
-/// Stores pages that `replay` makes in the image, if all are right.
+/// Stores the pages that `replay` rebuilds in the image, once each has been rebuilt correctly.
 ///
-/// The results have the pages one after the other.
-pub fn collect<Made: AsRef<[u8]>>(
+/// A result of `replay` contains the pages one after the other. If some are wrong, the replay is
+/// repeated, and the pages that are right in any of the replays are collected.
+pub fn collect<Rebuilt: AsRef<[u8]>>(
     pages: &[PageSums],
-    mut replay: impl FnMut() -> Result<Made, String>,
+    mut replay: impl FnMut() -> Result<Rebuilt, String>,
     image: &mut Image,
     store: &mut PageStore,
 ) -> Result<(), String> {
     let mut collected: Option<Vec<u8>> = None;
-    let mut number = 0;
+    let mut replays = 0;
     loop {
-        number += 1;
-        let made = replay()?;
+        replays += 1;
+        let rebuilt = replay()?;
         let wrong = match &mut collected {
             None => {
-                let wrong = wrong_in(pages, made.as_ref());
+                let wrong = wrong_in(pages, rebuilt.as_ref());
                 if wrong.is_empty() {
-                    return add(pages, made.as_ref(), image, store);
+                    return add(pages, rebuilt.as_ref(), image, store);
                 }
-                collected = Some(made.as_ref().to_vec());
+                collected = Some(rebuilt.as_ref().to_vec());
                 wrong
             }
             Some(collected) => {
-                take_right(pages, made.as_ref(), collected);
+                copy_right(pages, rebuilt.as_ref(), collected);
                 wrong_in(pages, collected)
             }
         };
         match (wrong.first(), &collected) {
             (None, Some(collected)) => return add(pages, collected, image, store),
-            (Some(page), _) if number == MAX_REPLAYS => {
+            (Some(page), _) if replays == MAX_REPLAYS => {
                 return Err(format!(
                     "a replay gives page {:#x} another content",
                     page.addr()
@@ -70,7 +71,9 @@ pub fn take(
     }
 }
 
-/// Compares pages with their checksums, in contents that have one after the other.
+/// Compares the pages in `bytes`, one after the other, with their checksums.
+///
+/// The result is true for a page that is right.
 fn compared<'a>(
     pages: &'a [PageSums],
     bytes: &'a [u8],
@@ -94,7 +97,7 @@ fn wrong_in(pages: &[PageSums], bytes: &[u8]) -> Vec<PageIndex> {
 }
 
 /// Copies the pages that are right.
-fn take_right(pages: &[PageSums], from: &[u8], to: &mut [u8]) {
+fn copy_right(pages: &[PageSums], from: &[u8], to: &mut [u8]) {
     let contents = from
         .chunks_exact(PAGE_SIZE)
         .zip(to.chunks_exact_mut(PAGE_SIZE));

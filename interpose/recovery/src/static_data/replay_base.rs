@@ -24,24 +24,24 @@ pub fn clear(rt: &Runtime) {
 
 /// Saves the replay base if a phase began with this committed epoch.
 ///
-/// `script` returns the replay plan of the phase before.
+/// `plan` returns the replay plan of the phase before.
 pub fn save<'rt>(
     rt: &'rt Runtime,
     epoch: Epoch,
-    script: impl FnOnce() -> Option<Ref<'rt, ReplayPlan>>,
+    plan: impl FnOnce() -> Option<Ref<'rt, ReplayPlan>>,
 ) {
     if journal::base(rt) != Some(epoch) || rt.static_data.base.borrow().is_some() {
         return;
     }
-    let Some(script) = script() else { return };
-    let PageSource::Replay(before) = &script.source else {
+    let Some(plan) = plan() else { return };
+    let PageSource::Replay(before) = &plan.source else {
         return;
     };
-    let keep = copies::replicas(rt);
-    let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
+    let replicas = copies::replicas(rt);
+    let (pages, content) = changed(&replicas.own.image, &replicas.store, &plan.pages);
     let base = ReplayBase {
         before: before.clone(),
-        state: keep.own.state.bytes.clone(),
+        state: replicas.own.state.bytes.clone(),
         pages,
         content: compression::pack(&content),
     };
@@ -49,19 +49,21 @@ pub fn save<'rt>(
 }
 
 /// Returns the pages that differ from the result of the phase before, and their contents.
+///
+/// `known` are the checksums at the end of that phase.
 fn changed(image: &Image, store: &PageStore, known: &[PageSums]) -> (Vec<PageRun>, Vec<u8>) {
     let known: HashMap<PageIndex, u64> = known.iter().flat_map(PageSums::each).collect();
     let (mut pages, mut content) = (Vec::new(), Vec::new());
     for run in image.runs() {
         let at = store.ptr(run.extent().first);
         let sums = store.sums(std::slice::from_ref(run));
-        for (number, (page, sum)) in (run.pages.start.0..).map(PageIndex).zip(sums).enumerate() {
+        for (position, (page, sum)) in (run.pages.start.0..).map(PageIndex).zip(sums).enumerate() {
             if known.get(&page) != Some(&sum) {
                 pages::push(&mut pages, PageRun::between(page.0, page.0 + 1));
                 // SAFETY: the store holds the pages of the run at this address, one after the
                 // other.
                 content.extend_from_slice(unsafe {
-                    std::slice::from_raw_parts(at.add(number * PAGE_SIZE), PAGE_SIZE)
+                    std::slice::from_raw_parts(at.add(position * PAGE_SIZE), PAGE_SIZE)
                 });
             }
         }

@@ -6,7 +6,7 @@
 use super::finding::ReplayFinding;
 use super::input;
 use super::replay_base;
-use super::template_request::{LEAST_TIMEOUT, timeout};
+use super::template_request::{MIN_TIMEOUT, timeout};
 use crate::Runtime;
 use crate::copies::{PageSource, ReplayPlan, ReplayedPhase};
 use crate::disk::StaticFile;
@@ -31,6 +31,7 @@ use understudy_image::{PAGE_SIZE, sums};
 
 /// Niceness of a trial replay, which yields to the program (nice(2)).
 const TRIAL_NICENESS: c_int = 5;
+/// Multiple of the phase's duration that a trial replay may take.
 const TRIAL_TIME_FACTOR: u32 = 60;
 /// Largest number of mappings that are named.
 const MAX_NAMED_MAPPINGS: usize = 32;
@@ -47,6 +48,7 @@ pub enum ChildTask<'a> {
 pub struct ReplayChild {
     /// Process number, until the child has been waited for.
     pid: Option<libc::pid_t>,
+    /// Read end of the pipe to which the child writes its encoded [`ReplayFinding`].
     output: File,
     received: Vec<u8>,
     began: Instant,
@@ -57,11 +59,7 @@ impl ReplayChild {
     /// Starts a child process.
     ///
     /// This process must be in the worker's state at the end of `MPI_Init`.
-    pub fn start(
-        rt: &Runtime,
-        script: &ReplayPlan,
-        task: &ChildTask<'_>,
-    ) -> io::Result<ReplayChild> {
+    pub fn start(rt: &Runtime, plan: &ReplayPlan, task: &ChildTask<'_>) -> io::Result<ReplayChild> {
         let (mut ends, check) = ([0; 2], |rc: c_int| match rc {
             -1 => Err(io::Error::last_os_error()),
             rc => Ok(rc),
@@ -75,7 +73,7 @@ impl ReplayChild {
             let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
             let pid = check(shim::fork())?;
             if pid == 0 {
-                work(rt, script, task, input.as_raw_fd());
+                work(rt, plan, task, input.as_raw_fd());
             }
             Ok(ReplayChild {
                 pid: Some(pid),
@@ -83,8 +81,8 @@ impl ReplayChild {
                 received: Vec::new(),
                 began: Instant::now(),
                 timeout: match task {
-                    ChildTask::Compare => LEAST_TIMEOUT + TRIAL_TIME_FACTOR * script.duration(),
-                    ChildTask::Write(..) => timeout(script),
+                    ChildTask::Compare => MIN_TIMEOUT + TRIAL_TIME_FACTOR * plan.duration(),
+                    ChildTask::Write(..) => timeout(plan),
                 },
             })
         }
@@ -96,6 +94,8 @@ impl ReplayChild {
     }
 
     /// Reads the child's data; returns true if they are complete.
+    ///
+    /// Kills a child that has exceeded its timeout.
     pub fn is_done(&mut self) -> bool {
         let mut buffer = [0; 4096];
         loop {
@@ -146,8 +146,12 @@ impl Drop for ReplayChild {
     }
 }
 
-fn work(rt: &Runtime, script: &ReplayPlan, task: &ChildTask<'_>, output: c_int) -> ! {
-    // The descriptor for messages is closed below, and its number is reused.
+/// Runs the child process.
+///
+/// `output` is the pipe for the finding. The descriptor `memory` below is the file for the pages,
+/// or the pipe if there is no such file.
+fn work(rt: &Runtime, plan: &ReplayPlan, task: &ChildTask<'_>, output: c_int) -> ! {
+    // The descriptor for log messages is closed below, and its number is reused.
     log::set_max_level(log::LevelFilter::Off);
     let memory = match task {
         ChildTask::Compare => output,
@@ -179,9 +183,9 @@ fn work(rt: &Runtime, script: &ReplayPlan, task: &ChildTask<'_>, output: c_int) 
     };
     user::replace_by_empty_input();
     user::stop_recording();
-    let finding = match &script.source {
-        PageSource::Replay(replay) => replay_and_run_task(rt, script, replay, task, memory),
-        PageSource::File(path) => read(script, path, task, memory),
+    let finding = match &plan.source {
+        PageSource::Replay(replay) => replay_and_run_task(rt, plan, replay, task, memory),
+        PageSource::File(path) => read(plan, path, task, memory),
     };
     let bytes = bincode::encode_to_vec(&finding, standard()).unwrap_or_default();
     let _ = pipe.write_all(&bytes);
@@ -189,8 +193,8 @@ fn work(rt: &Runtime, script: &ReplayPlan, task: &ChildTask<'_>, output: c_int) 
     unsafe { libc::_exit(0) }
 }
 
-/// Reads the pages from a file.
-fn read(script: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -> ReplayFinding {
+/// Reads the pages from the file of the static data, for either task.
+fn read(plan: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -> ReplayFinding {
     let began = Instant::now();
     let file = match StaticFile::open(path) {
         Ok(file) => file,
@@ -203,25 +207,25 @@ fn read(script: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -
                 let is_read = file.read(page.0, &mut content).is_ok();
                 (!is_read || sums::page_sum(page, &content) != sum).then_some(page.0)
             };
-            let all = script.pages.iter().flat_map(PageSums::each);
+            let all = plan.pages.iter().flat_map(PageSums::each);
             all.filter_map(&mut differs).collect()
         }
         ChildTask::Write(pages, _) => {
-            let mut give = |(at, page): (u64, u64)| {
+            let mut copy_page = |(at, page): (u64, u64)| {
                 file.read(page, &mut content)?;
-                let done = write_possibly_unmapped(
+                let written = write_possibly_unmapped(
                     memory,
                     content.as_ptr().cast(),
                     PAGE_SIZE,
                     at * PAGE_SIZE as u64,
                 )?;
-                (done == PAGE_SIZE)
+                (written == PAGE_SIZE)
                     .then_some(())
                     .ok_or(io::ErrorKind::WriteZero.into())
             };
-            let numbers = pages.iter().flat_map(|run| run.start.0..run.end());
-            let written: io::Result<()> = (0..).zip(numbers).try_for_each(&mut give);
-            if let Err(error) = written {
+            let indices = pages.iter().flat_map(|run| run.start.0..run.end());
+            let copied: io::Result<()> = (0..).zip(indices).try_for_each(&mut copy_page);
+            if let Err(error) = copied {
                 return ReplayFinding::failed(format!("{}: {error}", path.display()));
             }
             Vec::new()
@@ -230,12 +234,12 @@ fn read(script: &ReplayPlan, path: &Path, task: &ChildTask<'_>, memory: c_int) -
     ReplayFinding {
         places: places(&different),
         different,
-        took: began.elapsed(),
+        duration: began.elapsed(),
         ..ReplayFinding::default()
     }
 }
 
-/// Calls pwrite(2) with memory that may not be mapped.
+/// Calls pwrite(2) with memory that need not be mapped.
 fn write_possibly_unmapped(
     file: c_int,
     from: *const c_void,
@@ -251,7 +255,7 @@ fn write_possibly_unmapped(
 
 fn replay_and_run_task(
     rt: &Runtime,
-    script: &ReplayPlan,
+    plan: &ReplayPlan,
     replay: &ReplayedPhase,
     task: &ChildTask<'_>,
     memory: c_int,
@@ -261,14 +265,14 @@ fn replay_and_run_task(
         Ok(inputs) => inputs,
         Err(why) => return ReplayFinding::failed(why),
     };
-    let took = began.elapsed();
+    let duration = began.elapsed();
     let different = match task {
-        ChildTask::Compare => script.pages.iter().flat_map(compare).collect(),
+        ChildTask::Compare => plan.pages.iter().flat_map(compare).collect(),
         ChildTask::Write(pages, _) => match write(pages, memory) {
             Ok(()) => Vec::new(),
             Err((page, error)) => {
                 return ReplayFinding::failed(format!(
-                    "page {:#x} cannot be given: {error}",
+                    "page {:#x} cannot be written: {error}",
                     page.addr()
                 ));
             }
@@ -277,7 +281,7 @@ fn replay_and_run_task(
     ReplayFinding {
         places: places(&different),
         different,
-        took,
+        duration,
         failure: None,
         inputs,
     }
@@ -299,34 +303,34 @@ fn replay_phases(rt: &Runtime, replay: &ReplayedPhase) -> Result<Inputs, String>
         .iter()
         .any(|area| area.backing.is_shared() && area.may_write)
     {
-        return Err("the program has mapped memory that others share".into());
+        return Err("the program has mapped memory that other processes share".into());
     }
     syscall_filter::start(rt, replay.inputs.clone())
-        .map_err(|error| format!("system calls cannot be held back: {error}"))?;
+        .map_err(|error| format!("system calls cannot be filtered: {error}"))?;
     if replay.base.is_none() {
         input::restore(rt, &rt.static_data.inputs.borrow())?;
     }
     // SAFETY: this process is in the worker's state at the begin of the phase.
-    let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };
-    let played = played.map_err(|why| match why {
-        ReplayError::Input(number) => syscall_filter::changed_message(rt, number),
+    let replayed = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };
+    let replayed = replayed.map_err(|why| match why {
+        ReplayError::Input(index) => syscall_filter::changed_message(rt, index),
         _ => why.to_string(),
     });
-    let ended = syscall_filter::stop(rt).map_err(|error| error.to_string());
-    played.and(ended)
+    let inputs = syscall_filter::stop(rt).map_err(|error| error.to_string());
+    replayed.and(inputs)
 }
 
 /// Returns the pages of a run whose checksums differ here, or that are not mapped.
 fn compare(run: &PageSums) -> Vec<u64> {
     let mut content = [0u8; PAGE_SIZE];
     let mut differs = |(page, sum): (PageIndex, u64)| {
-        let is_there = process_memory::read_own_memory(page.addr(), &mut content);
-        (!is_there || sums::page_sum(page, &content) != sum).then_some(page.0)
+        let is_mapped = process_memory::read_own_memory(page.addr(), &mut content);
+        (!is_mapped || sums::page_sum(page, &content) != sum).then_some(page.0)
     };
     run.each().filter_map(&mut differs).collect()
 }
 
-/// Writes pages to a file; the error names the page.
+/// Writes pages to a file, one after the other; the error contains the page.
 fn write(pages: &[PageRun], file: c_int) -> Result<(), (PageIndex, io::Error)> {
     let mut at = 0;
     for run in pages {

@@ -49,8 +49,8 @@ pub fn is_in_trial(worker: Worker) -> bool {
 
 /// True if a worker's own replica omits static data.
 ///
-/// An epoch on disk is complete in itself. With a disk level, replicas can omit static data only if
-/// these are also on disk.
+/// The disk level writes checkpoints from the own replica, and these must contain all pages. With a
+/// disk level, the own replica can therefore omit static data only if these are in a file on disk.
 pub fn omits_own_static_data() -> bool {
     process_info::config().static_data == StaticData::Disk
         || (replays() && process_info::config().disk.is_none())
@@ -60,9 +60,9 @@ pub fn omits_own_static_data() -> bool {
 pub fn journal_limit_bytes() -> usize {
     match process_info::config().journal_limit {
         JournalLimit::Bytes(bytes) => bytes,
-        part => {
+        share => {
             let [anonymous, _] = headroom::resident_memory();
-            part.of(anonymous as usize).max(MIN_JOURNAL_LIMIT)
+            share.of(anonymous as usize).max(MIN_JOURNAL_LIMIT)
         }
     }
 }

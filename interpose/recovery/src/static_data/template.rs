@@ -1,4 +1,4 @@
-//! The rank's end of its template process: requests for replays.
+//! Requests of a rank to its template process, for replays.
 
 use super::finding::TrialResult;
 use super::template_line::has_ended;
@@ -31,8 +31,9 @@ pub struct Template(StateCell<Option<Rc<TemplateLine>>>);
 
 /// Request to the template process, which is cancelled when this value is dropped.
 pub struct ReplayRequest {
-    seed: Weak<TemplateLine>,
+    template_line: Weak<TemplateLine>,
     number: u64,
+    /// File in memory to which the template process writes the result.
     result: File,
 }
 
@@ -50,11 +51,11 @@ impl Template {
         })));
     }
 
-    /// Returns true if the process lives; drops its line if it has ended.
-    pub fn lives(&self) -> bool {
-        let mut seed = self.0.borrow_mut();
-        *seed = seed.take_if(|seed| !has_ended(&seed.line));
-        seed.is_some()
+    /// Returns true if the process exists; drops its line if it has ended.
+    pub fn check_alive(&self) -> bool {
+        let mut template_line = self.0.borrow_mut();
+        *template_line = template_line.take_if(|template_line| !has_ended(&template_line.line));
+        template_line.is_some()
     }
 
     /// Drops the line of a process that has ended.
@@ -64,18 +65,18 @@ impl Template {
     }
 
     /// Requests trial replays of a phase, by its encoded plan.
-    pub fn request_trial(&self, script: &[u8]) -> Result<ReplayRequest, String> {
-        self.send_request(Request::Trial, script)
+    pub fn request_trial(&self, plan: &[u8]) -> Result<ReplayRequest, String> {
+        self.send_request(Request::Trial, plan)
     }
 
     /// Requests these pages, one after the other.
     pub fn request_pages(
         &self,
-        script: &ReplayPlan,
+        plan: &ReplayPlan,
         pages: &[PageRun],
     ) -> Result<ReplayRequest, String> {
-        let bytes = bincode::encode_to_vec((script, pages), standard())
-            .map_err(|error| error.to_string())?;
+        let bytes =
+            bincode::encode_to_vec((plan, pages), standard()).map_err(|error| error.to_string())?;
         self.send_request(Request::Rebuild, &bytes)
     }
 
@@ -84,21 +85,28 @@ impl Template {
         request: fn(u64) -> Request,
         bytes: &[u8],
     ) -> Result<ReplayRequest, String> {
-        let tell = |error: io::Error| error.to_string();
-        let (mut question, result) = (memory_file().map_err(tell)?, memory_file().map_err(tell)?);
-        question.write_all(bytes).map_err(tell)?;
-        let Some(seed) = self.0.borrow().clone() else {
+        let to_text = |error: io::Error| error.to_string();
+        let (mut request_file, result) = (
+            memory_file().map_err(to_text)?,
+            memory_file().map_err(to_text)?,
+        );
+        request_file.write_all(bytes).map_err(to_text)?;
+        let Some(template_line) = self.0.borrow().clone() else {
             return self.drop_ended();
         };
-        let number = seed.last.get() + 1;
-        seed.last.set(number);
-        let files = [question.as_fd(), result.as_fd()];
-        if seed.line.send_with(&request(number), &files).is_err() {
+        let number = template_line.last.get() + 1;
+        template_line.last.set(number);
+        let files = [request_file.as_fd(), result.as_fd()];
+        if template_line
+            .line
+            .send_with(&request(number), &files)
+            .is_err()
+        {
             return self.drop_ended();
         }
-        let seed = Rc::downgrade(&seed);
+        let template_line = Rc::downgrade(&template_line);
         Ok(ReplayRequest {
-            seed,
+            template_line,
             number,
             result,
         })
@@ -107,13 +115,13 @@ impl Template {
 
 impl Drop for ReplayRequest {
     fn drop(&mut self) {
-        if let Some(seed) = self
-            .seed
+        if let Some(template_line) = self
+            .template_line
             .upgrade()
-            .filter(|seed| seed.last.get() == self.number)
+            .filter(|template_line| template_line.last.get() == self.number)
         {
             // A template process that has ended is detected by the next request.
-            let _ = seed.line.send(&Request::Cancel);
+            let _ = template_line.line.send(&Request::Cancel);
         }
     }
 }
@@ -126,7 +134,7 @@ impl ReplayRequest {
                 .0
                 .borrow()
                 .as_ref()
-                .map(|seed| seed.line.receive::<Answer>(limit));
+                .map(|template_line| template_line.line.receive::<Answer>(limit));
             match received {
                 Some(Ok(None)) => return Ok(false),
                 Some(Ok(Some(answer))) if answer.number == self.number => {
@@ -149,8 +157,8 @@ impl ReplayRequest {
     }
 
     /// Waits for the pages of a replay; returns the file with them.
-    pub fn wait_for_pages(self, template: &Template, script: &ReplayPlan) -> Result<File, String> {
-        let (began, limit) = (Instant::now(), timeout(script) + MARGIN);
+    pub fn wait_for_pages(self, template: &Template, plan: &ReplayPlan) -> Result<File, String> {
+        let (began, limit) = (Instant::now(), timeout(plan) + MARGIN);
         while !self.is_done(template, POLL_INTERVAL)? {
             if began.elapsed() > limit {
                 return Err("the process for replays does not answer".into());

@@ -8,15 +8,15 @@ use understudy_wire::line::Line;
 ///
 /// Returns the events of each. The timeout is in milliseconds; -1 means no timeout.
 pub fn poll_descriptors(descriptors: &[i32], timeout: i32) -> Vec<i16> {
-    let ask = |&fd| libc::pollfd {
+    let entry = |&fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    let mut all: Vec<libc::pollfd> = descriptors.iter().map(ask).collect();
+    let mut all: Vec<libc::pollfd> = descriptors.iter().map(entry).collect();
     // SAFETY: the array has the length that is passed.
     unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, timeout) };
-    all.iter().map(|it| it.revents).collect()
+    all.iter().map(|descriptor| descriptor.revents).collect()
 }
 
 /// Returns true if the other end of a line has closed.

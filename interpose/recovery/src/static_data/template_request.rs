@@ -8,8 +8,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::FromRawFd;
 use std::time::Duration;
 
-/// Minimum timeout of a child, to which a multiple of the phase's duration is added.
-pub const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Constant part of the timeout of a replay.
+pub const MIN_TIMEOUT: Duration = Duration::from_secs(60);
 const DURATION_FACTOR: u32 = 10;
 
 /// Request to a template process; the number is returned with the answer.
@@ -33,11 +33,11 @@ pub struct Answer {
 }
 
 /// Returns the time that a replay may take.
-pub fn timeout(script: &ReplayPlan) -> Duration {
-    LEAST_TIMEOUT + DURATION_FACTOR * script.duration()
+pub fn timeout(plan: &ReplayPlan) -> Duration {
+    MIN_TIMEOUT + DURATION_FACTOR * plan.duration()
 }
 
-/// Creates a file in memory, for pages.
+/// Creates a file in memory, for the contents of a request or a result.
 pub fn memory_file() -> io::Result<File> {
     // SAFETY: memfd_create(2); the descriptor is new.
     unsafe {
@@ -53,11 +53,11 @@ pub fn read<T: bincode::Decode<()>>(file: &mut File) -> io::Result<T> {
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
-    let (what, _) = bincode::decode_from_slice(&bytes, standard()).map_err(io::Error::other)?;
-    Ok(what)
+    let (value, _) = bincode::decode_from_slice(&bytes, standard()).map_err(io::Error::other)?;
+    Ok(value)
 }
 
 /// Encodes a value into a file.
-pub fn write(file: &mut File, what: &impl bincode::Encode) -> io::Result<()> {
-    file.write_all(&bincode::encode_to_vec(what, standard()).map_err(io::Error::other)?)
+pub fn write(file: &mut File, value: &impl bincode::Encode) -> io::Result<()> {
+    file.write_all(&bincode::encode_to_vec(value, standard()).map_err(io::Error::other)?)
 }

@@ -1,8 +1,8 @@
 //! Trial replays by a buddy, for the workers whose replicas it stores.
 //!
-//! The buddy replays one phase after the other, and sends each worker the result. Its own template
-//! process runs the replays: like a later replacement, it belongs to another process than the
-//! worker whose phase it replays.
+//! The buddy replays one phase after the other, and sends each worker the result. The buddy's own
+//! template process runs the replays. It belongs to another process than the worker, as the
+//! template process of a later replacement will.
 
 use super::finding::{StaticDataProof, TrialResult};
 use super::replay_settings::omits_static_data;
@@ -18,10 +18,13 @@ use understudy_numbers::{Epoch, Worker};
 /// Trial replays that this buddy has to run or has run.
 #[derive(Default)]
 pub(super) struct TrialQueue {
+    /// Replay plan that is being received, and its worker.
     incoming: Option<(Worker, InFlight<Vec<u8>>)>,
     /// Encoded replay plans with their workers, in the order of arrival.
     waiting: Vec<(Worker, Vec<u8>)>,
+    /// Request to the template process, with the worker whose phase is replayed.
     running: Option<(Worker, ReplayRequest)>,
+    /// Proofs in flight.
     sent: SendQueue,
 }
 
@@ -29,8 +32,8 @@ impl TrialQueue {
     /// Makes progress as far as possible without waiting.
     pub(super) fn poll(&mut self, rt: &Runtime, template: &Template) {
         self.receive(rt);
-        if let Some((worker, asked)) = &mut self.running {
-            let Some(result) = asked.trial_result(template) else {
+        if let Some((worker, request)) = &mut self.running {
+            let Some(result) = request.trial_result(template) else {
                 return;
             };
             let (worker, result) = (*worker, result.unwrap_or_else(TrialResult::none));
@@ -38,12 +41,12 @@ impl TrialQueue {
             self.report_result(rt, worker, result);
         }
         if !self.waiting.is_empty() {
-            let (worker, script) = self.waiting.remove(0);
+            let (worker, plan) = self.waiting.remove(0);
             // The replay needs at most as much memory as this process has.
             let [anonymous, _] = headroom::resident_memory();
             let room = headroom::check_room(rt, anonymous);
-            match room.and_then(|()| template.request_trial(&script)) {
-                Ok(asked) => self.running = Some((worker, asked)),
+            match room.and_then(|()| template.request_trial(&plan)) {
+                Ok(request) => self.running = Some((worker, request)),
                 Err(why) => self.report_result(rt, worker, TrialResult::none(why)),
             }
         }
@@ -55,8 +58,8 @@ impl TrialQueue {
             self.incoming = arrived.ok().flatten();
             return;
         };
-        if let Ok(Some(script)) = message.poll() {
-            self.waiting.push((*worker, script));
+        if let Ok(Some(plan)) = message.poll() {
+            self.waiting.push((*worker, plan));
             self.incoming = None;
             fault::point("rehearse.begin", Epoch::NONE);
         }
@@ -90,12 +93,13 @@ fn log_result(worker: Worker, result: &TrialResult) {
         finding,
         journal,
         pages,
-        took,
+        duration,
     } = result;
     log::info!(
-        "trial replay of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
+        "trial replay of worker {worker}: {} of {pages} pages differ, {:?} instead of \
+         {duration:?}{}",
         finding.different.len(),
-        finding.took,
+        finding.duration,
         finding
             .failure
             .as_ref()
@@ -108,7 +112,7 @@ fn log_result(worker: Worker, result: &TrialResult) {
         different: finding.different.len() as u64,
         places: finding.places.clone(),
         failure: finding.failure.clone(),
-        replay_ns: finding.took.as_nanos() as u64,
-        phase_ns: took.as_nanos() as u64,
+        replay_ns: finding.duration.as_nanos() as u64,
+        phase_ns: duration.as_nanos() as u64,
     });
 }

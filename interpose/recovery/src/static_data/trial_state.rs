@@ -11,10 +11,11 @@ use std::cell::Cell;
 
 /// Trial replays, and static data that replicas omit.
 pub struct TrialState {
-    /// True if a decision on static data is still to be made.
+    /// True while `UNDERSTUDY_STATIC=auto` has not been [decided](super::decision).
     pub(super) is_undecided: Cell<bool>,
     /// Files that were open at the end of `MPI_Init`.
     pub(super) inputs: StateCell<Vec<OpenInputFile>>,
+    /// Trial replays that this process runs for other workers.
     pub(super) trials: StateCell<Option<TrialQueue>>,
     /// Template process of this process.
     pub(super) template: Template,

@@ -1,7 +1,8 @@
 //! Static data of a worker: trial, proof, and reduction of replicas.
 //!
 //! The worker sends its replay plan to a buddy for trial replays, and sends the proved plan to all
-//! its buddies. It reduces the replicas that it stores for other workers.
+//! its buddies. It receives the proved plans of other workers, and reduces their replicas, which it
+//! stores.
 
 use super::finding::StaticDataProof;
 use super::own_pages;
@@ -42,81 +43,78 @@ pub fn poll(rt: &Runtime) {
     let mut state = state(rt);
     state.end_withdrawn(copies::committed_epoch(rt));
     state.poll_file();
-    decision::check_possible(rt, matches!(state.own, OwnPlan::None));
+    decision::check_possible(rt, !matches!(state.own, OwnPlan::None));
     // A failure is detected by the next call.
     let _ = state.sent.remove_sent();
     state.send_for_trial(rt);
     if omits_static_data() {
         state.take_proof(rt);
         state.send_to_buddies(rt);
-        let come = state.received_plans(rt);
+        let arrived = state.received_plans(rt);
         drop(state);
-        for (layer, owner, bytes) in come {
+        for (layer, owner, bytes) in arrived {
             reduce_stored(rt, layer, owner, &bytes);
         }
         self::state(rt).reduce_own(rt);
     }
 }
 
-/// Withdraws the replay plan at a cut if a file that it reads has changed.
+/// Withdraws the replay plan at a cut if an input file has changed.
 ///
-/// The cut for this epoch gets all pages again.
+/// The checkpoint of this epoch contains all pages.
 pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
-    let changed = plan(rt).and_then(|script| script.changed_input().map(Path::to_owned));
+    let changed = plan(rt).and_then(|plan| plan.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
     log::warn!("{}", message::static_file_changed(path.display()));
     let mut state = state(rt);
-    let script = match std::mem::take(&mut state.own) {
-        OwnPlan::Proved { script, .. } | OwnPlan::Withdrawn { script, .. } => Some(script),
+    let plan = match std::mem::take(&mut state.own) {
+        OwnPlan::Proved { plan, .. } | OwnPlan::Withdrawn { plan, .. } => Some(plan),
         OwnPlan::None | OwnPlan::Writing { .. } | OwnPlan::InTrial { .. } => state.before.take(),
     };
-    let Some(script) = script else { return };
+    let Some(plan) = plan else { return };
     copies::replicas(rt)
         .tracker
-        .force_capture(&absent_pages::pages_of(&script.pages));
-    state.own = OwnPlan::Withdrawn {
-        script,
-        until: epoch,
-    };
+        .force_capture(&absent_pages::pages_of(&plan.pages));
+    state.own = OwnPlan::Withdrawn { plan, until: epoch };
 }
 
-/// Returns the stage after the end of a phase, if a replay plan is possible.
+/// Returns the stage of the plan for an ended phase, if one is possible.
 fn own_of(rt: &Runtime, phase: RecordedPhase) -> Option<OwnPlan> {
     let worker = world::worker(rt);
     let mut pages = {
-        let keep = copies::replicas(rt);
-        let saved = copies::decode(&keep.own.state.bytes).ok()?;
+        let replicas = copies::replicas(rt);
+        let saved = copies::decode(&replicas.own.state.bytes).ok()?;
         let mut pages = page_sums(
             &saved.user.layout,
-            &keep.own.image,
-            &keep.store,
+            &replicas.own.image,
+            &replicas.store,
             saved.frame.rsp,
         );
-        pages.extend_from_slice(keep.own.image.absent());
+        pages.extend_from_slice(replicas.own.image.absent());
         pages
     };
     pages.sort_unstable_by_key(|run| run.first);
     if process_info::config().static_data != StaticData::Disk {
-        let way = PageSource::Replay(Box::new(replay_of(rt, phase)?));
-        let script = ReplayPlan {
+        let source = PageSource::Replay(Box::new(replay_of(rt, phase)?));
+        let plan = ReplayPlan {
             worker,
-            source: way,
+            source,
             pages,
         };
         return Some(OwnPlan::InTrial {
-            script,
+            plan,
             is_sent: false,
         });
     }
-    let way = PageSource::File(disk::static_path(rt, worker)?);
-    let script = ReplayPlan {
+    let source = PageSource::File(disk::static_path(rt, worker)?);
+    let plan = ReplayPlan {
         worker,
-        source: way,
+        source,
         pages,
     };
-    let keep = copies::replicas(rt);
-    match disk::write_static(rt, worker, &keep.own.image, &keep.store) {
-        Ok(writing) => Some(OwnPlan::Writing { script, writing }),
+    let replicas = copies::replicas(rt);
+    match disk::write_static(rt, worker, &replicas.own.image, &replicas.store) {
+        Ok(writing) => Some(OwnPlan::Writing { plan, writing }),
         Err(error) => {
             log_not_written(&error);
             None
@@ -129,7 +127,7 @@ fn replay_of(rt: &Runtime, mut phase: RecordedPhase) -> Option<ReplayedPhase> {
     if !phase.records {
         return None;
     }
-    let keep = copies::replicas(rt);
+    let replicas = copies::replicas(rt);
     let journal = phase.recorder.journal();
     let (calls, size) = (journal.calls, journal.size());
     let base = replay_base::take(rt);
@@ -137,14 +135,14 @@ fn replay_of(rt: &Runtime, mut phase: RecordedPhase) -> Option<ReplayedPhase> {
         return None;
     }
     let size = size + base.as_ref().map_or(0, ReplayBase::size);
-    let absent: u64 = keep
+    let absent: u64 = replicas
         .own
         .image
         .absent()
         .iter()
         .map(|run| run.pages().pages)
         .sum();
-    let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
+    let image = (replicas.own.image.page_count() + absent) as usize * PAGE_SIZE;
     let limit = process_info::config().journal_limit.of(image);
     if size > limit {
         journal::report_too_long(rt, size, limit);
@@ -161,13 +159,13 @@ fn replay_of(rt: &Runtime, mut phase: RecordedPhase) -> Option<ReplayedPhase> {
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
     );
-    let bytes_kept = bytes.len() + base.as_ref().map_or(0, ReplayBase::size);
+    let plan_bytes = bytes.len() + base.as_ref().map_or(0, ReplayBase::size);
     Some(ReplayedPhase {
         journal: bytes,
         begin: phase.begin,
         end: phase.end?,
         duration: took,
-        inputs: Inputs::with_room(limit.saturating_sub(bytes_kept) as u64),
+        inputs: Inputs::with_room(limit.saturating_sub(plan_bytes) as u64),
         base,
     })
 }
@@ -180,8 +178,8 @@ impl ReplayPlans {
         let is_new = phase.base.is_some();
         match (own_of(rt, phase), std::mem::take(&mut self.own)) {
             (None, before) if is_new => self.own = before,
-            (new, OwnPlan::Proved { script, .. }) => {
-                self.before = Some(script);
+            (new, OwnPlan::Proved { plan, .. }) => {
+                self.before = Some(plan);
                 self.own = new.unwrap_or_default();
             }
             (new, _) => self.own = new.unwrap_or_default(),
@@ -190,13 +188,13 @@ impl ReplayPlans {
 
     /// Sends the replay plan to a buddy for trial replays.
     fn send_for_trial(&mut self, rt: &Runtime) {
-        let OwnPlan::InTrial { script, is_sent } = &mut self.own else {
+        let OwnPlan::InTrial { plan, is_sent } = &mut self.own else {
             return;
         };
         if std::mem::replace(is_sent, true) {
             return;
         }
-        let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
+        let Ok(bytes) = bincode::encode_to_vec(&*plan, standard()) else {
             return;
         };
         let to = Peer {
@@ -223,31 +221,31 @@ impl ReplayPlans {
             Ok((proof, _)) => proof,
             Err(_) => None,
         };
-        let OwnPlan::InTrial { mut script, .. } = std::mem::take(&mut self.own) else {
+        let OwnPlan::InTrial { mut plan, .. } = std::mem::take(&mut self.own) else {
             return;
         };
         let proof = proof.map(|(different, inputs)| {
-            script.set_inputs(inputs);
+            plan.set_inputs(inputs);
             different
         });
         let Some(before) = &self.before else {
-            if decision::decide_on_trial(rt, &script, proof.as_deref())
+            if decision::decide_on_trial(rt, &plan, proof.as_deref())
                 && let Some(different) = proof
             {
-                self.own = OwnPlan::proved(script.without_pages(&different));
+                self.own = OwnPlan::proved(plan.without_pages(&different));
             }
             return;
         };
-        // Replicas omit pages that the new plan must also make.
+        // Replicas omit pages of the earlier plan, which the new plan must therefore rebuild too.
         match proof {
             None => self.return_to_earlier_plan("the trial replay has failed"),
-            Some(different) if script.has_equal_page(before, &different) => {
+            Some(different) if plan.has_equal_page(before, &different) => {
                 self.return_to_earlier_plan(
-                    "the trial replay has not rebuilt all that replicas lack",
+                    "the trial replay has not rebuilt all pages that replicas omit",
                 );
             }
             Some(different) => {
-                self.own = OwnPlan::proved(script.without_pages(&different));
+                self.own = OwnPlan::proved(plan.without_pages(&different));
                 self.before = None;
             }
         }
@@ -255,7 +253,7 @@ impl ReplayPlans {
 
     fn send_to_buddies(&mut self, rt: &Runtime) {
         let OwnPlan::Proved {
-            script,
+            plan,
             is_sent_to_buddies,
             ..
         } = &mut self.own
@@ -265,7 +263,7 @@ impl ReplayPlans {
         if std::mem::replace(is_sent_to_buddies, true) {
             return;
         }
-        let Ok(bytes) = bincode::encode_to_vec(&*script, standard()) else {
+        let Ok(bytes) = bincode::encode_to_vec(&*plan, standard()) else {
             return;
         };
         let world = world::get(rt);
@@ -278,24 +276,25 @@ impl ReplayPlans {
         let _ = self.sent.send(bytes, to);
     }
 
-    /// Reduces this worker's own replica by the pages that its template process can make.
+    /// Reduces this worker's own replica by the pages that its template process can rebuild.
     ///
-    /// Stores the pages again if the template process has ended.
+    /// Copies the pages back into the replica if the template process has ended.
     fn reduce_own(&mut self, rt: &Runtime) {
         let OwnPlan::Proved {
-            script,
+            plan,
             is_own_reduced,
             ..
         } = &mut self.own
         else {
             return;
         };
-        let keep = &mut *copies::replicas(rt);
-        let lives = matches!(script.source, PageSource::File(_)) || rt.static_data.template.lives();
-        let (image, store) = (&mut keep.own.image, &mut keep.store);
-        if lives && omits_own_static_data() && !std::mem::replace(is_own_reduced, true) {
+        let replicas = &mut *copies::replicas(rt);
+        let can_rebuild =
+            matches!(plan.source, PageSource::File(_)) || rt.static_data.template.check_alive();
+        let (image, store) = (&mut replicas.own.image, &mut replicas.store);
+        if can_rebuild && omits_own_static_data() && !std::mem::replace(is_own_reduced, true) {
             let before = image.page_count();
-            image.elide_equal(&script.pages, store);
+            image.elide_equal(&plan.pages, store);
             let left = image.page_count();
             release_memory(store);
             let pages = before - left;
@@ -305,7 +304,7 @@ impl ReplayPlans {
             log::info!("the own replica is without {pages} of {before} pages");
             events::emit(Kind::OwnReplicaReduced { pages, left });
         }
-        if lives {
+        if can_rebuild {
             return;
         }
         let absent = absent_pages::without(
@@ -314,9 +313,9 @@ impl ReplayPlans {
         );
         if !absent.is_empty() {
             log::warn!("{}", message::REPLAY_PROCESS_ENDED);
-            // Changed pages are part of the next checkpoint; until then they are lost.
-            let kept = own_pages::store_unchanged(&absent, image, store);
-            kept.unwrap_or_else(|why| {
+            // Pages that have changed are part of the next checkpoint; until then they are lost.
+            let stored = own_pages::store_unchanged(&absent, image, store);
+            stored.unwrap_or_else(|why| {
                 abort::abort_with_error(
                     rt,
                     message::NO_MEMORY_FOR_REPLICAS,
@@ -377,24 +376,24 @@ fn trial_worker(rt: &Runtime) -> Worker {
 
 /// Reduces the stored replica of another worker by the pages that a replay rebuilds.
 fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
-    let Ok((script, _)) = bincode::decode_from_slice::<ReplayPlan, _>(bytes, standard()) else {
+    let Ok((plan, _)) = bincode::decode_from_slice::<ReplayPlan, _>(bytes, standard()) else {
         return;
     };
-    if script.worker != owner {
+    if plan.worker != owner {
         return;
     }
     fault::point("thin.begin", copies::committed_epoch(rt));
     let mut guard = copies::replicas(rt);
-    let keep = &mut *guard;
-    let copy = &mut keep.stored[layer];
+    let replicas = &mut *guard;
+    let copy = &mut replicas.stored[layer];
     let before = copy.image.page_count();
-    copy.image.elide_equal(&script.pages, &mut keep.store);
-    let (pages, journal) = (before - copy.image.page_count(), script.journal_bytes());
-    copy.script = Some(script);
+    copy.image.elide_equal(&plan.pages, &mut replicas.store);
+    let (pages, journal) = (before - copy.image.page_count(), plan.journal_bytes());
+    copy.script = Some(plan);
     if pages == 0 {
         return;
     }
-    release_memory(&mut keep.store);
+    release_memory(&mut replicas.store);
     drop(guard);
     log::info!(
         "the replica of worker {} is without {pages} of {before} pages, which can be rebuilt",
@@ -409,18 +408,18 @@ fn reduce_stored(rt: &Runtime, layer: usize, owner: Worker, bytes: &[u8]) {
     fault::point("thin.end", copies::committed_epoch(rt));
 }
 
-/// Damages every journal that this process has, for tests.
+/// Damages every journal that this process has, at a fault point of a test.
 pub fn damage_journals<'a>(
     rt: &Runtime,
     scripts: impl Iterator<Item = &'a mut ReplayPlan>,
-    harm: Damage,
+    damage: Damage,
 ) {
-    scripts.for_each(|script| script.damage(harm));
-    if let OwnPlan::InTrial { script, .. }
-    | OwnPlan::Proved { script, .. }
-    | OwnPlan::Withdrawn { script, .. } = &mut state(rt).own
+    scripts.for_each(|plan| plan.damage(damage));
+    if let OwnPlan::InTrial { plan, .. }
+    | OwnPlan::Proved { plan, .. }
+    | OwnPlan::Withdrawn { plan, .. } = &mut state(rt).own
     {
-        script.damage(harm);
+        plan.damage(damage);
     }
 }
 
@@ -439,7 +438,7 @@ pub fn plan(rt: &Runtime) -> Option<Ref<'_, ReplayPlan>> {
     .ok()
 }
 
-/// True if a phase has ended of which no page is proved yet.
+/// True if the plan of a phase that has ended is not proved yet.
 pub fn is_waiting(rt: &Runtime) -> bool {
     matches!(
         state(rt).own,
@@ -448,8 +447,8 @@ pub fn is_waiting(rt: &Runtime) -> bool {
 }
 
 /// Stores the proved replay plan of the worker from which this process takes over.
-pub fn store_plan(rt: &Runtime, script: ReplayPlan) {
-    state(rt).own = OwnPlan::proved(script);
+pub fn store_plan(rt: &Runtime, plan: ReplayPlan) {
+    state(rt).own = OwnPlan::proved(plan);
 }
 
 /// Drops messages after a failure; those that were in flight are resent.

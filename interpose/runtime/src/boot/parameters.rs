@@ -56,35 +56,41 @@ pub fn set() {
     let is_4 = library::version().0.starts_with("Open MPI v4");
     let differing = if is_4 { PREFERENCES_OF_4 } else { &[] };
     for &(name, preference) in PREFERENCES {
-        let differs = |(other, _): &&(&str, &str)| *other == name;
+        let has_name = |(other, _): &&(&str, &str)| *other == name;
         let preference = differing
             .iter()
-            .find(differs)
+            .find(has_name)
             .map_or(preference, |(_, value)| value);
         let variable = format!("{PREFIX}{name}");
-        let users = std::env::var(&variable)
+        let user_value = std::env::var(&variable)
             .ok()
             .or_else(|| of_files.get(name).cloned());
-        if let Some(users) = &users {
-            open_unclosable(name, users);
+        if let Some(user_value) = &user_value {
+            open_unclosable(name, user_value);
         }
-        let value = users.map_or_else(|| preference.to_owned(), |users| merge(&users, preference));
+        let value = user_value.map_or_else(
+            || preference.to_owned(),
+            |user_value| merge(&user_value, preference),
+        );
         set_variable(&variable, &value);
     }
 }
 
 /// Sets a variable of another library, merged with the user's value.
 pub fn set_merged(name: &str, preference: &str) {
-    let users = std::env::var(name);
-    let value = users.map_or_else(|_| preference.to_owned(), |users| merge(&users, preference));
+    let user_value = std::env::var(name);
+    let value = user_value.map_or_else(
+        |_| preference.to_owned(),
+        |user_value| merge(&user_value, preference),
+    );
     set_variable(name, &value);
 }
 
 /// Adds names to a variable that is a list of names.
 pub fn add_to_list(name: &str, names: &str) {
-    let users = std::env::var(name).unwrap_or_default();
-    let users = components(&users);
-    let added: Vec<&str> = users.chain(components(names)).collect();
+    let user_value = std::env::var(name).unwrap_or_default();
+    let user_value = components(&user_value);
+    let added: Vec<&str> = user_value.chain(components(names)).collect();
     set_variable(name, &added.join(","));
 }
 
@@ -103,33 +109,34 @@ fn components(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the user's value with the runtime's exclusions, if both are compatible.
-fn merge(users: &str, preference: &str) -> String {
-    let users = users.trim();
-    if !users.starts_with(EXCLUSION) {
-        return users.to_owned();
+fn merge(user_value: &str, preference: &str) -> String {
+    let user_value = user_value.trim();
+    if !user_value.starts_with(EXCLUSION) {
+        return user_value.to_owned();
     }
-    let is_excluded = |name: &&str| components(users).any(|other| other == *name);
+    let is_excluded = |name: &&str| components(user_value).any(|other| other == *name);
     if preference.starts_with(EXCLUSION) {
         let added = components(preference).filter(|name| !is_excluded(name));
-        let all: Vec<&str> = components(users).chain(added).collect();
+        let all: Vec<&str> = components(user_value).chain(added).collect();
         format!("{EXCLUSION}{}", all.join(","))
     } else if components(preference).any(|name| is_excluded(&name)) {
-        users.to_owned()
+        user_value.to_owned()
     } else {
         preference.to_owned()
     }
 }
 
-/// Opens libraries that cannot be closed in advance, if the user selects their component.
-fn open_unclosable(name: &str, users: &str) {
-    if users.starts_with(EXCLUSION) {
+/// Opens libraries in advance that cannot be closed again, if the user selects their component.
+fn open_unclosable(name: &str, user_value: &str) {
+    if user_value.starts_with(EXCLUSION) {
         return;
     }
     let unclosable = UNCLOSABLE
         .iter()
         .find(|(other, _)| *other == name)
         .map_or(&[][..], |(_, names)| names);
-    let Some(component) = components(users).find(|component| unclosable.contains(component)) else {
+    let Some(component) = components(user_value).find(|component| unclosable.contains(component))
+    else {
         return;
     };
     reinit::expect_driver();
@@ -189,7 +196,7 @@ mod tests {
     use super::{merge, parameter};
 
     #[test]
-    fn exclusions_of_user_and_layer_are_united() {
+    fn exclusions_of_user_and_runtime_are_united() {
         assert_eq!(merge("^ofi", "^ofi,uct,openib"), "^ofi,uct,openib");
         assert_eq!(merge("^tcp, sm", "^ofi"), "^tcp,sm,ofi");
         assert_eq!(merge("^cm", "ob1"), "ob1");

@@ -1,7 +1,7 @@
 //! Accumulate operations (MPI 4.1, 12.3.4 to 12.3.6).
 //!
-//! This process applies them itself if all members of a window share its memory; otherwise the
-//! library does.
+//! The origin applies an operation itself if all members of the window share its memory; otherwise
+//! the library applies it.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -79,13 +79,14 @@ unsafe extern "C" fn accumulate_any(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
-    let done = under_lock(
+    let direct_rc = under_lock(
         rt,
         win,
         AccumulateOperation::new(origin, None, target, TargetChange::Combine(op)),
     );
-    finish(rt, Proc::MPI_Accumulate, win, done, |real| {
-        let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    finish(rt, Proc::MPI_Accumulate, win, direct_rc, |real| {
+        let [here, there] =
+            [origin_datatype, target_datatype].map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are passed on.
         unsafe {
@@ -122,14 +123,14 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
-    let done = apply_directly(
+    let direct_rc = apply_directly(
         rt,
         win,
         AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
-    finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
-        let [from, result, to] =
-            [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    finish(rt, Proc::MPI_Get_accumulate, win, direct_rc, |real| {
+        let [from, result, to] = [origin_datatype, result_datatype, target_datatype]
+            .map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are passed on.
         unsafe {
@@ -166,12 +167,12 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
         operand(result_addr, 1, datatype),
     );
     let target = AccumulateTarget::new(target_rank, target_disp, 1, datatype);
-    let done = apply_directly(
+    let direct_rc = apply_directly(
         rt,
         win,
         AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
-    finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
+    finish(rt, Proc::MPI_Fetch_and_op, win, direct_rc, |real| {
         let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are passed on.
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
         operand(result_addr, 1, datatype),
     );
     let target = AccumulateTarget::new(target_rank, target_disp, 1, datatype);
-    let done = apply_directly(
+    let direct_rc = apply_directly(
         rt,
         win,
         AccumulateOperation::new(
@@ -214,7 +215,7 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
             TargetChange::Swap(compare_addr),
         ),
     );
-    finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
+    finish(rt, Proc::MPI_Compare_and_swap, win, direct_rc, |real| {
         let datatype = real_datatype(rt, datatype);
         // SAFETY: the program's arguments are passed on.
         unsafe {
@@ -246,13 +247,14 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
-    let done = apply_directly(
+    let direct_rc = apply_directly(
         rt,
         win,
         AccumulateOperation::new(origin, None, target, TargetChange::Combine(op)),
     );
     let library = |real: RealWin, new: &mut RealRequest| {
-        let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+        let [from, to] =
+            [origin_datatype, target_datatype].map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are passed on.
         unsafe {
@@ -271,7 +273,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
         }
     };
     // SAFETY: the program's address for the request.
-    unsafe { start_or_ended(rt, Proc::MPI_Raccumulate, win, request, done, library) }
+    unsafe { start_or_ended(rt, Proc::MPI_Raccumulate, win, request, direct_rc, library) }
 }
 
 pub unsafe extern "C" fn MPI_Rget_accumulate(
@@ -293,14 +295,14 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = AccumulateTarget::new(target_rank, target_disp, target_count, target_datatype);
-    let done = apply_directly(
+    let direct_rc = apply_directly(
         rt,
         win,
         AccumulateOperation::new(origin, Some(result), target, TargetChange::Combine(op)),
     );
     let library = |real: RealWin, new: &mut RealRequest| {
-        let [from, result, to] =
-            [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+        let [from, result, to] = [origin_datatype, result_datatype, target_datatype]
+            .map(|datatype| real_datatype(rt, datatype));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are passed on.
         unsafe {
@@ -322,5 +324,14 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
         }
     };
     // SAFETY: the program's address for the request.
-    unsafe { start_or_ended(rt, Proc::MPI_Rget_accumulate, win, request, done, library) }
+    unsafe {
+        start_or_ended(
+            rt,
+            Proc::MPI_Rget_accumulate,
+            win,
+            request,
+            direct_rc,
+            library,
+        )
+    }
 }

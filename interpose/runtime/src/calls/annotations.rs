@@ -21,6 +21,7 @@ const RECOMPUTE: c_int = 75009;
 const REVERSIBLE: c_int = 75010;
 const STEP: c_int = 75011;
 
+/// State of the job for the program: `struct understudy_state` of the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct JobStateAnswer {
@@ -54,12 +55,12 @@ pub fn handle_pcontrol(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> 
         CHECKPOINT => cut::requested(rt)?,
         INHIBIT => schedule::state(rt).inhibit_depth += 1,
         RELEASE => {
-            let held = &mut schedule::state(rt).inhibit_depth;
-            *held = held.saturating_sub(1);
+            let depth = &mut schedule::state(rt).inhibit_depth;
+            *depth = depth.saturating_sub(1);
         }
         QUERY => answer_query(rt),
         _ => {
-            if let Some(call) = PcontrolCall::of_now() {
+            if let Some(call) = PcontrolCall::current() {
                 annotate_memory(rt, level, &call);
             }
         }
@@ -69,10 +70,10 @@ pub fn handle_pcontrol(rt: &Runtime, level: c_int) -> Result<(), arch::Rewound> 
 
 /// Applies an annotation of the program's memory.
 fn annotate_memory(rt: &Runtime, level: c_int, call: &PcontrolCall) {
-    let (memory, place) = (call.range(), call.place);
+    let (memory, call_site) = (call.range(), call.call_site);
     match level {
-        DISCARD => annotations::discard(rt, memory, place),
-        EXCLUDE => annotations::exclude(rt, memory, place),
+        DISCARD => annotations::discard(rt, memory, call_site),
+        EXCLUDE => annotations::exclude(rt, memory, call_site),
         INCLUDE => annotations::include(rt, memory),
         RECOMPUTE => annotations::recompute(rt, call.region()),
         REVERSIBLE => annotations::reversible(rt, call.region()),
@@ -86,18 +87,18 @@ struct PcontrolCall {
     /// Arguments after the level, which the call table does not describe.
     arguments: [u64; 4],
     /// Return address of the call.
-    place: u64,
+    call_site: u64,
 }
 
 impl PcontrolCall {
     /// Returns the present call; `None` inside of a callback, where annotations are ignored.
-    fn of_now() -> Option<PcontrolCall> {
+    fn current() -> Option<PcontrolCall> {
         // SAFETY: the frame lies at the top of the runtime's stack while a handler runs.
         let frame: Frame = arch::top_frame().map(|frame| unsafe { *frame })?;
         let [_, a, b, c, d, _] = frame.arguments;
         Some(PcontrolCall {
             arguments: [a, b, c, d],
-            place: mpi_lock::call_site(&frame),
+            call_site: mpi_lock::call_site(&frame),
         })
     }
 
@@ -114,16 +115,16 @@ impl PcontrolCall {
             memory: self.range(),
             function,
             argument,
-            place: self.place,
+            place: self.call_site,
         }
     }
 }
 
-/// Writes the state to the program's memory; a shorter structure gets the beginning.
+/// Writes the state, or the beginning of it, to the program's structure.
 fn answer_query(rt: &Runtime) {
-    // The answers of two replays would differ.
+    // The answer in a replay would be another one.
     journal::drop_recording(rt);
-    let Some(call) = PcontrolCall::of_now() else {
+    let Some(call) = PcontrolCall::current() else {
         return;
     };
     let [to, length, ..] = call.arguments;

@@ -15,8 +15,8 @@ use understudy_mpi::real_types::Status;
 #[inline]
 pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // The error field belongs to procedures with many statuses. MPICH from 4.2 on also writes
-        // it in empty statuses.
+        // Only procedures with several statuses set the error field (MPI 4.1, 3.2.5). MPICH from
+        // 4.2 on also sets it in empty statuses.
         let writes_all = status == EMPTY_STATUS && is_foreign_abi() && standard_version() >= (4, 1);
         // SAFETY: the caller guarantees it.
         unsafe {

@@ -1,7 +1,9 @@
 //! Participants of constructors without a common communicator (MPI 4.1, 7.4.2, 7.6.2 and 11.8).
 //!
-//! Both sides of an intercommunicator, and all members of a group, derive equal names, for any
-//! number of threads that make such calls.
+//! Before such a call all participants assemble ([`crate::cut::assemble`]). A [`Side`] lists the
+//! members of one group and, at the leader, the leader of the other group. Participants of one call
+//! find each other by its name: a hash of the arguments that are equal in all of them. Calls of
+//! several threads at a time have different names.
 
 use crate::Runtime;
 use crate::handles::{VirtComm, VirtGroup};
@@ -13,22 +15,24 @@ use std::fmt::Arguments;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Returns a name that is equal in all participants.
-pub(super) fn name(of: Arguments<'_>) -> u64 {
-    xxh3_64(of.to_string().as_bytes())
+/// Returns the hash of a description that is equal in all participants.
+pub(super) fn name(description: Arguments<'_>) -> u64 {
+    xxh3_64(description.to_string().as_bytes())
 }
 
-/// Returns the name for the assembly of two leaders.
-fn of_both(rt: &Runtime, what: Arguments<'_>, leader: Worker) -> Option<OtherSide> {
+/// Returns the other leader, and the name that both leaders derive.
+///
+/// `None` if the other leader is this process or a spawned one.
+fn other_side(rt: &Runtime, description: Arguments<'_>, leader: Worker) -> Option<OtherSide> {
     let me = world::worker(rt);
     let both = [me.min(leader), me.max(leader)];
     (leader != me && !comm::is_spawned(leader)).then(|| OtherSide {
-        name: name(format_args!("{what} {both:?}")),
+        name: name(format_args!("{description} {both:?}")),
         leader,
     })
 }
 
-fn at(members: &[Worker], rank: c_int) -> Option<Worker> {
+fn member_at(members: &[Worker], rank: c_int) -> Option<Worker> {
     members.get(usize::try_from(rank).ok()?).copied()
 }
 
@@ -65,8 +69,9 @@ pub(super) fn of_groups(
     let side = of_group(rt, None, group, tag)?;
     Some(Side {
         name: name(format_args!("groups {}", side.name)),
-        leader: at(&side.members, leader)?,
-        other: remote_leader.and_then(|leader| of_both(rt, format_args!("groups {tag}"), leader)),
+        leader: member_at(&side.members, leader)?,
+        other: remote_leader
+            .and_then(|leader| other_side(rt, format_args!("groups {tag}"), leader)),
         ..side
     })
 }
@@ -76,7 +81,7 @@ pub(super) fn of_groups(
 /// The side has only its leader if some members are spawned processes, which cannot take part.
 fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
     let comm = comm::get(rt, comm)?;
-    let leader = at(&comm.members, leader)?;
+    let leader = member_at(&comm.members, leader)?;
     let members = match comm.has_spawned() {
         true => vec![leader],
         false => comm.members.clone(),
@@ -91,7 +96,8 @@ fn of_comm(rt: &Runtime, comm: VirtComm, leader: c_int) -> Option<Side> {
 
 /// Returns the side of `MPI_Intercomm_create`.
 ///
-/// Only the leader has the bridge. Processes without the runtime are not waited for here.
+/// Only the leader has the bridge. The side does not contain spawned processes, which do not have
+/// the runtime.
 pub(super) fn of_intercomm(
     rt: &Runtime,
     (local, leader): (VirtComm, c_int),
@@ -102,18 +108,18 @@ pub(super) fn of_intercomm(
     let bridge = comm::get(rt, bridge)
         .filter(|bridge| side.leader == world::worker(rt) && !bridge.has_spawned());
     let other = bridge.and_then(|bridge| {
-        let leader = at(
+        let leader = member_at(
             bridge.remote.as_ref().unwrap_or(&bridge.members),
             remote_leader,
         )?;
-        of_both(rt, format_args!("bridge {} {tag}", bridge.uid), leader)
+        other_side(rt, format_args!("bridge {} {tag}", bridge.uid), leader)
     });
     Some(Side { other, ..side })
 }
 
 /// Returns the side of a connection.
 ///
-/// Only its root has the other root and the connection.
+/// Only the root of the side contains the other root and the number of the connection.
 pub(super) fn of_connection(
     rt: &Runtime,
     comm: VirtComm,
@@ -124,7 +130,7 @@ pub(super) fn of_connection(
     let side = of_comm(rt, comm, root)?;
     let leads = side.leader == world::worker(rt);
     let other = leads
-        .then(|| of_both(rt, format_args!("connection {connection}"), other))
+        .then(|| other_side(rt, format_args!("connection {connection}"), other))
         .flatten();
     Some(Side { other, ..side })
 }

@@ -16,13 +16,13 @@ use understudy_abi::fortran;
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::RealComm;
 
-// Keys of the predefined attributes (MPI 4.1, 9.1.2) with Open MPI's numbers: MPI_TAG_UB, MPI_HOST,
-// MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_LASTUSEDCODE, and MPI_UNIVERSE_SIZE.
+/// Key of `MPI_LASTUSEDCODE` in Open MPI.
 const LAST_USED_CODE_KEY: c_int = 5;
-/// Number of predefined keys of communicators.
+/// Number of predefined keys of communicators, which begin at 0 (MPI 4.1, 9.1.2).
 ///
-/// The following keys belong to windows. `MPI_FT` is not supported, as failures are hidden from the
-/// program.
+/// Order of the keys: MPI_TAG_UB, MPI_HOST, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM,
+/// MPI_LASTUSEDCODE and MPI_UNIVERSE_SIZE. The following keys belong to windows. `MPI_FT` is not
+/// supported, as failures are hidden from the program.
 const PREDEFINED_KEYS: c_int = 7;
 
 /// Returns the address of the value of a predefined attribute.
@@ -46,7 +46,7 @@ fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     Ok(Some(cell as u64))
 }
 
-/// Returns the library's world, as only it certainly has the predefined attributes.
+/// Returns the library's own `MPI_COMM_WORLD`, which always has the predefined attributes.
 fn whole_world() -> RealComm {
     RealComm(understudy_mpi::abi::object(c"ompi_mpi_comm_world"))
 }
@@ -78,6 +78,7 @@ fn finish_on(rt: &Runtime, procedure: Proc, rc: c_int, object: AttributedObject)
     }
 }
 
+/// Returns the error for an object that does not exist.
 fn missing(object: AttributedObject) -> c_int {
     match object {
         AttributedObject::Comm(_) => ERR_COMM,
@@ -87,6 +88,8 @@ fn missing(object: AttributedObject) -> c_int {
 }
 
 /// Splits a key into the real key and the language of the call.
+///
+/// The preload library marks calls of MPI-1's Fortran procedures, whose values are integers.
 fn key_and_language(key: c_int) -> (c_int, Language) {
     match key >= fortran::INTEGER_KEY_OFFSET {
         true => (key - fortran::INTEGER_KEY_OFFSET, Language::Fortran),
@@ -181,13 +184,13 @@ pub(super) unsafe fn get(
         return finish_on(rt, procedure, missing(object), object);
     }
     let (key, language) = key_and_language(key);
-    let of_window = match object {
+    let window_value = match object {
         AttributedObject::Win(win) => window::predefined(rt, win, key),
         _ => None,
     };
     let found = match object {
         AttributedObject::Comm(_) if (0..PREDEFINED_KEYS).contains(&key) => predefined(rt, key),
-        _ if of_window.is_some() => Ok(of_window),
+        _ if window_value.is_some() => Ok(window_value),
         _ => object
             .get(rt, key)
             .map(|value| value.map(|value| value.as_seen_by(language))),
@@ -209,10 +212,10 @@ pub(super) unsafe fn get(
 
 /// Returns the recorded form of a function of a key.
 ///
-/// The functions that the library defines (MPI 4.1, 7.7.2) are represented by numbers, as in other
-/// ABIs, since they are not callbacks.
+/// The functions that the library defines (MPI 4.1, 7.7.2) are represented by numbers: 0 for those
+/// that do nothing, and [`DUPLICATE`]. In other ABIs these functions already are numbers.
 fn recorded_function(function: u64) -> u64 {
-    let is_one = |what: &str| {
+    let is_predefined = |what: &str| {
         let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));
         function != 0
             && names
@@ -221,8 +224,8 @@ fn recorded_function(function: u64) -> u64 {
     };
     match function {
         _ if abi::is_foreign_abi() => function,
-        _ if is_one("NULL_COPY_FN") || is_one("NULL_DELETE_FN") => 0,
-        _ if is_one("DUP_FN") => DUPLICATE,
+        _ if is_predefined("NULL_COPY_FN") || is_predefined("NULL_DELETE_FN") => 0,
+        _ if is_predefined("DUP_FN") => DUPLICATE,
         _ => function,
     }
 }

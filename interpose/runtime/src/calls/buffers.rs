@@ -1,6 +1,6 @@
 //! Buffers for buffered sends (MPI 4.1, 3.6): of the process, of communicators and of sessions.
 //!
-//! Only their sizes are accounted for; no data are copied into them.
+//! The runtime checks only that the buffers have enough room; no data are copied into them.
 #![allow(unsafe_code)]
 
 use super::arguments::outcome;
@@ -72,12 +72,12 @@ pub(super) fn attach(
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC_BUFFERS.contains(&address);
         // MPICH requires room for the overhead of each message.
-        let least = foreign_abi().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
+        let min_size = foreign_abi().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
             _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
             Some(_) if is_mpich() && standard_version() >= (4, 1) => return Err(ERR_OTHER),
             Some(_) => return Err(ERR_BUFFER),
-            None if size < least && !is_automatic => return Err(ERR_BUFFER),
+            None if size < min_size && !is_automatic => return Err(ERR_BUFFER),
             None => {}
         }
         let size = if is_automatic { i64::MAX } else { size };
@@ -148,8 +148,7 @@ pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<BufferOwner>
 
 /// Implements `MPI_Buffer_iflush` and its variants.
 ///
-/// Messages are sent from copies. The request completes when all have been sent, as the buffer has
-/// room for others then.
+/// The request completes when all messages in the buffer have been sent.
 ///
 /// # Safety
 /// `request` is the program's address for the request.

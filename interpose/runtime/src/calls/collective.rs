@@ -1,6 +1,6 @@
 //! Collectives with arrays of datatypes (MPI 4.1, chapter 6).
 //!
-//! The template of the call table cannot handle these arrays.
+//! Handwritten, since the template of the call table cannot translate such arrays.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -41,7 +41,7 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
 
 /// Returns the numbers of processes that send to this one, and that receive from it.
 ///
-/// For an intercommunicator they are the size of the remote group.
+/// Both are the size of the communicator, or of the remote group of an intercommunicator.
 fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: local queries.

@@ -1,7 +1,7 @@
 //! Combined sends and receives (MPI 4.1, section 3.10).
 //!
-//! A non-blocking one consists of two requests, of which the program has one. The blocking
-//! `MPI_Sendrecv_replace` is implemented by them.
+//! A non-blocking operation consists of two requests: the receive, whose handle the program has,
+//! and the send as its companion. The blocking `MPI_Sendrecv_replace` waits for such an operation.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -26,7 +26,7 @@ use understudy_mpi::bytes::Bytes;
 use understudy_mpi::real_types::{PROC_NULL, RealDatatype, RealRequest, Status};
 use understudy_mpi::{self as mpi, check};
 
-/// Starts both halves; `kept` is dropped when the send has completed.
+/// Starts the send and the receive; `kept` is dropped when the send has completed.
 ///
 /// # Safety
 /// The arguments are the program's, or the memory in `kept`.
@@ -68,7 +68,7 @@ unsafe fn start_both_halves(
         return finish(rt, procedure, rc, Some(comm));
     }
     let receive = requests::add_receive(rt, received, state, receive);
-    requests::join(rt, receive, send);
+    requests::set_companion(rt, receive, send);
     // SAFETY: the program's address for the handle.
     unsafe { request.write(receive) };
     SUCCESS
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
     // SAFETY: the program's arguments are passed on.
     unsafe {
         match requests::resume(rt) {
-            Some([Some(begun), _]) => request = begun,
+            Some([Some(started), _]) => request = started,
             _ => {
                 outcome!(cut::here(rt));
                 let received = message_arguments(buf, count, datatype, source, recvtag, comm);
@@ -239,15 +239,15 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
             }
         }
         requests::record_call(rt, [Some(request), None]);
-        let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(
+        let completed = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(
             rt
         )));
         requests::clear_call(rt);
-        put_status(status, ended.status);
+        put_status(status, completed.status);
         if is_foreign_abi() && !status.is_null() {
             // MPICH returns the status of a request of its own.
-            (*status).error = ended.rc;
+            (*status).error = completed.rc;
         }
-        finish(rt, procedure, ended.rc, Some(comm))
+        finish(rt, procedure, completed.rc, Some(comm))
     }
 }

@@ -76,7 +76,7 @@ macro_rules! construct_by_some {
             $crate::objects::comm::create::make(
                 $rt,
                 $constructor,
-                |it| $crate::drained::is_comm_in_use($rt, it),
+                |comm| $crate::drained::is_comm_in_use($rt, comm),
                 &mut made
             )
         );
@@ -88,9 +88,9 @@ pub(super) use {construct_by_all, construct_by_some};
 
 /// Implements `MPI_Comm_split` and its variants.
 ///
-/// After a failure the members stay together, even if a replacement is on another node: a
-/// communicator of `MPI_COMM_TYPE_SHARED` may not share memory then. Topologies are read from the
-/// library's communicator, with the library's order of ranks.
+/// After a failure the new communicator has the members of the old one, even if a replacement is on
+/// another node. The members of a communicator of `MPI_COMM_TYPE_SHARED` may then not share memory.
+/// Topologies are read from the library's communicator, with the library's order of ranks.
 ///
 /// # Safety
 /// `newcomm` is the program's address for the handle, or null.
@@ -119,7 +119,7 @@ pub(super) fn may_construct(
     }
 }
 
-/// Completes a constructor whose return code is `rc`.
+/// Registers the communicator of a constructor whose return code is `rc`, and writes its handle.
 ///
 /// # Safety
 /// `newcomm` is the program's address for the new handle.
@@ -141,7 +141,7 @@ pub(super) unsafe fn constructed(
 
 fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     let new = create::register(rt, made, parent);
-    // Messages of a former communicator with this handle.
+    // Drops messages of a former communicator with this handle.
     drained::drop_on(rt, new);
     new
 }
@@ -208,9 +208,9 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     )
 }
 
-/// Returns handle and index of a communicator that may be freed.
+/// Returns handle and index of a communicator that the program may free.
 ///
-/// The communicator must have been created, and not been freed.
+/// `MPI_ERR_COMM` for a predefined communicator, and for one that has been freed.
 unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), c_int> {
     if comm.is_null() {
         return Err(errors::ERR_ARG);
@@ -229,7 +229,7 @@ unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), 
 
 /// `MPI_Comm_free`: local, as in the libraries.
 ///
-/// Entries that stay until all members have called it are in [`freed`].
+/// The entry stays until all members have freed the communicator ([`freed`]).
 pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_free;
@@ -239,8 +239,8 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         Err(rc) => return handle_error(rt, procedure, rc, None),
     };
     let mut rc = attribute::delete_comm(rt, handle);
-    // A communicator with spawned processes is freed in any case: the library's finalisation may
-    // wait for these processes while it exists.
+    // A communicator with spawned processes is freed even if there are requests: otherwise the
+    // library's finalisation may wait for these processes.
     let has_requests = requests::has_requests_on(rt, handle) && !comm::has_spawned(rt, handle);
     if rc == errors::SUCCESS {
         rc = freed::free(rt, index, has_requests);
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         Err(rc) => return handle_error(rt, procedure, rc, None),
     };
     let mut rc = errors::SUCCESS;
-    // Processes without the runtime do not take part in a second barrier.
+    // Spawned processes do not have the runtime, so they take part in no barrier but the library's.
     if !comm::has_spawned(rt, handle) {
         outcome!(cut::together(rt, handle));
         // SAFETY: a communicator.

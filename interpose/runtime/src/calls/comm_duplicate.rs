@@ -16,6 +16,8 @@ use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
 /// Completes a duplicate: runs the copy functions of attributes (7.7.2).
+///
+/// Frees the duplicate if one of them fails.
 unsafe fn duplicated(
     rt: &Runtime,
     procedure: Proc,
@@ -67,10 +69,11 @@ pub unsafe extern "C" fn MPI_Comm_dup_with_info(
 
 /// Begins a duplicate (7.4.2) without waiting for other processes.
 ///
-/// The number of the new communicator must be equal in all members, so a broadcast sends it in
-/// parallel. The members of an intercommunicator derive the number. If they cannot
-/// ([`PendingDuplicate::new`]), `at_once` creates the duplicate within this call. The attributes'
-/// copy functions run first (7.7.2): if one fails, no operation is under way.
+/// All members must have one `uid` for the new communicator. A non-blocking broadcast from the
+/// first member sends it at the same time, as the companion of the request. The members of an
+/// intercommunicator derive the `uid` instead; if they cannot ([`PendingDuplicate::new`]),
+/// `at_once` creates the duplicate within this call. The attributes' copy functions run first
+/// (7.7.2): if one fails, no operation has been started.
 ///
 /// # Safety
 /// `newcomm` and `request` are the program's addresses for the handles.
@@ -86,49 +89,49 @@ unsafe fn begin_duplicate(
     if let Err(rc) = may_construct(rt, comm, newcomm) {
         return handle_error(rt, procedure, rc, Some(comm));
     }
-    let Some(mut begun) = PendingDuplicate::new(rt, comm) else {
+    let Some(mut pending) = PendingDuplicate::new(rt, comm) else {
         // SAFETY: the caller guarantees it.
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
-    let new = comm::handle(rt, begun.index);
+    let new = comm::handle(rt, pending.index);
     drained::drop_on(rt, new);
     let rc = attribute::copy_comm(rt, comm, new);
     if rc != errors::SUCCESS {
-        freed::remove(rt, &[begun.index]);
+        freed::remove(rt, &[pending.index]);
         return handle_error(rt, procedure, rc, Some(comm));
     }
     let mut made = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(rt, start(&mut begun.real, &mut made));
+    let rc = attempt!(rt, start(&mut pending.real, &mut made));
     if rc != errors::SUCCESS {
-        freed::remove(rt, &[begun.index]);
+        freed::remove(rt, &[pending.index]);
         return handle_error(rt, procedure, rc, Some(comm));
     }
     let mut companion = None;
     if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
-        let number = (&raw mut begun.uid).cast();
+        let number = (&raw mut pending.uid).cast();
         let request = companion.insert(RealRequest(std::ptr::null_mut()));
         // SAFETY: eight bytes that do not move until the request has completed.
         let rc = attempt!(rt, unsafe {
             real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
         });
         if rc != errors::SUCCESS {
-            freed::remove(rt, &[begun.index]);
+            freed::remove(rt, &[pending.index]);
             // The library writes to this memory when the duplicate is complete.
-            Box::leak(begun);
+            Box::leak(pending);
             return handle_error(rt, procedure, rc, Some(comm));
         }
     }
     // SAFETY: the caller guarantees it.
     unsafe {
         newcomm.write(new);
-        request.write(requests::add_duplicate(rt, comm, begun, made, companion));
+        request.write(requests::add_duplicate(rt, comm, pending, made, companion));
     }
     errors::SUCCESS
 }
 
-/// Makes a duplicate at once, for members that no process could send the number.
+/// Creates a duplicate within this call, for members that cannot derive its `uid`.
 ///
-/// The call waits for the other members, which the standard does not require.
+/// The call waits for the other members, which a non-blocking call need not do.
 ///
 /// # Safety
 /// `newcomm` and `request` are the program's addresses for the handles.

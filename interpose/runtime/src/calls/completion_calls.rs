@@ -24,11 +24,11 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
-        let ended = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(
+        let completed = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(
             rt
         )));
-        put_status(status, ended.status);
-        finish(rt, Proc::MPI_Wait, ended.rc, ended.comm)
+        put_status(status, completed.status);
+        finish(rt, Proc::MPI_Wait, completed.rc, completed.comm)
     }
 }
 
@@ -41,11 +41,13 @@ pub unsafe extern "C" fn MPI_Test(
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
-        let ended = outcome!(completion::poll(rt, &mut *request));
-        flag.write(c_int::from(ended.is_some()));
-        let Some(ended) = ended else { return SUCCESS };
-        put_status(status, ended.status);
-        finish(rt, Proc::MPI_Test, ended.rc, ended.comm)
+        let completed = outcome!(completion::poll(rt, &mut *request));
+        flag.write(c_int::from(completed.is_some()));
+        let Some(completed) = completed else {
+            return SUCCESS;
+        };
+        put_status(status, completed.status);
+        finish(rt, Proc::MPI_Test, completed.rc, completed.comm)
     }
 }
 
@@ -58,22 +60,22 @@ pub unsafe extern "C" fn MPI_Request_get_status(
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         outcome!(cut::here(rt));
-        let ended = outcome!(completion::peek(rt, request));
-        flag.write(c_int::from(ended.is_some()));
-        if let Some(ended) = ended {
-            put_status(status, ended.status);
+        let completed = outcome!(completion::peek(rt, request));
+        flag.write(c_int::from(completed.is_some()));
+        if let Some(completed) = completed {
+            put_status(status, completed.status);
         }
     }
     SUCCESS
 }
 
-/// First request of many that has failed, as its error code and its communicator.
+/// Error code of the first request of many that has failed, and its communicator.
 ///
-/// The communicator's error handler gets the error.
+/// The error is passed to the communicator's error handler.
 type FirstFailure = Option<(c_int, Option<VirtComm>)>;
 
-fn failure(ended: &RequestOutcome) -> FirstFailure {
-    (ended.rc != SUCCESS).then_some((ended.rc, ended.comm))
+fn failure(completed: &RequestOutcome) -> FirstFailure {
+    (completed.rc != SUCCESS).then_some((completed.rc, completed.comm))
 }
 
 /// Completes a procedure with many statuses.
@@ -108,9 +110,9 @@ unsafe fn wait_for_each(
     for index in which {
         // SAFETY: the caller guarantees it.
         unsafe {
-            let ended = completion::wait(rt, arrays.request(index))?;
-            failed = failed.or(failure(&ended));
-            arrays.put(index, &ended);
+            let completed = completion::wait(rt, arrays.request(index))?;
+            failed = failed.or(failure(&completed));
+            arrays.put(index, &completed);
         }
     }
     Ok(failed)
@@ -118,7 +120,7 @@ unsafe fn wait_for_each(
 
 /// Waits until all these requests have completed, without releasing any of them.
 ///
-/// A cut that is taken meanwhile finds the arrays unchanged.
+/// The program's arrays stay unchanged, so the call can be repeated from a cut in this wait.
 ///
 /// # Safety
 /// As [`RequestArrays::request`].
@@ -213,8 +215,8 @@ pub unsafe extern "C" fn MPI_Request_get_status_all(
         let peeked: Vec<Option<RequestOutcome>> = outcome!(peeked.collect());
         let all: Option<Vec<RequestOutcome>> = peeked.into_iter().collect();
         flag.write(c_int::from(all.is_some()));
-        for (index, ended) in all.iter().flatten().enumerate() {
-            arrays.put(index, ended);
+        for (index, completed) in all.iter().flatten().enumerate() {
+            arrays.put(index, completed);
         }
     }
     outcome!(checkpoint::poll(rt));
@@ -238,10 +240,10 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
         index.write(found.map_or(UNDEFINED, |found| found as c_int));
         match found {
             Some(found) => {
-                let ended = outcome!(completion::peek(rt, *arrays.request(found)));
-                ended
+                let completed = outcome!(completion::peek(rt, *arrays.request(found)));
+                completed
                     .into_iter()
-                    .for_each(|ended| put_status(status, ended.status));
+                    .for_each(|completed| put_status(status, completed.status));
             }
             None if !pending => put_status(status, EMPTY_STATUS),
             None => (),
@@ -251,6 +253,8 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
 }
 
 /// Tests each pending request once; returns the first that has completed.
+///
+/// The second result is true if any request was pending.
 unsafe fn first_completed(
     rt: &Runtime,
     arrays: &RequestArrays,
@@ -334,17 +338,19 @@ unsafe fn complete(
 ) -> c_int {
     // SAFETY: MPI requires the arguments to be valid; `found` is an index of the array.
     unsafe {
-        let ended = outcome!(completion::wait(rt, arrays.request(found)));
+        let completed = outcome!(completion::wait(rt, arrays.request(found)));
         index.write(found as c_int);
-        put_status(status, ended.status);
-        finish(rt, procedure, ended.rc, ended.comm)
+        put_status(status, completed.status);
+        finish(rt, procedure, completed.rc, completed.comm)
     }
 }
 
-/// Treatment of completed requests: release or keep.
+/// Treatment of requests that have completed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CompletedRequests {
+    /// The requests are released (`MPI_Waitsome`, `MPI_Testsome`).
     Completed,
+    /// The requests stay (`MPI_Request_get_status_some`).
     Kept,
 }
 
@@ -356,7 +362,7 @@ unsafe fn complete_or_report(
     outcount: *mut c_int,
     indices: *mut c_int,
 ) -> Result<Option<(usize, FirstFailure)>, Rewound> {
-    let (mut pending, mut ended, mut failed) = (false, 0, None);
+    let (mut pending, mut completed, mut failed) = (false, 0, None);
     // SAFETY: the program's arrays.
     let errors = unsafe { arrays.errors() };
     for index in 0..arrays.count {
@@ -374,21 +380,25 @@ unsafe fn complete_or_report(
             };
             if let Some(outcome) = outcome {
                 failed = failed.or(failure(&outcome));
-                indices.add(ended).write(index as c_int);
-                arrays.put(ended, &outcome);
-                ended += 1;
+                indices.add(completed).write(index as c_int);
+                arrays.put(completed, &outcome);
+                completed += 1;
             }
         }
     }
     // SAFETY: MPI requires the program's arguments to be valid.
     unsafe {
         if failed.is_none() && how == CompletedRequests::Completed {
-            arrays.restore_errors(&errors, ended);
+            arrays.restore_errors(&errors, completed);
         }
-        outcount.write(if pending { ended as c_int } else { UNDEFINED });
+        outcount.write(if pending {
+            completed as c_int
+        } else {
+            UNDEFINED
+        });
     }
     checkpoint::poll(rt)?;
-    Ok(pending.then_some((ended, failed)))
+    Ok(pending.then_some((completed, failed)))
 }
 
 pub unsafe extern "C" fn MPI_Waitsome(

@@ -1,10 +1,10 @@
 //! Connections between processes of the job (MPI 4.1, 11.8).
 //!
-//! Roots find each other by [`crate::rendezvous`]. Those of `MPI_Comm_join` use the addresses of
-//! their socket, to which no data are written. Then both sides are the two groups of an
-//! `MPI_Intercomm_create`. While a process waits, cuts may be taken and other threads may call MPI.
-//! The call's intermediate results are recorded for its thread, and used if the call is repeated
-//! from its entry.
+//! The roots of both sides find each other by [`crate::rendezvous`]. `MPI_Comm_join` derives a
+//! common port from the addresses of its socket, to which no data are written. Then an
+//! `MPI_Intercomm_create` connects both sides. While a process waits, cuts may be taken and other
+//! threads may call MPI. The call's intermediate results are recorded for its thread
+//! ([`dynamic::ConnectProgress`]), and used if the call is repeated from its entry.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
@@ -33,13 +33,14 @@ use understudy_numbers::Worker;
 const EXCHANGE_FAILED: &str = "processes that connect cannot exchange messages";
 /// Tag of the leaders' messages; see [`comm::bridge`].
 const TAG: c_int = 19;
-/// Number of polls without a pause; later polls are separated by `PAUSE`.
+/// Number of polls without a pause.
 const QUICK_POLLS: u32 = 1000;
+/// Pause between later polls.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time after which a wait for the other end of a socket is reported.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// Wait of a call.
+/// Wait of a call by polling.
 struct PollingWait {
     polls: u32,
 }
@@ -60,13 +61,13 @@ impl PollingWait {
     /// The call starts from its entry if the program is rolled back to a cut in this wait.
     fn for_message(
         rt: &Runtime,
-        is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+        matches: impl Fn(Worker, &ConnectionMessage) -> bool,
     ) -> Result<(), Rewound> {
         let mut waiting = PollingWait { polls: 0 };
-        while !has_message(rt, &is_it)? {
+        while !has_message(rt, &matches)? {
             waiting.pause(rt)?;
         }
-        // From here on the call cannot be left before it completes.
+        // After this point the call completes without a cut.
         cut::enter_waiting_call(rt)
     }
 }
@@ -79,21 +80,22 @@ fn receive_messages(rt: &Runtime) -> Result<(), Rewound> {
 /// Returns true if a control message matches.
 fn has_message(
     rt: &Runtime,
-    is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+    matches: impl Fn(Worker, &ConnectionMessage) -> bool,
 ) -> Result<bool, Rewound> {
     receive_messages(rt)?;
-    Ok(dynamic::get(rt).has(is_it))
+    Ok(dynamic::get(rt).has(matches))
 }
 
-fn send(rt: &Runtime, to: Worker, word: ConnectionMessage) -> Result<(), Rewound> {
-    recovery::check_own(rt, rendezvous::send(rt, to, word), EXCHANGE_FAILED)
+fn send(rt: &Runtime, to: Worker, message: ConnectionMessage) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::send(rt, to, message), EXCHANGE_FAILED)
 }
 
-/// Side of a connection.
+/// This process's side of a connection: the group of a communicator.
 struct ConnectionSide {
     comm: VirtComm,
     uid: u64,
     members: Vec<Worker>,
+    /// Rank of this process in the communicator.
     rank: c_int,
     root: c_int,
     /// The calling thread.
@@ -142,13 +144,15 @@ impl ConnectionSide {
         Ok(())
     }
 
-    /// Returns the other side, which this side's root has found.
+    /// Returns the root of the other side.
+    ///
+    /// `root` finds it in the root of this side, which sends the result to the other members.
     fn find(
         &self,
         rt: &Runtime,
         root: impl FnOnce() -> Result<FoundPeer, Rewound>,
     ) -> Result<FoundPeer, Rewound> {
-        let before = dynamic::get_mut(rt).begun(self.thread).found;
+        let before = dynamic::get_mut(rt).progress_of(self.thread).found;
         if let Some(found) = before {
             return Ok(found);
         }
@@ -160,19 +164,19 @@ impl ConnectionSide {
         } else {
             // Another root may have entered the next call already.
             let root = self.members[self.root as usize];
-            let is_it = |from: Worker, word: &ConnectionMessage| {
+            let matches = |from: Worker, message: &ConnectionMessage| {
                 from == root
-                    && matches!(word, ConnectionMessage::ConnectResult { comm, .. } if *comm == self.uid)
+                    && matches!(message, ConnectionMessage::ConnectResult { comm, .. } if *comm == self.uid)
             };
-            PollingWait::for_message(rt, is_it)?;
-            match dynamic::get_mut(rt).take(is_it) {
+            PollingWait::for_message(rt, matches)?;
+            match dynamic::get_mut(rt).take(matches) {
                 Some((_, ConnectionMessage::ConnectResult { outcome, .. })) => {
                     outcome.map(|other| (other, 0))
                 }
                 _ => Err(ERR_INTERN),
             }
         };
-        dynamic::get_mut(rt).begun(self.thread).found = Some(found);
+        dynamic::get_mut(rt).progress_of(self.thread).found = Some(found);
         Ok(found)
     }
 }
@@ -191,22 +195,22 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewoun
     if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
         return Ok(Err(ERR_PORT));
     }
-    let is_it = |_: Worker, word: &ConnectionMessage| matches!(word, ConnectionMessage::ConnectRequest { port, .. } if *port == number);
-    PollingWait::for_message(rt, is_it)?;
-    let knock = dynamic::get_mut(rt).take(is_it);
+    let matches = |_: Worker, message: &ConnectionMessage| matches!(message, ConnectionMessage::ConnectRequest { port, .. } if *port == number);
+    PollingWait::for_message(rt, matches)?;
+    let request = dynamic::get_mut(rt).take(matches);
     let Some((
         from,
         ConnectionMessage::ConnectRequest {
             attempt, oldest, ..
         },
-    )) = knock
+    )) = request
     else {
         return Ok(Err(ERR_INTERN));
     };
     if let Err(rc) = change_board(rt, |board| {
         board
             .accepted
-            .retain(|&(who, last)| who != from.0 || last >= oldest);
+            .retain(|&(worker, last)| worker != from.0 || last >= oldest);
         board.accepted.insert((from.0, attempt));
     }) {
         return Ok(Err(rc));
@@ -232,11 +236,11 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
     // True if the port is open, or has accepted this attempt.
     let is_open = |attempt: Option<u64>| {
         let board = boards_or_failure(rendezvous::board_of(rt, owner))?;
-        let is_welcome = attempt.is_some_and(|attempt| board.accepted.contains(&(me.0, attempt)));
-        Ok(is_welcome || board.ports.contains(&number))
+        let is_accepted = attempt.is_some_and(|attempt| board.accepted.contains(&(me.0, attempt)));
+        Ok(is_accepted || board.ports.contains(&number))
     };
-    let begun = dynamic::get_mut(rt).begun(thread).attempt;
-    let attempt = match begun {
+    let earlier_attempt = dynamic::get_mut(rt).progress_of(thread).attempt;
+    let attempt = match earlier_attempt {
         Some(attempt) => attempt,
         None => {
             match is_open(None) {
@@ -261,22 +265,22 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
             )?;
             let mut state = dynamic::get_mut(rt);
             state.last_attempt = attempt;
-            state.begun(thread).attempt = Some(attempt);
+            state.progress_of(thread).attempt = Some(attempt);
             attempt
         }
     };
-    let is_it = |_: Worker, word: &ConnectionMessage| {
-        *word == ConnectionMessage::ConnectAccepted { attempt }
+    let matches = |_: Worker, message: &ConnectionMessage| {
+        *message == ConnectionMessage::ConnectAccepted { attempt }
     };
     let interval = rendezvous::board_poll_interval(rt, [owner]);
     // A call that yields to other threads repeatedly polls each time.
-    let first = if begun.is_some() {
+    let first = if earlier_attempt.is_some() {
         Duration::ZERO
     } else {
         interval
     };
     let (mut waiting, mut next) = (PollingWait { polls: 0 }, Instant::now() + first);
-    while !has_message(rt, is_it)? {
+    while !has_message(rt, matches)? {
         if Instant::now() >= next {
             next = Instant::now() + interval;
             match is_open(Some(attempt)) {
@@ -288,7 +292,7 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<FoundPeer, Rewou
         waiting.pause(rt)?;
     }
     cut::enter_waiting_call(rt)?;
-    dynamic::get_mut(rt).take(is_it);
+    dynamic::get_mut(rt).take(matches);
     Ok(Ok((owner, connection_name(owner, me, attempt))))
 }
 
@@ -340,7 +344,7 @@ fn open(rt: &Runtime, port: u64) -> Outcome<()> {
 /// connection of the other.
 fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
     let (me, thread) = (world::worker(rt), mpi_lock::current_block());
-    let known = dynamic::get_mut(rt).begun(thread).join_peer;
+    let known = dynamic::get_mut(rt).progress_of(thread).join_peer;
     let found = match known {
         Some(other) => Ok(other),
         None => match open(rt, port) {
@@ -348,17 +352,17 @@ fn connect_socket(rt: &Runtime, port: u64) -> Result<FoundPeer, Rewound> {
             Err(rc) => Err(rc),
         },
     };
-    dynamic::get_mut(rt).begun(thread).join_peer = found.ok();
+    dynamic::get_mut(rt).progress_of(thread).join_peer = found.ok();
     let found = match found {
         Ok(other) if me < other => accept(rt, Some((me, port)))?,
         Ok(other) => connect(rt, Some((other, port)))?,
         Err(rc) => Err(rc),
     };
-    // Neither end returns before the other has reached this point. So the next call with this
-    // socket finds no old port.
+    // The ports are closed before either end returns, so the next call with this socket finds no
+    // port of this call.
     dynamic::get_mut(rt).close(port);
-    let shown = change_board(rt, |_| {});
-    Ok(found.and_then(|found| shown.map(|()| found)))
+    let published = change_board(rt, |_| {});
+    Ok(found.and_then(|found| published.map(|()| found)))
 }
 
 /// Returns the number of the port that both ends of a connected socket open.
@@ -386,7 +390,7 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     )))
 }
 
-/// Makes the communicator of one side, whose root finds the other side by `find`.
+/// Connects a side, whose root finds the root of the other side by `find`.
 unsafe fn construct(
     rt: &Runtime,
     procedure: Proc,

@@ -1,7 +1,7 @@
 //! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4).
 //!
-//! Conversions of other handles are with their objects. This file also has the queries about
-//! Fortran's types (MPI 5.0, chapter 20).
+//! Conversions of other handles are in the modules of their objects. This file also contains the
+//! queries about Fortran's types (MPI 5.0, chapter 20).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::Runtime;
@@ -19,7 +19,7 @@ use crate::{drained, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::library;
 
-/// Returns true if the program has made an object of this kind with this index.
+/// True if the program has created an object of this kind with this index.
 pub(super) fn exists(rt: &Runtime, kind: HandleKind, index: u32) -> bool {
     match kind {
         HandleKind::Datatype => datatype::index_of_created(rt, datatype::handle(index)).is_some(),
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
 
 /// Refuses to set Fortran's types.
 ///
-/// A library that has them from its installation needs no setting. In other libraries they would
-/// have to be set again after each failure.
+/// A library that knows Fortran's types from its installation refuses the call (MPI 5.0). In other
+/// libraries the types would have to be set once more after each failure, which is not supported.
 fn set_fortran(procedure: Proc) -> c_int {
     let rt = runtime();
     let mut known = hints::null_info(rt);

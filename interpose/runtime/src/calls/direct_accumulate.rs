@@ -1,6 +1,6 @@
-//! Accumulate operations that this process applies to shared memory of a window.
+//! Accumulate operations that this process applies itself to shared memory of a window.
 //!
-//! The library applies the other ones.
+//! The functions return `None` for an operation that the library must apply.
 #![allow(unsafe_code)]
 
 use super::one_sided::start;
@@ -73,14 +73,14 @@ pub(super) enum TargetChange {
 
 /// Operands of an accumulate operation.
 ///
-/// The old elements of the target become the result. The target gets the outcome of the operation
-/// on its old elements and the origin's elements.
+/// The old elements of the target are copied to `result`, if given. Then `change` is applied to the
+/// target with the elements of the origin.
 #[derive(Clone, Copy)]
 pub(super) struct AccumulateOperation {
     pub(super) origin: Operand,
     pub(super) result: Option<Operand>,
     pub(super) target: AccumulateTarget,
-    pub(super) way: TargetChange,
+    pub(super) change: TargetChange,
 }
 
 impl AccumulateOperation {
@@ -88,13 +88,13 @@ impl AccumulateOperation {
         origin: Operand,
         result: Option<Operand>,
         target: AccumulateTarget,
-        way: TargetChange,
+        change: TargetChange,
     ) -> AccumulateOperation {
         AccumulateOperation {
             origin,
             result,
             target,
-            way,
+            change,
         }
     }
 }
@@ -115,7 +115,7 @@ pub(super) unsafe fn add_to_recent(
         origin,
         result,
         target,
-        way: TargetChange::Combine(op),
+        change: TargetChange::Combine(op),
     } = operation
     else {
         return false;
@@ -127,12 +127,14 @@ pub(super) unsafe fn add_to_recent(
     if !is_single || op != op::sum(rt) || fault::is_any() {
         return false;
     }
-    let (place, before) = (
+    let (location, before) = (
         (target.rank, target.disp),
         result.map(|result| result.address),
     );
     // SAFETY: the caller guarantees it.
-    unsafe { window::recent_access::add(rt, win, place, target.datatype, origin.address, before) }
+    unsafe {
+        window::recent_access::add(rt, win, location, target.datatype, origin.address, before)
+    }
 }
 
 /// Applies an accumulate operation without the library, and returns its return code.
@@ -162,16 +164,16 @@ pub(super) fn under_lock(
         origin,
         result,
         target,
-        way,
+        change,
     } = operation;
-    let (direct, elements, memory) = match reach_recent(rt, win, target, way) {
+    let (direct, elements, memory) = match reach_recent(rt, win, target, change) {
         Some(reached) => reached,
         None => {
             let direct = match window::direct(rt, win) {
                 Ok(direct) => direct.filter(|direct| direct.has_locks())?,
                 Err(_) => return Some(ERR_NO_MEM),
             };
-            let (elements, memory) = reach(rt, win, target, way)?;
+            let (elements, memory) = reach(rt, win, target, change)?;
             (direct, elements, memory)
         }
     };
@@ -180,9 +182,9 @@ pub(super) fn under_lock(
     };
     fault::point("accumulate.half", copies::committed_epoch(rt));
     // SAFETY: the program's buffers, and memory inside of the window.
-    let done = unsafe {
-        let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
-        first.and_then(|()| match way {
+    let outcome = unsafe {
+        let copied = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
+        copied.and_then(|()| match change {
             TargetChange::Combine(op) if op == op::no_op(rt) => Ok(()),
             TargetChange::Combine(op) if op != op::replace(rt) => {
                 elements.combine(rt, origin, memory, op)
@@ -192,12 +194,12 @@ pub(super) fn under_lock(
         })
     };
     drop(lock);
-    Some(done.err().unwrap_or(SUCCESS))
+    Some(outcome.err().unwrap_or(SUCCESS))
 }
 
-/// True for an operation of the program's own, which the library must refuse.
-fn is_user_defined(rt: &Runtime, way: TargetChange) -> bool {
-    matches!(way, TargetChange::Combine(op) if op::index(rt, op).is_some())
+/// True for an operator of the program, which the library must refuse (12.3.4).
+fn is_user_defined(rt: &Runtime, change: TargetChange) -> bool {
+    matches!(change, TargetChange::Combine(op) if op::index(rt, op).is_some())
 }
 
 /// Implements [`reach`] for the part of a window that was used last.
@@ -205,7 +207,7 @@ fn reach_recent(
     rt: &Runtime,
     win: VirtWin,
     target: AccumulateTarget,
-    way: TargetChange,
+    change: TargetChange,
 ) -> Option<(Rc<DirectWindow>, Elements, Operand)> {
     let elements = (target.count, target.datatype);
     let (direct, at, bytes) = window::recent_access::cached_window_and_memory(
@@ -214,7 +216,7 @@ fn reach_recent(
         (target.rank, target.disp),
         elements,
     )?;
-    if bytes == 0 || !direct.has_locks() || is_user_defined(rt, way) {
+    if bytes == 0 || !direct.has_locks() || is_user_defined(rt, change) {
         return None;
     }
     let size = bytes as usize / target.count as usize;
@@ -229,12 +231,12 @@ fn reach(
     rt: &Runtime,
     win: VirtWin,
     target: AccumulateTarget,
-    way: TargetChange,
+    change: TargetChange,
 ) -> Option<(Elements, Operand)> {
-    if is_user_defined(rt, way) {
+    if is_user_defined(rt, change) {
         return None;
     }
-    let elements = Elements::of(rt, target.datatype)?;
+    let elements = Elements::of_datatype(rt, target.datatype)?;
     let (first, bytes) = elements::data_span(rt, target.count, target.datatype)?;
     let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
     if let Some(size) = elements.size_of_dense(target.datatype) {
@@ -252,13 +254,13 @@ pub(super) unsafe fn start_or_ended(
     procedure: Proc,
     win: VirtWin,
     request: *mut VirtRequest,
-    done: Option<c_int>,
+    direct_rc: Option<c_int>,
     library: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
 ) -> c_int {
     // SAFETY: the caller guarantees it.
     unsafe {
-        start(rt, procedure, win, request, |real, new| match done {
-            Some(SUCCESS) => ended(real, new),
+        start(rt, procedure, win, request, |real, new| match direct_rc {
+            Some(SUCCESS) => write_completed_request(real, new),
             Some(rc) => rc,
             None => library(real, new),
         })
@@ -266,7 +268,7 @@ pub(super) unsafe fn start_or_ended(
 }
 
 /// Writes the request of a completed operation.
-fn ended(win: RealWin, request: &mut RealRequest) -> c_int {
+fn write_completed_request(win: RealWin, request: &mut RealRequest) -> c_int {
     // SAFETY: a put of zero bytes to MPI_PROC_NULL.
     unsafe {
         real::PMPI_Rput(

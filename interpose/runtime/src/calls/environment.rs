@@ -29,9 +29,7 @@ const THREAD_MULTIPLE: c_int = 3;
 struct ThreadQueries {
     /// Thread level that the program was given.
     level: AtomicI32,
-    /// Version of the standard; 0 if unknown.
-    ///
-    /// Any thread may query it while another thread is in the library.
+    /// Version and subversion of the standard; 0 if unknown.
     version: [AtomicI32; 2],
 }
 
@@ -66,32 +64,33 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
 
 /// Initialises MPI once; returns `None` if that was done before.
 ///
-/// `written` runs before the first checkpoint, so its changes are part of the image. If the program
-/// is rolled back to this checkpoint, the call is repeated, and the set-up phase starts again.
+/// `set_level` gives the program its thread level. It runs before the first checkpoint, which thus
+/// contains its effects. If the program is rolled back to this checkpoint, the call is repeated,
+/// and the set-up phase starts again.
 pub(super) fn initialise(
     rt: &Runtime,
     required: c_int,
-    written: impl FnOnce(c_int),
+    set_level: impl FnOnce(c_int),
 ) -> Option<c_int> {
     if !world::is_initialised() {
-        return Some(begin(rt, required, written));
+        return Some(begin(rt, required, set_level));
     }
     if !crate::recovery::resumed_in_init(rt) {
         return None;
     }
-    // The call is repeated: with translated arguments, the program's memory is written when this
-    // handler returns.
-    written(THREAD_QUERIES.level.load(Ordering::Relaxed));
+    // The call is repeated. For a program with another ABI the results are variables of the
+    // translation, which writes them to the program's memory when this handler returns.
+    set_level(THREAD_QUERIES.level.load(Ordering::Relaxed));
     crate::static_data::start(rt);
     Some(SUCCESS)
 }
 
-fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
+fn begin(rt: &Runtime, required: c_int, set_level: impl FnOnce(c_int)) -> c_int {
     crate::fault::point("init.begin", understudy_numbers::Epoch::NONE);
     spare::begin();
     let mut provided = 0;
-    let asked = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
-    let rc = reinit::initialise(rt, asked, &mut provided, &spare::SPARE_FUNCTIONS);
+    let requested = required.clamp(THREAD_SINGLE, THREAD_FUNNELED);
+    let rc = reinit::initialise(rt, requested, &mut provided, &spare::SPARE_FUNCTIONS);
     if rc != SUCCESS {
         return rc;
     }
@@ -103,12 +102,12 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         Threads::Serialized => required.max(THREAD_SERIALIZED),
         _ => required,
     };
-    let most = if may_share {
+    let max_level = if may_share {
         THREAD_MULTIPLE
     } else {
         THREAD_SERIALIZED
     };
-    let level = required.clamp(THREAD_SINGLE, most);
+    let level = required.clamp(THREAD_SINGLE, max_level);
     THREAD_QUERIES.level.store(level, Ordering::Relaxed);
     if job::agree_on_threads(rt, level >= THREAD_MULTIPLE) {
         mpi_lock::allow_concurrent_calls();
@@ -126,7 +125,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         mpi_lock::prepare();
     }
     outcome!(job::init(rt));
-    written(level);
+    set_level(level);
     outcome!(job::first_checkpoint(rt));
     crate::user::set_stage(RankStage::Running);
     crate::static_data::start(rt);
@@ -134,10 +133,10 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
 }
 
 /// Initialises the World Model, which sessions may have preceded.
-fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl Fn(c_int)) -> c_int {
+fn init(rt: &Runtime, procedure: Proc, required: c_int, set_level: impl Fn(c_int)) -> c_int {
     let opened = |level| {
         session::set_world_model(rt, WorldModel::Open);
-        written(level);
+        set_level(level);
     };
     match initialise(rt, required, opened) {
         Some(rc) => rc,
@@ -167,9 +166,9 @@ pub unsafe extern "C" fn MPI_Init_thread(
     })
 }
 
-/// True if the program may open a session after `MPI_Finalize`: its code names the procedure.
+/// True if the program may open a session after `MPI_Finalize`: its code imports the procedure.
 ///
-/// False with connected spawned processes, which wait for the end.
+/// False while spawned processes are connected, which wait for the finalisation of the library.
 fn may_open_sessions(rt: &Runtime) -> bool {
     !comm::has_any_spawned(rt) && crate::user::imports_procedure("mpi_session_init")
 }
@@ -185,7 +184,7 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     } else {
         outcome!(job::finalize(rt));
     }
-    // The delete functions of MPI_COMM_SELF's attributes must run before (11.2.4).
+    // Not earlier: the delete functions of MPI_COMM_SELF's attributes may still call MPI (11.2.4).
     session::set_world_model(rt, WorldModel::Over);
     SUCCESS
 }
@@ -276,10 +275,10 @@ pub unsafe extern "C" fn from_another_thread(
                 first.write(c_int::from(crate::runtime_state::is_main_thread()));
                 SUCCESS
             }
-            Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init))
-                if is_uninitialised() =>
-            {
-                system_calls::print_message(message::other_thread(it.name()));
+            Some(
+                initialiser @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init),
+            ) if is_uninitialised() => {
+                system_calls::print_message(message::other_thread(initialiser.name()));
                 system_calls::exit_now(understudy_catalogue::exit_status::REFUSED)
             }
             _ => crate::error_handling::wrong_thread(slot),

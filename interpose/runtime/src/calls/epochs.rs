@@ -1,11 +1,11 @@
 //! Access and exposure epochs of windows (MPI 4.1, 12.5).
 //!
-//! Fences are the library's. Post, start, complete and wait are the runtime's
+//! The library implements fences. The runtime implements post, start, complete and wait
 //! ([`crate::exposure`]), except for windows with spawned processes, which have no runtime.
-//! `passive` has locks and flushes.
+//! `passive` contains locks and flushes.
 //!
-//! A cut may be taken at the entry of each procedure. A procedure that waits for the programs of
-//! other processes either polls for cuts while it waits, or is entered like a collective over some
+//! A cut may be taken at the entry of each procedure. A procedure that waits until another process
+//! calls MPI either polls for cuts while it waits, or is entered like a collective over some
 //! workers.
 
 mod active_target;

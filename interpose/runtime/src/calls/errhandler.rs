@@ -16,8 +16,8 @@ use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::abi::limit;
 
-/// Handle of an object that has an error handler.
-pub(super) trait Guarded: Copy {
+/// Handle of a kind of objects that have error handlers.
+pub(super) trait HasErrhandler: Copy {
     /// Kind of the error handlers.
     const KIND: ErrhandlerKind;
 
@@ -26,7 +26,7 @@ pub(super) trait Guarded: Copy {
     -> c_int;
 }
 
-impl Guarded for VirtComm {
+impl HasErrhandler for VirtComm {
     const KIND: ErrhandlerKind = ErrhandlerKind::Comm;
 
     fn finish(
@@ -42,7 +42,7 @@ impl Guarded for VirtComm {
     }
 }
 
-impl Guarded for VirtWin {
+impl HasErrhandler for VirtWin {
     const KIND: ErrhandlerKind = ErrhandlerKind::Win;
 
     fn finish(
@@ -58,7 +58,7 @@ impl Guarded for VirtWin {
     }
 }
 
-impl Guarded for VirtFile {
+impl HasErrhandler for VirtFile {
     const KIND: ErrhandlerKind = ErrhandlerKind::File;
 
     fn finish(
@@ -79,7 +79,7 @@ impl Guarded for VirtFile {
     }
 }
 
-impl Guarded for VirtSession {
+impl HasErrhandler for VirtSession {
     const KIND: ErrhandlerKind = ErrhandlerKind::Session;
 
     fn finish(
@@ -101,7 +101,7 @@ impl Guarded for VirtSession {
 ///
 /// # Safety
 /// `errhandler` is the program's address for the handle, or null.
-pub(super) unsafe fn create<H: Guarded>(
+pub(super) unsafe fn create<H: HasErrhandler>(
     rt: &Runtime,
     procedure: Proc,
     function: CommErrhandlerFn<H>,
@@ -120,7 +120,7 @@ pub(super) unsafe fn create<H: Guarded>(
 pub(super) fn set(
     rt: &Runtime,
     procedure: Proc,
-    handle: impl Guarded,
+    handle: impl HasErrhandler,
     errhandler: VirtErrhandler,
 ) -> c_int {
     handle.finish(rt, procedure, |object| object.set(rt, errhandler))
@@ -133,7 +133,7 @@ pub(super) fn set(
 pub(super) unsafe fn get(
     rt: &Runtime,
     procedure: Proc,
-    handle: impl Guarded,
+    handle: impl HasErrhandler,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
     handle.finish(rt, procedure, |object| {
@@ -147,7 +147,12 @@ pub(super) unsafe fn get(
 }
 
 /// Implements `MPI_Comm_call_errhandler` and its variants.
-pub(super) fn call(rt: &Runtime, procedure: Proc, handle: impl Guarded, errorcode: c_int) -> c_int {
+pub(super) fn call(
+    rt: &Runtime,
+    procedure: Proc,
+    handle: impl HasErrhandler,
+    errorcode: c_int,
+) -> c_int {
     handle.finish(rt, procedure, |object| {
         handle_error_on(rt, procedure, errorcode, object);
         SUCCESS
@@ -220,9 +225,9 @@ pub(super) fn remove(
     remove: fn(&mut ErrorCodes, c_int) -> bool,
     number: c_int,
 ) -> c_int {
-    // The program's error handler may call MPI, so the objects must not be borrowed then.
-    let is_done = remove(&mut objects_mut(rt).error_codes, number);
-    match is_done {
+    // The borrow ends here, since the program's error handler may call MPI.
+    let is_removed = remove(&mut objects_mut(rt).error_codes, number);
+    match is_removed {
         true => SUCCESS,
         false => handle_error(rt, procedure, ERR_ARG, None),
     }

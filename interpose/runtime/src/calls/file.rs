@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!   view            bytes of the file that a process sees
-//!   representation  registration of data representations, which the library gets
+//!   view_layout     offsets of the data of a view
+//!   representation  registration of data representations with the library
 //!   extent          length of data, in memory and in files
-//!   places          offsets of the data of a view
-//!   memory          the program's buffers, as bytes in the order of their type map
+//!   file_memory     the program's buffers, as bytes in the order of their type map
 //!   access          reads and writes, at any pointer
-//!   data            procedures that read and write
-//!   shared          the shared pointer
+//!   data_access     procedures that read and write
+//!   shared_pointer  the shared pointer
 //!   hints           hints of the program for a file
-//!   names           opening, closing and deleting
+//!   open_close      opening, closing and deleting
 //!   whole_file      size, group, mode, atomicity, sync
 //!   file_failure    errors, and common functions
 //! ```
 //!
 //! Apart from the shared pointer, data access needs no other process: in a collective each process
-//! acts alone. Non-blocking accesses have completed when they return. So no access is in flight at
-//! a cut. The undo log records data before they are written or changed.
+//! accesses the file itself. Non-blocking accesses are complete when the procedure returns, so no
+//! access is in flight at a cut. The undo log records data before they are overwritten.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 mod access;

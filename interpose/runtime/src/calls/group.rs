@@ -28,7 +28,7 @@ unsafe fn constructed(
     if newgroup.is_null() {
         return handle_error(rt, procedure, ERR_ARG, comm);
     }
-    match members.and_then(|it| group::create(rt, it, session)) {
+    match members.and_then(|members| group::create(rt, members, session)) {
         Ok(handle) => {
             // SAFETY: the caller guarantees it.
             unsafe { *newgroup = handle };
@@ -72,21 +72,21 @@ pub(super) unsafe fn of_comm(
     unsafe { constructed(rt, procedure, group, made, Some(comm)) }
 }
 
-/// Completes a query.
+/// Completes a query, and writes its answer.
 ///
 /// # Safety
-/// `place` is the program's address for the result, or null.
+/// `result` is the program's address for the answer, or null.
 unsafe fn finish_query(
     rt: &Runtime,
     procedure: Proc,
-    place: *mut c_int,
+    result: *mut c_int,
     answer: Result<c_int, c_int>,
 ) -> c_int {
     match answer {
-        Ok(_) if place.is_null() => handle_error(rt, procedure, ERR_ARG, None),
+        Ok(_) if result.is_null() => handle_error(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
             // SAFETY: the caller guarantees it.
-            unsafe { *place = answer };
+            unsafe { *result = answer };
             SUCCESS
         }
         Err(rc) => handle_error(rt, procedure, rc, None),
@@ -103,9 +103,9 @@ pub unsafe extern "C" fn MPI_Group_size(group: VirtGroup, size: *mut c_int) -> c
 pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c_int {
     let rt = runtime();
     let me = world::worker(rt);
-    let place = |members: Vec<Worker>| members.iter().position(|&member| member == me);
-    let answer =
-        members_of(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
+    let own_rank = |members: Vec<Worker>| members.iter().position(|&member| member == me);
+    let answer = members_of(rt, group)
+        .map(|members| own_rank(members).map_or(UNDEFINED, |rank| rank as c_int));
     // SAFETY: the program's address for the result.
     unsafe { finish_query(rt, Proc::MPI_Group_rank, rank, answer) }
 }

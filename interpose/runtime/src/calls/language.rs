@@ -1,7 +1,7 @@
-//! Calls of MPICH's bindings for other languages, by names that are not MPI's.
+//! Internal procedures of MPICH that its bindings for other languages call.
 //!
-//! The bindings call procedures of the C library, for which the preload library stands in. These
-//! procedures have slots after those of the call table, and no edge.
+//! The preload library provides these procedures in place of MPICH's C library. They have slots
+//! after those of the call table, and their arguments are not translated to Open MPI's ABI.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, GREQUEST_FORTRAN, KEYVAL_PROXY};
@@ -24,7 +24,7 @@ pub fn begin() {
 }
 
 unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
-    let key = abi::integer_of_program(Domain::Keyval, key);
+    let key = abi::integer_from_program(Domain::Keyval, key);
     objects_mut(runtime())
         .keyvals
         .set_proxy(key, CallbackProxies { copy, delete });
@@ -34,7 +34,7 @@ unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
 /// `MPII_Grequest_set_lang_f77(request)`
 unsafe extern "C" fn grequest_fortran(request: c_int) -> c_int {
     let rt = runtime();
-    let request = abi::of_program(rt, HandleKind::Request, request as u64);
+    let request = abi::handle_from_program(rt, HandleKind::Request, request as u64);
     let index = requests::index(rt, VirtRequest(request as *mut c_void));
     if let Some(mut request) = index.and_then(|index| requests::get_mut(rt, index))
         && let RequestKind::General(general) = &mut request.kind

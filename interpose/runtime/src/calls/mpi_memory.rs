@@ -1,8 +1,9 @@
 //! Memory from `MPI_Alloc_mem`, and buffered sends (MPI 4.1, sections 3.6 and 9.2).
 //!
-//! MPI_Alloc_mem calls the program's own malloc, so the memory is in the image. The buffer for
-//! buffered sends (`buffers`) is not used: such a send is an ordinary send from a copy of the
-//! runtime's. The real library would wait forever for a buffered send to a failed process.
+//! MPI_Alloc_mem calls the program's own malloc, so checkpoints contain the memory. A buffered send
+//! is an ordinary non-blocking send from a copy in the runtime's memory; the program's buffer
+//! (`buffers`) is not used. The real library would wait forever for a buffered send to a failed
+//! process.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::combined::pack;
@@ -13,7 +14,7 @@ use crate::error_handling::finish;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtInfo, real_comm, real_datatype};
-use crate::requests::MessageArguments;
+use crate::requests::{BufferUse, MessageArguments};
 use crate::user::heap;
 use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
@@ -68,7 +69,11 @@ pub(super) fn buffered_send(rt: &Runtime, message: &MessageArguments) -> Result<
     let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
         requests::count_sent(rt, comm, (message.peer, message.tag));
-        requests::add_buffered(rt, comm, request, (owner, needed), Box::new(packed));
+        let buffer_use = BufferUse {
+            owner,
+            bytes: needed,
+        };
+        requests::add_buffered(rt, comm, request, buffer_use, Box::new(packed));
     }
     Ok(rc)
 }

@@ -22,7 +22,7 @@ use understudy_mpi::real_types::{RealRequest, RealWin};
 
 /// Starts an operation and records its request.
 ///
-/// No cut is taken before the request completes, so it is never restored.
+/// No cut is taken before the request completes, so it is not part of any checkpoint.
 ///
 /// # Safety
 /// `request` is the program's address for the request, or null.
@@ -61,21 +61,21 @@ pub(super) unsafe fn start(
 
 /// Completes an operation without a request.
 ///
-/// `done` is the return code if this process has executed the operation; otherwise the library
+/// `direct_rc` is the return code if this process has executed the operation; otherwise the library
 /// does.
 pub(super) fn finish(
     rt: &Runtime,
     procedure: Proc,
     win: VirtWin,
-    done: Option<c_int>,
+    direct_rc: Option<c_int>,
     library: impl FnOnce(RealWin) -> c_int,
 ) -> c_int {
-    if done == Some(SUCCESS) {
+    if direct_rc == Some(SUCCESS) {
         return SUCCESS;
     }
     let rc = attempt!(
         rt,
-        done.unwrap_or_else(|| window::passive::start_in_epochs(rt, win, library))
+        direct_rc.unwrap_or_else(|| window::passive::start_in_epochs(rt, win, library))
     );
     finish_win(rt, procedure, rc, win)
 }
@@ -102,28 +102,30 @@ fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
 
 /// Returns address and length of a target that this process can load or store itself.
 ///
-/// The library handles everything else: derived datatypes, targets on other nodes, and errors.
+/// `origin` and `target` are the counts and datatypes of both sides. `None` for derived datatypes,
+/// targets on other nodes, and errors, which the library handles.
 fn mapped_target(
     rt: &Runtime,
     win: VirtWin,
     (rank, disp): (c_int, isize),
-    here: (c_int, VirtDatatype),
-    there: (c_int, VirtDatatype),
+    origin: (c_int, VirtDatatype),
+    target: (c_int, VirtDatatype),
 ) -> Option<(*mut u8, usize)> {
-    if here == there
-        && let Some((at, bytes)) = window::recent_access::cached_memory(rt, win, (rank, disp), here)
+    if origin == target
+        && let Some((at, bytes)) =
+            window::recent_access::cached_memory(rt, win, (rank, disp), origin)
     {
         return Some((at as *mut u8, bytes as usize));
     }
     let window = window::get(rt, win).filter(|window| window.region.is_mapped())?;
-    let bytes = bytes_of(rt, here.0, here.1)?;
-    if here != there && bytes_of(rt, there.0, there.1)? != bytes {
+    let bytes = bytes_of(rt, origin.0, origin.1)?;
+    if origin != target && bytes_of(rt, target.0, target.1)? != bytes {
         return None;
     }
     let at = window.open_memory(rt, rank, disp, 0, bytes)?;
     drop(window);
-    if here == there && here.0 > 0 {
-        window::recent_access::cache_part(rt, win, rank, here.1, bytes / here.0 as u64);
+    if origin == target && origin.0 > 0 {
+        window::recent_access::cache_part(rt, win, rank, origin.1, bytes / origin.0 as u64);
     }
     Some((at as *mut u8, bytes as usize))
 }
@@ -157,20 +159,22 @@ macro_rules! transfers {
             target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
+            let origin = (origin_count, origin_datatype);
+            let target = (target_count, target_datatype);
             if let Some((memory, bytes)) =
-                mapped_target(rt, win, (target_rank, target_disp), here, there)
+                mapped_target(rt, win, (target_rank, target_disp), origin, target)
             {
                 // SAFETY: the program's buffer, and memory inside of the window.
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }
-            let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+            let real_type = |datatype| real_datatype(rt, datatype);
+            let [origin, target] = [origin_datatype, target_datatype].map(real_type);
             // SAFETY: the program's arguments are passed on.
             finish(rt, Proc::$name, win, None, |win| unsafe {
                 real::$real(
-                    origin_addr, origin_count, here, target_rank, target_disp, target_count, there,
-                    win
+                    origin_addr, origin_count, origin, target_rank, target_disp, target_count,
+                    target, win
                 )
             })
         }
@@ -182,13 +186,14 @@ macro_rules! transfers {
             request: *mut VirtRequest,
         ) -> c_int {
             let rt = $crate::calls::runtime();
-            let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+            let real_type = |datatype| real_datatype(rt, datatype);
+            let [origin, target] = [origin_datatype, target_datatype].map(real_type);
             // SAFETY: the program's arguments are passed on.
             unsafe {
                 start(rt, Proc::$rname, win, request, |win, new| {
                     real::$rreal(
-                        origin_addr, origin_count, here, target_rank, target_disp, target_count,
-                        there, win, new
+                        origin_addr, origin_count, origin, target_rank, target_disp, target_count,
+                        target, win, new
                     )
                 })
             }

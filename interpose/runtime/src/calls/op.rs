@@ -42,14 +42,14 @@ pub(super) unsafe fn create(
 
 /// Sets the program's function for an operator of Open MPI 4's C++ bindings.
 ///
-/// The bindings have just made this operator. Its own function belongs to the bindings, and must
-/// also get the program's function.
+/// The bindings have just created this operator with a function of their own, which calls the
+/// program's function and receives its address as an additional argument.
 pub unsafe extern "C" fn ompi_op_set_cxx_callback(
     op: VirtOp,
     function: UserFunction<VirtDatatype>,
 ) {
     let rt = runtime();
-    // The record has no such call, so a replay would fail.
+    // The journal does not record this call, so a replay would fail.
     journal::drop_recording(rt);
     let inner = function.map_or(0, |function| function as usize as u64);
     if !op::set_inner(rt, op, inner) {

@@ -1,6 +1,7 @@
 //! Partitioned communication (MPI 4.1, chapter 4), by requests with recipes.
 //!
-//! A cut is taken only when both ends have completed.
+//! A cut is taken only when both ends of each message have started it equally often, and the
+//! message is complete.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -9,6 +10,7 @@
 )]
 
 use super::arguments::outcome;
+use super::persistent_collective::enter_recorded;
 use crate::Runtime;
 use crate::attempt;
 use crate::calls::runtime;
@@ -24,7 +26,7 @@ use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
-/// Makes an inactive request, and records its recipe.
+/// Creates an inactive request, and records its recipe.
 ///
 /// # Safety
 /// `request` is the program's address for the handle.
@@ -53,29 +55,25 @@ unsafe fn init(
         share: 0,
         arguments,
     };
-    let (real, kept, rc) = posting::create_recorded(rt, &recipe);
+    let (real, library_data, rc) = posting::create_recorded(rt, &recipe);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS && real.0.is_null() {
         return finish(rt, procedure, ERR_ARG, Some(comm));
     }
     if rc == SUCCESS {
-        // Requests with MPI_PROC_NULL have no other end, and have numbers of their own.
+        // The hash of the ends does not depend on the number.
         let ((pair, _), _) = partitioned_identity(uid, ends, tag, 0);
         let number = requests::next_partitioned(rt, pair, is_send);
         let (identity, share) = partitioned_identity(uid, ends, tag, number);
         recipe.identity = identity;
+        // A request with MPI_PROC_NULL has no other end that could start it.
         recipe.share = match (worker, is_send) {
             (None, _) => 0,
             (Some(_), true) => share,
             (Some(_), false) => share.wrapping_neg(),
         };
-        recipe.remove_hints(rt);
-        // No cut is taken before the other end has made its request, as the library's message about
-        // this request has no matching receive until then.
-        requests::count_started(rt, recipe.share);
-        let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller guarantees it.
-        unsafe { request.write(handle) };
+        unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))
 }
@@ -109,7 +107,7 @@ inits! {
     MPI_Precv_init, *mut c_void;
 }
 
-/// Returns the index of a request that this procedure has made.
+/// Returns the index of a request that this procedure has created.
 fn request_made_by(rt: &Runtime, request: VirtRequest, procedure: Proc) -> Option<u32> {
     let index = requests::index(rt, request)?;
     let RequestKind::Recorded(number) = requests::get(rt, index)?.kind else {

@@ -32,23 +32,28 @@ pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) ->
 pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
     // SAFETY: MPI requires the program's argument to be valid.
-    let given = unsafe { &mut *session };
+    let program_handle = unsafe { &mut *session };
     let mut free = || {
         must_be_open(rt)?;
-        let number = tool::index(ToolHandleKind::Session, *given).ok_or(INVALID_SESSION)?;
+        let session_index =
+            tool::index(ToolHandleKind::Session, *program_handle).ok_or(INVALID_SESSION)?;
         objects_mut(rt)
             .tool
             .sessions
-            .remove(number)
+            .remove(session_index)
             .ok_or(INVALID_SESSION)?;
-        for index in pvars_of(rt, number) {
+        for index in pvars_of(rt, session_index) {
             objects_mut(rt).tool.pvars.remove(index);
             tool::set_real(rt, ToolHandleKind::Pvar, index, null_mut());
         }
         // SAFETY: a session of the library.
-        free_handle(rt, ToolHandleKind::Session, number, given, |real| unsafe {
-            real::PMPI_T_pvar_session_free(real)
-        })
+        free_handle(
+            rt,
+            ToolHandleKind::Session,
+            session_index,
+            program_handle,
+            |real| unsafe { real::PMPI_T_pvar_session_free(real) },
+        )
     };
     returned(free())
 }
@@ -101,19 +106,23 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: MPI requires the program's argument to be valid.
-    let given = unsafe { &mut *handle };
+    let program_handle = unsafe { &mut *handle };
     let mut free = || {
         let session = real_of(rt, ToolHandleKind::Session, session)?;
-        let index = tool::index(ToolHandleKind::Pvar, *given).ok_or(INVALID_HANDLE)?;
+        let index = tool::index(ToolHandleKind::Pvar, *program_handle).ok_or(INVALID_HANDLE)?;
         objects_mut(rt)
             .tool
             .pvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        free_handle(rt, ToolHandleKind::Pvar, index, given, |real| unsafe {
-            real::PMPI_T_pvar_handle_free(session, real)
-        })
+        free_handle(
+            rt,
+            ToolHandleKind::Pvar,
+            index,
+            program_handle,
+            |real| unsafe { real::PMPI_T_pvar_handle_free(session, real) },
+        )
     };
     returned(free())
 }
@@ -133,8 +142,8 @@ fn call_with_handle(
 
 /// Calls a procedure with one handle, or with all handles of a session.
 ///
-/// Handles for which the procedure is not allowed are skipped then. The library never gets the
-/// constant for all handles: MPICH's library uses that of the standard ABI as an address.
+/// With [`ALL`], handles for which the procedure is not allowed are skipped. The constant is never
+/// passed to the library: MPICH would use that of the standard ABI as an address.
 fn call_with_handles(
     rt: &Runtime,
     session: *mut c_void,
@@ -145,8 +154,8 @@ fn call_with_handles(
         return call_with_handle(rt, session, handle, call);
     }
     must_be_open(rt)?;
-    let number = tool::index(ToolHandleKind::Session, session).ok_or(INVALID_SESSION)?;
-    for index in pvars_of(rt, number) {
+    let session_index = tool::index(ToolHandleKind::Session, session).ok_or(INVALID_SESSION)?;
+    for index in pvars_of(rt, session_index) {
         match call_with_handle(
             rt,
             session,

@@ -60,15 +60,15 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
         }
         return Ok(rc);
     }
-    start_on_record(rt, handle)
+    start_with_record(rt, handle)
 }
 
-/// Starts a request that the library cannot start alone.
+/// Starts a request that the fast path cannot start.
 ///
-/// A message may have been drained, other processes may have to take part, or there is no real
-/// request.
+/// The message may have been drained, the request may be a collective or a partitioned message, or
+/// it may be a buffered send, which has no real request.
 #[inline(never)]
-fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
+fn start_with_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
     let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))
     else {
         return Ok(ERR_REQUEST);

@@ -13,13 +13,16 @@ use crate::objects::comm;
 use crate::posting;
 use crate::requests::{self, Argument, RequestRecipe};
 use crate::world;
+use std::any::Any;
 use std::ffi::c_int;
+use understudy_mpi::real_types::RealRequest;
 
+/// `MPI_ROOT` of Open MPI.
 const ROOT: c_int = -4;
 
-/// Returns the number of blocks that a collective sends: one per member.
+/// Returns the number of blocks that a collective sends: one for each member.
 ///
-/// For an intercommunicator they are the members of the remote group.
+/// For an intercommunicator, one for each member of the remote group.
 pub fn peer_count(rt: &Runtime, comm: VirtComm) -> usize {
     comm::get(rt, comm).map_or(0, |comm| {
         comm.remote.as_ref().unwrap_or(&comm.members).len()
@@ -31,7 +34,7 @@ pub fn local_size(rt: &Runtime, comm: VirtComm) -> usize {
     comm::get(rt, comm).map_or(0, |comm| comm.members.len())
 }
 
-/// True if the root's arguments are those of this process.
+/// True if this process is the root, whose arguments are significant.
 pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
     comm::get(rt, comm).is_some_and(|comm| match comm.remote {
         Some(_) => root == ROOT,
@@ -39,7 +42,29 @@ pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
     })
 }
 
-/// Makes an inactive request, and records its recipe.
+/// Enters a new inactive request in the table, with its recipe, and writes its handle.
+///
+/// No cut is taken before all participants have created the request: the creation counts as a
+/// started operation. A participant alone could not recreate the request after a rollback, since
+/// the library exchanges messages about it.
+///
+/// # Safety
+/// `request` is the program's address for the handle.
+pub(super) unsafe fn enter_recorded(
+    rt: &Runtime,
+    mut recipe: RequestRecipe,
+    real: RealRequest,
+    library_data: Box<dyn Any + Send>,
+    request: *mut VirtRequest,
+) {
+    recipe.remove_hints(rt);
+    requests::count_started(rt, recipe.share);
+    let handle = requests::add_recorded(rt, recipe, real, library_data);
+    // SAFETY: the caller guarantees it.
+    unsafe { request.write(handle) };
+}
+
+/// Creates an inactive request, and records its recipe.
 ///
 /// # Safety
 /// The arguments must be those of the procedure; `request` is the program's address for the handle.
@@ -50,12 +75,12 @@ pub unsafe fn init_collective(
     arguments: Vec<Argument>,
     request: *mut VirtRequest,
 ) -> c_int {
-    // The numbers of non-blocking collectives are 0.
+    // Numbers begin at 1: non-blocking collectives have the number 0.
     let Some(identity) = comm::get(rt, comm).map(|comm| (comm.uid, comm.derived_numbers + 1))
     else {
         return finish(rt, procedure, ERR_COMM, None);
     };
-    let mut recipe = RequestRecipe {
+    let recipe = RequestRecipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
         identity,
@@ -63,18 +88,14 @@ pub unsafe fn init_collective(
         share: requests::share(rt, comm, identity.1),
         arguments,
     };
-    let (real, kept, rc) = posting::create_recorded(rt, &recipe);
+    let (real, library_data, rc) = posting::create_recorded(rt, &recipe);
     let rc = attempt!(rt, rc);
     if rc == SUCCESS {
         if let Some(mut comm) = comm::get_mut(rt, comm) {
             comm.derived_numbers = identity.1;
         }
-        recipe.remove_hints(rt);
-        // No cut is taken before all members have made their requests.
-        requests::count_started(rt, recipe.share);
-        let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller guarantees it.
-        unsafe { request.write(handle) };
+        unsafe { enter_recorded(rt, recipe, real, library_data, request) };
     }
     finish(rt, procedure, rc, Some(comm))
 }

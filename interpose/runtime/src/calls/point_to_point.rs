@@ -1,9 +1,9 @@
 //! Point-to-point communication (MPI 4.1, chapter 3).
 //!
-//! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on
-//! one, they are replaced by their non-blocking variants with recorded requests (see `requests`),
-//! so that each poll of the message also advances the checkpoint. A cut may be taken between two
-//! polls: the repeated call then finds the requests that it has started.
+//! A blocking procedure calls the library's blocking procedure, unless a checkpoint is under way or
+//! workers agree on one. Then it starts the non-blocking variant with a recorded request (see
+//! `requests`) and polls, so that each poll also advances the checkpoint. A cut may be taken
+//! between two polls: the repeated call then finds the requests that it has started.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -48,7 +48,7 @@ fn request_kind(procedure: Proc) -> RequestKind {
     }
 }
 
-/// Sends a message on the fast path, which is kept short.
+/// Sends a message: by the library's blocking procedure, if no work flag is set.
 #[inline(always)]
 unsafe fn send(
     rt: &Runtime,
@@ -70,7 +70,7 @@ unsafe fn send(
         return failed(rt, procedure, rc, comm);
     }
     // SAFETY: the program's arguments are passed on.
-    unsafe { send_on_record(rt, procedure, nonblocking, message) }
+    unsafe { send_with_record(rt, procedure, nonblocking, message) }
 }
 
 /// Completes a procedure that has failed.
@@ -84,7 +84,7 @@ pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -
 ///
 /// Used while a checkpoint is under way, or workers agree on one.
 #[inline(never)]
-unsafe fn send_on_record(
+unsafe fn send_with_record(
     rt: &Runtime,
     procedure: Proc,
     nonblocking: RealIsend,
@@ -109,11 +109,11 @@ unsafe fn send_on_record(
         }
     };
     requests::record_call(rt, [Some(handle), None]);
-    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
+    let completed = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
         rt
     )));
     requests::clear_call(rt);
-    finish(rt, procedure, ended.rc, Some(comm))
+    finish(rt, procedure, completed.rc, Some(comm))
 }
 
 #[inline(always)]
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn MPI_Bsend(
     )
 }
 
-/// `MPI_Ibsend`: the request is complete when the copy is made.
+/// `MPI_Ibsend`: the request is complete at once, since the message has been copied.
 pub unsafe extern "C" fn MPI_Ibsend(
     buf: *const c_void,
     count: c_int,
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn MPI_Ibsend(
     finish(rt, Proc::MPI_Ibsend, rc, Some(comm))
 }
 
-/// Makes a persistent request of this kind.
+/// Creates a persistent request of this kind.
 pub(super) fn init_persistent(
     rt: &Runtime,
     procedure: Proc,

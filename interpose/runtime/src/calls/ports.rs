@@ -27,9 +27,9 @@ fn unreadable(why: &io::Error) -> c_int {
     ERR_INTERN
 }
 
-/// Returns the boards of other workers, or the code for a failed process.
-pub(super) fn boards_or_failure<T>(looked: io::Result<Option<T>>) -> Outcome<T> {
-    looked
+/// Returns boards; an error if they cannot be read or a process has failed.
+pub(super) fn boards_or_failure<T>(boards: io::Result<Option<T>>) -> Outcome<T> {
+    boards
         .map_err(|why| unreadable(&why))?
         .ok_or(call::ABANDONED)
 }
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) 
     if port_name.is_null() {
         return finish(rt, procedure, Err(ERR_ARG));
     }
-    // Ports of another job have other numbers.
+    // A part of the number identifies the job, so ports of another job have other numbers.
     let number = dynamic::get_mut(rt).next_port(xxh3_64(process_info::job().as_bytes()));
     let opened = change_board(rt, |board| {
         board.ports.insert(number);
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn MPI_Unpublish_name(
     _port_name: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    let taken_back = service(service_name).and_then(|name| {
+    let unpublished = service(service_name).and_then(|name| {
         if !dynamic::get(rt).board.names.contains_key(&name) {
             return Err(ERR_SERVICE);
         }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn MPI_Unpublish_name(
             board.names.remove(&name);
         })
     });
-    finish(rt, Proc::MPI_Unpublish_name, taken_back)
+    finish(rt, Proc::MPI_Unpublish_name, unpublished)
 }
 
 pub unsafe extern "C" fn MPI_Lookup_name(

@@ -18,6 +18,7 @@ use crate::{completion, cut, drained, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
+/// Returns the status of a matching message, if there is one, and the return code.
 fn iprobe(
     rt: &Runtime,
     source: c_int,
@@ -88,14 +89,15 @@ fn no_process(rt: &Runtime) -> VirtMessage {
 /// Matched message with its status, if there is one, and the return code.
 type MatchResult = (Option<(VirtMessage, Status)>, c_int);
 
+/// Matches a message without blocking.
 fn improbe(
     rt: &Runtime,
     source: c_int,
     tag: c_int,
     comm: VirtComm,
 ) -> Result<MatchResult, Rewound> {
-    if let Some(early) = drained::claim(rt, comm, source, tag) {
-        return Ok((Some(early), SUCCESS));
+    if let Some(claimed) = drained::claim(rt, comm, source, tag) {
+        return Ok((Some(claimed), SUCCESS));
     }
     let (mut flag, mut status, mut message) = (0, EMPTY_STATUS, real_message(rt, no_message(rt)));
     // SAFETY: plain arguments and local variables.
@@ -200,22 +202,22 @@ fn imrecv(
     }
     match drained::take_matched(rt, message) {
         None => Ok(Err((ERR_REQUEST, None))),
-        Some(MatchedLocation::Drained(early)) => {
+        Some(MatchedLocation::Drained(drained)) => {
             let message_arguments = message_arguments(
                 buf,
                 count,
                 datatype,
-                early.source,
-                early.tag,
-                VirtComm(early.comm as *mut c_void),
+                drained.source,
+                drained.tag,
+                VirtComm(drained.comm as *mut c_void),
             );
-            let ended = drained::deliver(rt, early, &message_arguments);
+            let completed = drained::deliver(rt, drained, &message_arguments);
             Ok(Ok(requests::add_done(
                 rt,
                 message_arguments.comm(),
                 RequestKind::Receive(message_arguments),
-                ended.status,
-                ended.rc,
+                completed.status,
+                completed.rc,
             )))
         }
         Some(MatchedLocation::Real(mut matched, comm, status)) => {
@@ -246,7 +248,7 @@ fn imrecv(
     }
 }
 
-/// `MPI_Imrecv`: the message is being received, so it completes before the next cut.
+/// `MPI_Imrecv`: the message has been matched, so the receive completes before the next cut.
 pub unsafe extern "C" fn MPI_Imrecv(
     buf: *mut c_void,
     count: c_int,
@@ -280,9 +282,9 @@ pub unsafe extern "C" fn MPI_Mrecv(
             Ok(handle) => handle,
             Err((rc, comm)) => return finish(rt, Proc::MPI_Mrecv, rc, comm),
         };
-        let ended = outcome!(completion::wait(rt, &mut handle));
+        let completed = outcome!(completion::wait(rt, &mut handle));
         message.write(no_message(rt));
-        put_status(status, ended.status);
-        finish(rt, Proc::MPI_Mrecv, ended.rc, ended.comm)
+        put_status(status, completed.status);
+        finish(rt, Proc::MPI_Mrecv, completed.rc, completed.comm)
     }
 }

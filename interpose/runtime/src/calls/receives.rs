@@ -32,7 +32,7 @@ pub unsafe extern "C" fn MPI_Recv(
     let rt = runtime();
     if !work_flags::is_any_set() && !drained::has_any() {
         let real_type = real_datatype(rt, datatype);
-        let mut got = requests::EMPTY_STATUS;
+        let mut received_status = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
@@ -43,21 +43,23 @@ pub unsafe extern "C" fn MPI_Recv(
                 source,
                 tag,
                 real_comm(rt, comm),
-                &mut got,
+                &mut received_status,
             )
         };
         if rc == SUCCESS {
-            completion::count_received(rt, comm, &got);
+            completion::count_received(rt, comm, &received_status);
             // SAFETY: MPI requires the program's argument to be valid.
-            unsafe { put_status(status, got) };
+            unsafe { put_status(status, received_status) };
             return SUCCESS;
         }
         // SAFETY: the program's arguments are passed on.
-        return unsafe { finish_failed_receive(rt, Proc::MPI_Recv, rc, got, comm, status) };
+        return unsafe {
+            finish_failed_receive(rt, Proc::MPI_Recv, rc, received_status, comm, status)
+        };
     }
     // SAFETY: the program's arguments are passed on.
     unsafe {
-        receive_on_record(
+        receive_with_record(
             rt,
             message_arguments(buf, count, datatype, source, tag, comm),
             status,
@@ -74,16 +76,16 @@ pub(super) unsafe fn finish_failed_receive(
     rt: &Runtime,
     procedure: Proc,
     rc: c_int,
-    got: Status,
+    received_status: Status,
     comm: VirtComm,
     status: *mut Status,
 ) -> c_int {
     let rc = attempt!(rt, rc);
-    if got.source != understudy_mpi::real_types::ANY_SOURCE {
-        completion::count_received(rt, comm, &got);
+    if received_status.source != understudy_mpi::real_types::ANY_SOURCE {
+        completion::count_received(rt, comm, &received_status);
     }
     // SAFETY: the caller guarantees it.
-    unsafe { put_status(status, got) };
+    unsafe { put_status(status, received_status) };
     finish(rt, procedure, rc, Some(comm))
 }
 
@@ -91,7 +93,7 @@ pub(super) unsafe fn finish_failed_receive(
 ///
 /// Used while a checkpoint is under way, and while a drained message may exist.
 #[inline(never)]
-unsafe fn receive_on_record(
+unsafe fn receive_with_record(
     rt: &Runtime,
     message_arguments: MessageArguments,
     status: *mut Status,
@@ -110,13 +112,13 @@ unsafe fn receive_on_record(
         }
     };
     requests::record_call(rt, [Some(handle), None]);
-    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
+    let completed = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
         rt
     )));
     requests::clear_call(rt);
     // SAFETY: the caller guarantees it.
-    unsafe { put_status(status, ended.status) };
-    finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
+    unsafe { put_status(status, completed.status) };
+    finish(rt, Proc::MPI_Recv, completed.rc, Some(comm))
 }
 
 pub unsafe extern "C" fn MPI_Irecv(

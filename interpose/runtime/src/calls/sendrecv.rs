@@ -37,7 +37,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
     let rt = runtime();
     if !work_flags::is_any_set() && !drained::has_any() {
         let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
-        let mut got = requests::EMPTY_STATUS;
+        let mut received_status = requests::EMPTY_STATUS;
         arch::mark_blocking_wait();
         // SAFETY: the program's arguments are passed on.
         let rc = unsafe {
@@ -53,20 +53,22 @@ pub unsafe extern "C" fn MPI_Sendrecv(
                 source,
                 recvtag,
                 real_comm(rt, comm),
-                &mut got,
+                &mut received_status,
             )
         };
         // A message that was too long has been received, and the other message has been sent.
-        if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
+        if rc == SUCCESS || received_status.source != understudy_mpi::real_types::ANY_SOURCE {
             requests::count_sent(rt, comm, (dest, sendtag));
         }
         if rc != SUCCESS {
             // SAFETY: the program's arguments are passed on.
-            return unsafe { finish_failed_receive(rt, Proc::MPI_Sendrecv, rc, got, comm, status) };
+            return unsafe {
+                finish_failed_receive(rt, Proc::MPI_Sendrecv, rc, received_status, comm, status)
+            };
         }
-        completion::count_received(rt, comm, &got);
+        completion::count_received(rt, comm, &received_status);
         // SAFETY: the program's arguments are passed on.
-        unsafe { put_status(status, got) };
+        unsafe { put_status(status, received_status) };
         return SUCCESS;
     }
     let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
@@ -121,7 +123,8 @@ unsafe fn exchange_on_record(
         }
     };
     requests::record_call(rt, [Some(receive), Some(send)]);
-    // No request is released before both have completed: otherwise a cut would record only one.
+    // No request is released before both have completed: a cut in between would record only one,
+    // and the repeated call needs both.
     while !outcome!(completion::is_complete(rt, send)) {
         outcome!(cut::meanwhile(rt));
     }
@@ -135,8 +138,8 @@ unsafe fn exchange_on_record(
         outcome!(completion::abandon(rt, &mut receive));
         return finish(rt, PROCEDURE, failed, Some(comm));
     }
-    let got = outcome!(completion::wait(rt, &mut receive));
+    let completed = outcome!(completion::wait(rt, &mut receive));
     // SAFETY: the caller guarantees it.
-    unsafe { put_status(status, got.status) };
-    finish(rt, PROCEDURE, got.rc, Some(comm))
+    unsafe { put_status(status, completed.status) };
+    finish(rt, PROCEDURE, completed.rc, Some(comm))
 }

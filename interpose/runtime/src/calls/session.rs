@@ -68,7 +68,7 @@ pub unsafe extern "C" fn MPI_Session_init(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if session.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Session) {
+    if session.is_null() || !errhandler::is_valid_for(rt, errhandler, ErrhandlerKind::Session) {
         return handle_error_on(rt, procedure, ERR_ARG, ErrorObject::New(errhandler));
     }
     if world::is_initialised() && world::get(rt).finalized {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_in
     let Some(handle) = (!session.is_null()).then(|| unsafe { *session }) else {
         return handle_error(rt, procedure, ERR_ARG, None);
     };
-    let outcome = index_of(rt, handle).map(|it| session::remove(rt, it));
+    let outcome = index_of(rt, handle).map(|index| session::remove(rt, index));
     requests::detach(rt, handle.into());
     if outcome.is_ok() {
         // SAFETY: the program's address of a handle.
@@ -129,17 +129,17 @@ pub unsafe extern "C" fn MPI_Session_get_info(
 /// Writes a new info object with one pair.
 ///
 /// # Safety
-/// `place` is the program's address for the handle, or null.
+/// `info_used` is the program's address for the handle, or null.
 unsafe fn put_info(
     rt: &Runtime,
-    place: *mut VirtInfo,
+    info_used: *mut VirtInfo,
     pair: (Vec<u8>, Vec<u8>),
 ) -> Result<(), c_int> {
-    if place.is_null() {
+    if info_used.is_null() {
         return Err(ERR_ARG);
     }
     // SAFETY: the caller guarantees it.
-    unsafe { put(place, info::create(rt, &[pair])?) }
+    unsafe { put(info_used, info::create(rt, &[pair])?) }
 }
 
 /// `MPI_Session_set_info`: hints may be ignored.
@@ -259,8 +259,9 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
 /// Tag that distinguishes simultaneous constructors of one group.
 #[derive(Clone, Copy)]
 struct ConstructorTag {
-    /// Number for the library; other tags may have an equal one.
+    /// Tag for the library; different string tags may have equal ones.
     number: c_int,
+    /// Hash of the string tag.
     name: u64,
 }
 
@@ -276,7 +277,7 @@ unsafe fn check_arguments(
 ) -> Result<ConstructorTag, c_int> {
     // SAFETY: the caller guarantees it.
     let tag = unsafe { text(tag) }?;
-    if new.is_null() || !errhandler::is_of(rt, errhandler, ErrhandlerKind::Comm) {
+    if new.is_null() || !errhandler::is_valid_for(rt, errhandler, ErrhandlerKind::Comm) {
         return Err(ERR_ARG);
     }
     Ok(ConstructorTag {
@@ -370,7 +371,7 @@ fn member_at(members: &[Worker], rank: c_int) -> Result<Worker, c_int> {
     members.get(rank).copied().ok_or(ERR_RANK)
 }
 
-/// Returns the leader in the remote group, which only the local leader reads.
+/// Returns the leader of the remote group, at the local leader; `None` at other members.
 fn other_leader(
     rt: &Runtime,
     (local, leader): (&[Worker], Worker),

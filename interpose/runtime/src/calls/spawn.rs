@@ -1,10 +1,10 @@
 //! Processes that the program spawns (MPI 4.1, 11.8).
 //!
-//! Spawned processes run without the runtime, in PMIx namespaces of their own beside the
-//! generation's, and are connected by the library. Their state cannot be saved: no cut is taken
-//! while a communicator leads to them. So a failure rolls the program back to a time before the
-//! call, the process manager kills the spawned processes, and the program spawns them again. When
-//! they have been disconnected and an epoch is committed, they are independent of failures.
+//! Spawned processes run without the runtime, in PMIx namespaces of their own, and are connected by
+//! the library. Their state cannot be saved, so no cut is taken while a communicator contains them.
+//! A failure then rolls the program back to a cut before the call: the process manager kills the
+//! spawned processes, and the program spawns them once more. After they have been disconnected and
+//! another checkpoint is committed, they are independent of failures.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;

@@ -1,6 +1,6 @@
-//! Tool interface (MPI 4.1, section 15.3), whose errors are only returned.
+//! Tool interface (MPI 4.1, section 15.3).
 //!
-//! No error handler gets them.
+//! Errors are only returned, and not passed to any error handler.
 #![allow(
     unsafe_code,
     non_snake_case,
@@ -42,7 +42,7 @@ pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     if !tool::is_open(rt) {
         return NOT_INITIALIZED;
     }
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     call()
 }
 
@@ -83,8 +83,8 @@ impl TranslatedTypes {
     unsafe fn query_variable(
         rt: &Runtime,
         (datatype, enumtype): (*mut VirtDatatype, *mut *mut c_void),
-        (of, index): (ToolHandleKind, c_int),
-        ask: impl FnOnce(&mut RealDatatype, &mut *mut c_void) -> c_int,
+        (kind, index): (ToolHandleKind, c_int),
+        get_info: impl FnOnce(&mut RealDatatype, &mut *mut c_void) -> c_int,
     ) -> c_int {
         if !tool::is_open(rt) {
             return NOT_INITIALIZED;
@@ -95,8 +95,8 @@ impl TranslatedTypes {
             enumtype: null_mut(),
         };
         let rc = {
-            let _apart = NeverAbandoned::new();
-            ask(&mut types.datatype, &mut types.enumtype)
+            let _never_abandoned = NeverAbandoned::new();
+            get_info(&mut types.datatype, &mut types.enumtype)
         };
         if rc != SUCCESS {
             return rc;
@@ -113,7 +113,7 @@ impl TranslatedTypes {
                 enumtype.write(if is_none {
                     null_mut()
                 } else {
-                    tool::handle(of, index as u32)
+                    tool::handle(kind, index as u32)
                 });
             }
         }
@@ -182,12 +182,12 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
     }
 }
 
-/// Returns the library's enumeration for the program's.
-fn real_enum(rt: &Runtime, given: *mut c_void) -> Result<*mut c_void, c_int> {
+/// Returns the library's enumeration for the program's handle.
+fn real_enum(rt: &Runtime, program_handle: *mut c_void) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
-    let enumtype = if let Some(index) = tool::index(ToolHandleKind::CvarEnum, given) {
+    let enumtype = if let Some(index) = tool::index(ToolHandleKind::CvarEnum, program_handle) {
         tool::describe_cvar(rt, index as c_int)?.enumtype
-    } else if let Some(index) = tool::index(ToolHandleKind::PvarEnum, given) {
+    } else if let Some(index) = tool::index(ToolHandleKind::PvarEnum, program_handle) {
         tool::describe_pvar(rt, index as c_int)?.enumtype
     } else {
         null_mut()
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_info(real, num, name, name_len) })
     }))
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn MPI_T_enum_get_item(
 ) -> c_int {
     let rt = runtime();
     returned(real_enum(rt, enumtype).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's arguments are passed on.
         check(unsafe { real::PMPI_T_enum_get_item(real, index, value, name, name_len) })
     }))
@@ -273,12 +273,12 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
 /// Returns the library's handle for the program's.
 pub(super) fn real_of(
     rt: &Runtime,
-    of: ToolHandleKind,
+    kind: ToolHandleKind,
     handle: *mut c_void,
 ) -> Result<*mut c_void, c_int> {
     must_be_open(rt)?;
-    let real = tool::real_of(rt, of, handle);
-    match (real.is_null(), of) {
+    let real = tool::real_of(rt, kind, handle);
+    match (real.is_null(), kind) {
         (false, _) => Ok(real),
         (true, ToolHandleKind::Session) => Err(INVALID_SESSION),
         (true, _) => Err(INVALID_HANDLE),
@@ -288,37 +288,41 @@ pub(super) fn real_of(
 /// Invalidates the program's handle, and frees the library's, if there is one.
 pub(super) fn free_handle(
     rt: &Runtime,
-    of: ToolHandleKind,
+    kind: ToolHandleKind,
     index: u32,
-    given: &mut *mut c_void,
+    program_handle: &mut *mut c_void,
     free: impl FnOnce(&mut *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
-    let mut real = tool::real_of(rt, of, *given);
-    tool::set_real(rt, of, index, null_mut());
-    *given = null_mut();
+    let mut real = tool::real_of(rt, kind, *program_handle);
+    tool::set_real(rt, kind, index, null_mut());
+    *program_handle = null_mut();
     if real.is_null() {
         return Ok(());
     }
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     check(free(&mut real))
 }
 
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
     let rt = runtime();
     // SAFETY: MPI requires the program's argument to be valid.
-    let given = unsafe { &mut *handle };
+    let program_handle = unsafe { &mut *handle };
     let mut free = || {
         must_be_open(rt)?;
-        let index = tool::index(ToolHandleKind::Cvar, *given).ok_or(INVALID_HANDLE)?;
+        let index = tool::index(ToolHandleKind::Cvar, *program_handle).ok_or(INVALID_HANDLE)?;
         objects_mut(rt)
             .tool
             .cvars
             .remove(index)
             .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library.
-        free_handle(rt, ToolHandleKind::Cvar, index, given, |real| unsafe {
-            real::PMPI_T_cvar_handle_free(real)
-        })
+        free_handle(
+            rt,
+            ToolHandleKind::Cvar,
+            index,
+            program_handle,
+            |real| unsafe { real::PMPI_T_cvar_handle_free(real) },
+        )
     };
     returned(free())
 }
@@ -326,7 +330,7 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
     let rt = runtime();
     returned(real_of(rt, ToolHandleKind::Cvar, handle).and_then(|real| {
-        let _apart = NeverAbandoned::new();
+        let _never_abandoned = NeverAbandoned::new();
         // SAFETY: the program's buffer.
         check(unsafe { real::PMPI_T_cvar_read(real, buf) })
     }))
@@ -342,8 +346,8 @@ unsafe fn value_of(
     count: c_int,
     value: *const c_void,
 ) -> Option<Vec<u8>> {
-    let of = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
-    if of("ompi_mpi_char") {
+    let is_type = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
+    if is_type("ompi_mpi_char") {
         // SAFETY: the caller guarantees it.
         return Some(
             unsafe { CStr::from_ptr(value.cast()) }
@@ -365,7 +369,7 @@ unsafe fn value_of(
         ("ompi_mpi_count", 8),
         ("ompi_mpi_double", 8),
     ];
-    let (_, size) = size.into_iter().find(|(name, _)| of(name))?;
+    let (_, size) = size.into_iter().find(|(name, _)| is_type(name))?;
     // SAFETY: the caller guarantees it.
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
@@ -382,7 +386,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
             .cloned()
             .ok_or(INVALID_HANDLE)?;
         {
-            let _apart = NeverAbandoned::new();
+            let _never_abandoned = NeverAbandoned::new();
             // SAFETY: the program's buffer.
             check(unsafe { real::PMPI_T_cvar_write(real, buf) })?;
         }

@@ -17,17 +17,17 @@ struct FortranCall {
     rc: c_int,
 }
 
-extern "C" fn call_subroutine(it: &mut FortranCall) -> u64 {
-    let rc = &raw mut it.rc;
+extern "C" fn call_subroutine(call: &mut FortranCall) -> u64 {
+    let rc = &raw mut call.rc;
     // SAFETY: a subroutine of the program with two or three arguments (MPI 4.1, 13.2).
     unsafe {
-        match it.second {
+        match call.second {
             Some(second) => std::mem::transmute::<usize, extern "C" fn(u64, u64, *mut c_int)>(
-                it.function as usize,
-            )(it.extra, second, rc),
+                call.function as usize,
+            )(call.extra, second, rc),
             None => std::mem::transmute::<usize, extern "C" fn(u64, *mut c_int)>(
-                it.function as usize,
-            )(it.extra, rc),
+                call.function as usize,
+            )(call.extra, rc),
         }
     }
     0
@@ -59,7 +59,7 @@ fn call(general: GeneralizedFunctions, function: u64, second: Option<u64>) -> c_
             ) as c_int
         }
     };
-    abi::integer_of_program(Domain::ErrorCode, rc)
+    abi::integer_from_program(Domain::ErrorCode, rc)
 }
 
 /// Returns the outcome of a completed request.

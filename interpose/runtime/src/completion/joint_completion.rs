@@ -37,7 +37,7 @@ pub enum ManyResult {
 
 /// Completes at most [`MAX_TOGETHER`] requests in one call of the library.
 ///
-/// All of them must allow the fast path.
+/// Returns [`ManyResult::OneByOne`] unless the fast path can complete all of them.
 ///
 /// # Safety
 /// `statuses` must be null or have room for as many statuses as there are handles.
@@ -45,29 +45,31 @@ pub unsafe fn complete_together(
     rt: &Runtime,
     handles: &mut [VirtRequest],
     statuses: *mut Status,
-    how: CompletionCall,
+    call: CompletionCall,
 ) -> Result<ManyResult, Rewound> {
     if copies::is_pending() {
         return Ok(ManyResult::OneByOne);
     }
-    let mut room = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
-    let Some(reals) = requests::all_completable(rt, handles, &mut room) else {
+    let mut buffer = [const { MaybeUninit::uninit() }; MAX_TOGETHER];
+    let Some(reals) = requests::all_completable(rt, handles, &mut buffer) else {
         return Ok(ManyResult::OneByOne);
     };
-    let mut own = [const { MaybeUninit::<Status>::uninit() }; MAX_TOGETHER];
-    let place = if statuses.is_null() {
-        own.as_mut_ptr().cast()
+    let mut ignored = [const { MaybeUninit::<Status>::uninit() }; MAX_TOGETHER];
+    let destination = if statuses.is_null() {
+        ignored.as_mut_ptr().cast()
     } else {
         statuses
     };
     let (count, mut flag) = (reals.len() as c_int, 1);
     // SAFETY: real requests, which do not move, and room for their statuses.
     let rc = unsafe {
-        match how {
-            CompletionCall::Test => real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, place),
+        match call {
+            CompletionCall::Test => {
+                real::PMPI_Testall(count, reals.as_mut_ptr(), &mut flag, destination)
+            }
             CompletionCall::Wait => {
                 arch::mark_blocking_wait();
-                real::PMPI_Waitall(count, reals.as_mut_ptr(), place)
+                real::PMPI_Waitall(count, reals.as_mut_ptr(), destination)
             }
         }
     };
@@ -79,7 +81,7 @@ pub unsafe fn complete_together(
         return Ok(ManyResult::OneByOne);
     }
     // SAFETY: the library has written as many statuses as there are requests.
-    let statuses = unsafe { std::slice::from_raw_parts(place, reals.len()) };
+    let statuses = unsafe { std::slice::from_raw_parts(destination, reals.len()) };
     if rc == ERR_IN_STATUS {
         record_outcomes(rt, handles, reals, statuses)?;
         return Ok(ManyResult::OneByOne);
@@ -108,7 +110,7 @@ fn record_outcomes(
     statuses: &[Status],
 ) -> Result<(), Rewound> {
     for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
-        // The library may store codes of its own here.
+        // The library may store internal codes here.
         let rc = if status.error < SUCCESS {
             ERR_OTHER
         } else {

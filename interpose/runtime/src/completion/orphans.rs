@@ -16,7 +16,7 @@ pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// Number of orphans below which none is searched for.
+/// Least number of frees after which all orphans are tested.
 const MIN_SEARCHED_ORPHANS: u32 = 16;
 
 /// Removes an orphan, if it is one and has completed.
@@ -27,7 +27,7 @@ pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
         return Ok(());
     }
     match requests::until_reaped(rt).get().checked_sub(1) {
-        Some(more) => requests::until_reaped(rt).set(more),
+        Some(remaining) => requests::until_reaped(rt).set(remaining),
         None => reap_orphans(rt)?,
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! Rollback of a worker that does not call MPI after another one has failed.
 //!
 //! The worker may compute for a long time, or wait for the failed worker by other means than MPI,
-//! such as shared memory or a file. All other workers wait for it. So the process manager sends
-//! [`call::INTERRUPT`] to its main thread, whose handler lets the thread make a call. The
-//! interrupted code need not be completed, as the program's state is restored as a whole. But the
-//! state of the runtime is not restored, nor that of ld.so, which both sides share. So a thread in
-//! their code is not interrupted until the next signal.
+//! such as shared memory or a file. All other workers wait for this worker. The process manager
+//! therefore sends [`call::INTERRUPT`] to its main thread, and the signal handler changes the
+//! thread's registers so that the thread calls the runtime. The interrupted code is never
+//! continued, since the program's state is restored as a whole. The states of the runtime and of
+//! ld.so, which both sides share, are not restored. A thread that runs their code is therefore left
+//! alone until the next signal.
 #![allow(unsafe_code)]
 
 use crate::arch::{LEAVE, RECOVER};
@@ -44,7 +45,7 @@ fn make_thread_call(context: &mut libc::ucontext_t) {
     if !call::is_over() && !arch::is_stoppable() {
         return;
     }
-    let can_go_back = world::is_protected() && world::is_worker() && arch::top_frame().is_some();
+    let can_roll_back = world::is_protected() && world::is_worker() && arch::top_frame().is_some();
     let registers = &mut context.uc_mcontext.gregs;
     let [stack, code] =
         [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
@@ -55,8 +56,8 @@ fn make_thread_call(context: &mut libc::ucontext_t) {
         }
         return;
     }
-    // Locks are also held while ld.so calls a library's constructor.
-    if !(can_go_back && is_in_program && call::is_thread(call::MAIN_THREAD))
+    // ld.so also holds its lock while it calls a library's constructor.
+    if !(can_roll_back && is_in_program && call::is_thread(call::MAIN_THREAD))
         || user::is_loader_locked()
     {
         return;

@@ -1,4 +1,4 @@
-//! Edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
+//! Translation of calls of a program with another ABI ([`understudy_mpi::abi`]).
 
 use crate::calls::HANDLERS;
 use crate::calls::runtime;
@@ -12,12 +12,12 @@ use understudy_mpi::abi::{Abi, Domain, Edge, degrees, foreign_abi, members, rank
 /// Edge on which the program calls handlers.
 struct ProgramEdge;
 
-/// Returns the function for a slot: the handler, or the function that translates for it.
+/// Returns the function for a slot: the handler, or the function that translates its arguments.
 pub(super) fn handler(slot: usize) -> *const () {
     static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
-    let own = HANDLERS[slot].address();
-    if foreign_abi().is_none() || own.is_null() {
-        return own;
+    let handler = HANDLERS[slot].address();
+    if foreign_abi().is_none() || handler.is_null() {
+        return handler;
     }
     let table = TABLE.get_or_init(|| {
         table::<ProgramEdge>()
@@ -26,8 +26,8 @@ pub(super) fn handler(slot: usize) -> *const () {
             .collect()
     });
     match table.get(slot) {
-        None | Some(0) => own,
-        Some(&translates) => translates as *const (),
+        None | Some(0) => handler,
+        Some(&translator) => translator as *const (),
     }
 }
 

@@ -112,10 +112,10 @@ macro_rules! entries {
 }
 
 entries! {
-    enter_few: "For procedures with up to six arguments.";
-    enter_some: "For procedures with up to eight.", "push qword ptr [r11 + 16]", "push qword ptr \
-        [r11 + 8]";
-    enter_many: "For all others.",
+    enter_few: "Enters procedures with up to six arguments.";
+    enter_some: "Enters procedures with up to eight arguments.",
+        "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
+    enter_many: "Enters procedures with any number of arguments.",
         "push qword ptr [r11 + 64]", "push qword ptr [r11 + 56]", "push qword ptr [r11 + 48]",
         "push qword ptr [r11 + 40]", "push qword ptr [r11 + 32]", "push qword ptr [r11 + 24]",
         "push qword ptr [r11 + 16]", "push qword ptr [r11 + 8]";
@@ -127,10 +127,15 @@ pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] =
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 
-/// Finishes a handler after which more must be done.
+/// Returns from a handler if `AFTER_HANDLER` is not zero.
 ///
-/// The preserved registers and the call are taken from the frame at rbp if that frame is of another
-/// moment.
+/// - With `RECORD` the outcome of the call is recorded in the journal first. The results, rax and
+///   xmm0, are saved meanwhile.
+/// - Without `EXECUTE` the call returns to the program.
+/// - With `EXECUTE` a recovery has replaced the frame by that of the cut. The outermost frame is
+///   used, since the recovery may have left callbacks. The registers are loaded from this frame,
+///   and the handler of its slot is called: the program's call at the cut is repeated. If `DEPART`
+///   is set, that function is called instead.
 #[unsafe(naked)]
 unsafe extern "C" fn resume() {
     naked_asm!(
@@ -232,7 +237,7 @@ macro_rules! restore_arguments {
     };
 }
 
-/// Precedes handlers that may wait for other workers without polling.
+/// Entry in front of handlers that may wait for other workers without polling.
 ///
 /// Runs while workers agree on a cut at any call ([`crate::cut`]). Registers are as for
 /// [`crate::arch::DISPATCH`], with the slot in `rax`.

@@ -24,9 +24,9 @@ const HARMLESS_COMMANDS: [c_int; 12] = [
     F_GETSIG,
 ];
 const F_GETSIG: c_int = 11;
-/// Commands for file locks, which belong to the worker.
+/// Commands of fcntl(2) for file locks, which a replay must neither wait for nor take.
 ///
-/// A replay must neither wait for nor take locks.
+/// The locks belong to the worker.
 const LOCK_COMMANDS: [c_int; 4] = [
     libc::F_SETLK,
     libc::F_SETLKW,
@@ -67,24 +67,24 @@ const PARENT_OPTIONS: [c_int; 3] = [
     libc::PR_SET_NO_NEW_PRIVS,
 ];
 
-/// Returns the disposition of a call of this kind.
-pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDisposition {
+/// Returns the disposition of a system call with the arguments `a`.
+pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDisposition {
     let at_cwd = i64::from(libc::AT_FDCWD);
     match number {
-        libc::SYS_open => files::open_file(hold, at_cwd, a[0], a[1]),
+        libc::SYS_open => files::open_file(filter, at_cwd, a[0], a[1]),
         libc::SYS_creat => {
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-            files::open_file(hold, at_cwd, a[0], flags.into())
+            files::open_file(filter, at_cwd, a[0], flags.into())
         }
-        libc::SYS_openat => files::open_file(hold, a[0], a[1], a[2]),
+        libc::SYS_openat => files::open_file(filter, a[0], a[1], a[2]),
         libc::SYS_read
         | libc::SYS_readv
         | libc::SYS_pread64
         | libc::SYS_preadv
         | libc::SYS_preadv2 => decide_read(a[0]),
-        libc::SYS_write | libc::SYS_pwrite64 => pass_for_memory_file(hold, a[0], a[2]),
+        libc::SYS_write | libc::SYS_pwrite64 => pass_for_memory_file(filter, a[0], a[2]),
         libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            pass_for_memory_file(hold, a[0], total(a[1], a[2]))
+            pass_for_memory_file(filter, a[0], total(a[1], a[2]))
         }
         libc::SYS_ftruncate
         | libc::SYS_fallocate
@@ -92,9 +92,9 @@ pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDispo
         | libc::SYS_fdatasync
         | libc::SYS_fchmod
         | libc::SYS_fchown
-        | libc::SYS_flock => pass_for_memory_file(hold, a[0], 0),
-        libc::SYS_mmap => decide_mmap(hold, a),
-        libc::SYS_fcntl => decide_fcntl(hold, a),
+        | libc::SYS_flock => pass_for_memory_file(filter, a[0], 0),
+        libc::SYS_mmap => decide_mmap(filter, a),
+        libc::SYS_fcntl => decide_fcntl(filter, a),
         libc::SYS_ioctl if HARMLESS_REQUESTS.contains(&(a[1] as u64)) => CallDisposition::Pass,
         libc::SYS_prctl if HARMLESS_OPTIONS.contains(&(a[0] as c_int)) => CallDisposition::Pass,
         libc::SYS_prctl if PARENT_OPTIONS.contains(&(a[0] as c_int)) => {
@@ -103,22 +103,22 @@ pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDispo
         libc::SYS_memfd_create => {
             // SAFETY: this is the call that the program made, with its arguments.
             let descriptor = unsafe { syscall(number, a) };
-            files::register_memory_file(hold, descriptor);
+            files::register_memory_file(filter, descriptor);
             CallDisposition::ReturnValue(descriptor)
         }
         libc::SYS_rt_sigaction if a[0] == i64::from(libc::SIGSYS) => {
-            exchange(&mut hold.on_sigsys, a[1], a[2]);
+            exchange(&mut filter.on_sigsys, a[1], a[2]);
             CallDisposition::ReturnValue(0)
         }
         libc::SYS_rt_sigaction => CallDisposition::Pass,
         libc::SYS_rt_sigprocmask => set_mask(a),
-        libc::SYS_sigaltstack => set_alternate_stack(hold, a),
+        libc::SYS_sigaltstack => set_alternate_stack(filter, a),
         libc::SYS_setitimer => answer_timer(a[2]),
         libc::SYS_timer_settime => answer_timer(a[3]),
-        // The thread number denotes the worker, not this child process.
+        // A thread number denotes a thread of the worker, not of this child process.
         libc::SYS_sched_setaffinity if a[0] != 0 => CallDisposition::ReturnValue(0),
         libc::SYS_sched_setaffinity => CallDisposition::Pass,
-        libc::SYS_prlimit64 if a[2] == 0 => queries::decide(hold, number, a),
+        libc::SYS_prlimit64 if a[2] == 0 => queries::decide(filter, number, a),
         libc::SYS_prlimit64 if a[0] == 0 => CallDisposition::Pass,
         _ => CallDisposition::EndReplay,
     }
@@ -136,8 +136,9 @@ fn total(list: i64, count: i64) -> i64 {
     list.iter().map(|buffer| buffer.iov_len as i64).sum()
 }
 
-fn pass_for_memory_file(hold: &FilterState, descriptor: i64, pretended: i64) -> CallDisposition {
-    if files::is_memory_file(hold, descriptor) {
+/// Passes a change of a file in memory; any other change returns `pretended`.
+fn pass_for_memory_file(filter: &FilterState, descriptor: i64, pretended: i64) -> CallDisposition {
+    if files::is_memory_file(filter, descriptor) {
         CallDisposition::Pass
     } else {
         CallDisposition::ReturnValue(pretended)
@@ -150,10 +151,10 @@ fn pass_for_memory_file(hold: &FilterState, descriptor: i64, pretended: i64) -> 
 fn decide_read(descriptor: i64) -> CallDisposition {
     // SAFETY: fstat(2) and ioctl_tty(2) fill the structures that are passed.
     let (kind, is_terminal) = unsafe {
-        let mut about: libc::stat = std::mem::zeroed();
+        let mut stat: libc::stat = std::mem::zeroed();
         if syscall(
             libc::SYS_fstat,
-            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+            &[descriptor, &raw mut stat as i64, 0, 0, 0, 0],
         ) < 0
         {
             return CallDisposition::Pass;
@@ -167,7 +168,7 @@ fn decide_read(descriptor: i64) -> CallDisposition {
             0,
             0,
         ];
-        let kind = about.st_mode & libc::S_IFMT;
+        let kind = stat.st_mode & libc::S_IFMT;
         (
             kind,
             kind == libc::S_IFCHR && syscall(libc::SYS_ioctl, &arguments) == 0,
@@ -182,58 +183,58 @@ fn decide_read(descriptor: i64) -> CallDisposition {
 
 /// True if this is mmap(2) of anonymous memory.
 ///
-/// This library also allocates such memory, even inside of its allocator while it handles another
-/// call.
+/// The runtime's allocator makes such calls too, even while the filter handles another call.
 pub fn is_anonymous_mmap(number: c_long, a: &[i64; 6]) -> bool {
     number == libc::SYS_mmap && a[3] as c_int & libc::MAP_ANONYMOUS != 0
 }
 
 /// Disposition of mmap(2) of a file.
 ///
-/// A shared writable mapping of a file that is not in memory would change the file.
-fn decide_mmap(hold: &FilterState, a: &[i64; 6]) -> CallDisposition {
+/// Ends the replay for a shared writable mapping, unless the file is in memory: stores would change
+/// the file.
+fn decide_mmap(filter: &FilterState, a: &[i64; 6]) -> CallDisposition {
     let is_shared = a[3] as c_int & libc::MAP_SHARED != 0;
     // SAFETY: fcntl(2) with `F_GETFL` writes no memory.
     let mode =
         || unsafe { syscall(libc::SYS_fcntl, &[a[4], libc::F_GETFL.into(), 0, 0, 0, 0]) } as c_int
             & libc::O_ACCMODE;
-    if is_shared && mode() != libc::O_RDONLY && !files::is_memory_file(hold, a[4]) {
+    if is_shared && mode() != libc::O_RDONLY && !files::is_memory_file(filter, a[4]) {
         CallDisposition::EndReplay
     } else {
         CallDisposition::Pass
     }
 }
 
-fn decide_fcntl(hold: &FilterState, a: &[i64; 6]) -> CallDisposition {
+fn decide_fcntl(filter: &FilterState, a: &[i64; 6]) -> CallDisposition {
     match a[1] as c_int {
         command if HARMLESS_COMMANDS.contains(&command) => CallDisposition::Pass,
         command if LOCK_COMMANDS.contains(&command) => CallDisposition::ReturnValue(0),
         libc::F_ADD_SEALS => CallDisposition::Pass,
         // Status flags belong to the open file description, which other processes may share.
-        libc::F_SETFL => pass_for_memory_file(hold, a[0], 0),
+        libc::F_SETFL => pass_for_memory_file(filter, a[0], 0),
         _ => CallDisposition::EndReplay,
     }
 }
 
-/// Stores the value at `now` in `kept`, and writes the old value to `before`.
+/// Stores the value at address `new`, and writes the old value to address `old`.
 ///
 /// A null address is skipped.
-fn exchange<T: Copy>(kept: &mut T, now: i64, before: i64) {
-    let old = *kept;
+fn exchange<T: Copy>(stored: &mut T, new: i64, old: i64) {
+    let before = *stored;
     // SAFETY: the program passed addresses of structures as long as the kernel's.
     unsafe {
-        if now != 0 {
-            *kept = (now as *const T).read_unaligned();
+        if new != 0 {
+            *stored = (new as *const T).read_unaligned();
         }
-        if before != 0 {
-            (before as *mut T).write_unaligned(old);
+        if old != 0 {
+            (old as *mut T).write_unaligned(before);
         }
     }
 }
 
 /// Executes rt_sigprocmask(2) without SIGSYS in the set.
 ///
-/// A filtered call would end the process while SIGSYS is blocked.
+/// The kernel ends a process that makes a filtered call while SIGSYS is blocked.
 fn set_mask(a: &[i64; 6]) -> CallDisposition {
     let (mut arguments, mut mask) = (*a, [0u64; 1]);
     if a[1] != 0 {
@@ -247,9 +248,9 @@ fn set_mask(a: &[i64; 6]) -> CallDisposition {
 
 /// Emulates sigaltstack(2).
 ///
-/// The real alternate stack is not changed, as later signal handlers of the program would run on
-/// another stack.
-fn set_alternate_stack(hold: &mut FilterState, a: &[i64; 6]) -> CallDisposition {
+/// The real alternate stack is not changed: signal handlers of the program that run later would run
+/// on another stack.
+fn set_alternate_stack(filter: &mut FilterState, a: &[i64; 6]) -> CallDisposition {
     let mut real = [0u64; STACK_WORDS];
     // SAFETY: sigaltstack(2) fills the structure, which is long enough.
     unsafe {
@@ -258,14 +259,14 @@ fn set_alternate_stack(hold: &mut FilterState, a: &[i64; 6]) -> CallDisposition 
             &[0, real.as_mut_ptr() as i64, 0, 0, 0, 0],
         )
     };
-    exchange(hold.stack.get_or_insert(real), a[0], a[1]);
+    exchange(filter.stack.get_or_insert(real), a[0], a[1]);
     CallDisposition::ReturnValue(0)
 }
 
-/// Emulates a call that arms a timer.
+/// Emulates a call that arms a timer, which never expires.
 ///
-/// The old value is that of a timer that was not armed. The timer never expires.
-fn answer_timer(before: i64) -> CallDisposition {
-    exchange(&mut [0u8; TIMER], 0, before);
+/// Writes the value of a timer that is not armed to address `old`.
+fn answer_timer(old: i64) -> CallDisposition {
+    exchange(&mut [0u8; TIMER], 0, old);
     CallDisposition::ReturnValue(0)
 }

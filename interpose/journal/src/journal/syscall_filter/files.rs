@@ -1,6 +1,10 @@
-//! Files of a replay, which lie in memory.
+//! Files of a replay, which are files in memory (memfd_create(2)).
 //!
 //! Files that the program reads have their recorded contents. Files that it creates are empty.
+//!
+//! A *key* identifies a call: the system call's number with the arguments that determine its
+//! outcome. The *name* of a file is the key of its open(2) without the flags. A file that the
+//! program has created or changed is found by its name when the program opens it once more.
 #![allow(unsafe_code)]
 
 use super::filter_state::{CallDisposition, FileId, FilterState, syscall};
@@ -20,11 +24,16 @@ const NAME_FLAGS: c_int =
 const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
 /// First bytes of a library or an executable.
 ///
-/// Mappings of these files are needed by every recovery, and made from the file.
+/// The contents of such a file are not recorded: every recovery maps the file itself.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// Emulates open(2).
-pub fn open_file(hold: &mut FilterState, directory: i64, path: i64, flags: i64) -> CallDisposition {
+pub fn open_file(
+    filter: &mut FilterState,
+    directory: i64,
+    path: i64,
+    flags: i64,
+) -> CallDisposition {
     if path == 0 {
         return CallDisposition::ReturnValue(-i64::from(libc::EFAULT));
     }
@@ -37,42 +46,42 @@ pub fn open_file(hold: &mut FilterState, directory: i64, path: i64, flags: i64) 
         directory
     };
     let name = key(libc::SYS_openat, &[directory], &[path.to_bytes()]);
-    if let Some(&kept) = hold.descriptors_by_open.get(&name) {
-        return CallDisposition::ReturnValue(reopen(kept, flags));
+    if let Some(&memory_file) = filter.descriptors_by_open.get(&name) {
+        return CallDisposition::ReturnValue(reopen(memory_file, flags));
     }
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-        return open_empty(hold, flags & !libc::O_TMPFILE, None);
+        return open_empty(filter, flags & !libc::O_TMPFILE, None);
     }
     if is_device(path.to_bytes()) || flags & libc::O_PATH != 0 {
         return CallDisposition::Pass;
     }
     if flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
-        return open_empty(hold, flags, Some(name));
+        return open_empty(filter, flags, Some(name));
     }
     let call = [name.as_slice(), &flags.to_le_bytes()].concat();
-    match hold.inputs.next(&call) {
-        Some(outcome) => open_recorded(hold, outcome, directory, path, flags, name),
-        None => open_and_record(hold, call, directory, path, flags, name),
+    match filter.inputs.next(&call) {
+        Some(outcome) => open_recorded(filter, outcome, directory, path, flags, name),
+        None => open_and_record(filter, call, directory, path, flags, name),
     }
 }
 
-/// True if the path is that of a device or of a kernel file.
+/// True if the path is that of a device or of a file in /proc.
 ///
-/// A replay cannot change the contents of these files.
-///
-/// Files in /dev/shm and /dev/mqueue are regular files.
+/// The contents of these files are not recorded. Files in /dev/shm and /dev/mqueue are regular
+/// files.
 fn is_device(path: &[u8]) -> bool {
     let is_in = |directory: &[u8]| path.starts_with(directory);
     is_in(b"/proc/") || is_in(b"/dev/") && !is_in(b"/dev/shm/") && !is_in(b"/dev/mqueue/")
 }
 
+/// True if these flags of open(2) allow writing.
 fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// Returns the recorded outcome to the program.
+/// Gives the program the recorded outcome of open(2).
 fn open_recorded(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     outcome: SyscallOutcome,
     directory: i64,
     path: &CStr,
@@ -81,17 +90,17 @@ fn open_recorded(
 ) -> CallDisposition {
     match outcome {
         SyscallOutcome::Result(result, _) => CallDisposition::ReturnValue(result),
-        SyscallOutcome::File(number, about) => {
-            let Some(content) = hold.inputs.content(number) else {
+        SyscallOutcome::File(number, stat) => {
+            let Some(content) = filter.inputs.content(number) else {
                 return CallDisposition::EndReplay;
             };
-            open_with_contents(hold, &content, about, flags, name)
+            open_with_contents(filter, &content, stat, flags, name)
         }
         SyscallOutcome::Directory => {
             // SAFETY: open(2) of a directory. Queries about it are answered from the record.
             match unsafe { open(directory, path, flags) } {
                 descriptor @ 0.. => CallDisposition::ReturnValue(descriptor),
-                _ => open_empty(hold, flags & !libc::O_DIRECTORY, None),
+                _ => open_empty(filter, flags & !libc::O_DIRECTORY, None),
             }
         }
         SyscallOutcome::LongFile(number) => {
@@ -100,16 +109,17 @@ fn open_recorded(
             let now = (descriptor >= 0)
                 .then(|| borrow(descriptor).metadata().ok())
                 .flatten();
-            if !now.is_some_and(|now| hold.inputs.is_same(number, &FileIdentity::of(&now))) {
+            if !now.is_some_and(|now| filter.inputs.is_same(number, &FileIdentity::new(&now))) {
                 return CallDisposition::InputChanged(number);
             }
-            open_unrecorded(hold, descriptor, flags, name)
+            open_unrecorded(filter, descriptor, flags, name)
         }
     }
 }
 
-fn open_empty(hold: &mut FilterState, flags: c_int, name: Option<Vec<u8>>) -> CallDisposition {
-    create_in_memory(hold, &[], flags, name)
+/// Opens a new, empty file in memory.
+fn open_empty(filter: &mut FilterState, flags: c_int, name: Option<Vec<u8>>) -> CallDisposition {
+    create_in_memory(filter, &[], flags, name)
         .map_or(CallDisposition::EndReplay, |(descriptor, _)| {
             CallDisposition::ReturnValue(descriptor)
         })
@@ -117,26 +127,26 @@ fn open_empty(hold: &mut FilterState, flags: c_int, name: Option<Vec<u8>>) -> Ca
 
 /// Opens a new file in memory with these contents.
 fn open_with_contents(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     content: &[u8],
-    about: Vec<u8>,
+    stat: Vec<u8>,
     flags: c_int,
     name: Vec<u8>,
 ) -> CallDisposition {
-    match create_in_memory(hold, content, flags, writes(flags).then_some(name)) {
-        Some((descriptor, place)) => {
-            hold.stats.insert(place, about);
+    match create_in_memory(filter, content, flags, writes(flags).then_some(name)) {
+        Some((descriptor, id)) => {
+            filter.stats.insert(id, stat);
             CallDisposition::ReturnValue(descriptor)
         }
         None => CallDisposition::EndReplay,
     }
 }
 
-/// Gives the program an open file, whose contents are not recorded.
+/// Gives the program an open file whose contents are not recorded.
 ///
-/// A program that writes gets a copy in memory.
+/// A program that has opened the file for writing gets a copy in memory instead.
 fn open_unrecorded(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     descriptor: i64,
     flags: c_int,
     name: Vec<u8>,
@@ -146,15 +156,15 @@ fn open_unrecorded(
     }
     let content = contents(descriptor);
     close(descriptor);
-    let made = content.and_then(|content| create_in_memory(hold, &content, flags, Some(name)));
-    made.map_or(CallDisposition::EndReplay, |(descriptor, _)| {
+    let copy = content.and_then(|content| create_in_memory(filter, &content, flags, Some(name)));
+    copy.map_or(CallDisposition::EndReplay, |(descriptor, _)| {
         CallDisposition::ReturnValue(descriptor)
     })
 }
 
 /// Opens a file and records the outcome.
 fn open_and_record(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     call: Vec<u8>,
     directory: i64,
     path: &CStr,
@@ -168,39 +178,39 @@ fn open_and_record(
     let descriptor = unsafe { open(directory, path, flags & !libc::O_ACCMODE) };
     let (outcome, content) = match descriptor {
         ..=-1 => (SyscallOutcome::Result(descriptor, Vec::new()), None),
-        _ => match outcome_to_record(hold, descriptor) {
-            Some(learnt) => learnt,
-            None => return open_unrecorded(hold, descriptor, flags, name),
+        _ => match outcome_to_record(filter, descriptor) {
+            Some(outcome) => outcome,
+            None => return open_unrecorded(filter, descriptor, flags, name),
         },
     };
-    if hold.inputs.record(call, outcome.clone()).is_err() {
+    if filter.inputs.record(call, outcome.clone()).is_err() {
         return CallDisposition::EndReplay;
     }
     match (outcome, content) {
-        (SyscallOutcome::File(_, about), Some(content)) => {
+        (SyscallOutcome::File(_, stat), Some(content)) => {
             close(descriptor);
-            open_with_contents(hold, &content, about, flags, name)
+            open_with_contents(filter, &content, stat, flags, name)
         }
-        (SyscallOutcome::LongFile(_), _) => open_unrecorded(hold, descriptor, flags, name),
+        (SyscallOutcome::LongFile(_), _) => open_unrecorded(filter, descriptor, flags, name),
         _ => CallDisposition::ReturnValue(descriptor),
     }
 }
 
-/// True if open(2) would wait for another process, or take data from it.
+/// True for FIFOs and sockets, whose open(2) depends on another process.
 fn would_block(directory: i64, path: &CStr) -> bool {
     // SAFETY: fstatat(2) fills the structure.
     unsafe {
-        let mut about: libc::stat = std::mem::zeroed();
+        let mut stat: libc::stat = std::mem::zeroed();
         let arguments = [
             directory,
             path.as_ptr() as i64,
-            &raw mut about as i64,
+            &raw mut stat as i64,
             0,
             0,
             0,
         ];
         let is_there = syscall(libc::SYS_newfstatat, &arguments) == 0;
-        is_there && matches!(about.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
+        is_there && matches!(stat.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
     }
 }
 
@@ -208,24 +218,24 @@ fn would_block(directory: i64, path: &CStr) -> bool {
 ///
 /// `None` for devices, files of the kernel, executables and libraries.
 fn outcome_to_record(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     descriptor: i64,
 ) -> Option<(SyscallOutcome, Option<Vec<u8>>)> {
     // SAFETY: fstat(2) and fstatfs(2) fill the structures.
-    let (about, system) = unsafe {
-        let (mut about, mut system): (libc::stat, libc::statfs) =
+    let (stat, system) = unsafe {
+        let (mut stat, mut system): (libc::stat, libc::statfs) =
             (std::mem::zeroed(), std::mem::zeroed());
         syscall(
             libc::SYS_fstat,
-            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+            &[descriptor, &raw mut stat as i64, 0, 0, 0, 0],
         );
         syscall(
             libc::SYS_fstatfs,
             &[descriptor, &raw mut system as i64, 0, 0, 0, 0],
         );
-        (about, system)
+        (stat, system)
     };
-    match about.st_mode & libc::S_IFMT {
+    match stat.st_mode & libc::S_IFMT {
         libc::S_IFDIR => return Some((SyscallOutcome::Directory, None)),
         libc::S_IFREG if !KERNEL_FILE_SYSTEMS.contains(&system.f_type) => {}
         _ => return None,
@@ -234,19 +244,19 @@ fn outcome_to_record(
     if borrow(descriptor).read_exact_at(&mut magic, 0).is_ok() && magic == ELF_MAGIC {
         return None;
     }
-    if hold.inputs.may_store(about.st_size as u64) {
+    if filter.inputs.may_store(stat.st_size as u64) {
         let content = contents(descriptor)?;
-        if let Some(number) = hold.inputs.store(&content) {
+        if let Some(number) = filter.inputs.store(&content) {
             // SAFETY: plain data of this size.
-            let about =
-                unsafe { std::slice::from_raw_parts((&raw const about).cast::<u8>(), STAT_BYTES) };
-            return Some((SyscallOutcome::File(number, about.to_vec()), Some(content)));
+            let stat =
+                unsafe { std::slice::from_raw_parts((&raw const stat).cast::<u8>(), STAT_BYTES) };
+            return Some((SyscallOutcome::File(number, stat.to_vec()), Some(content)));
         }
     }
     let path = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
-    let identity = FileIdentity::of(&borrow(descriptor).metadata().ok()?);
+    let identity = FileIdentity::new(&borrow(descriptor).metadata().ok()?);
     Some((
-        SyscallOutcome::LongFile(hold.inputs.add_long_file(path, identity)),
+        SyscallOutcome::LongFile(filter.inputs.add_long_file(path, identity)),
         None,
     ))
 }
@@ -257,6 +267,7 @@ fn borrow(descriptor: i64) -> ManuallyDrop<File> {
     ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor as c_int) })
 }
 
+/// Returns the contents of a file; its position does not change.
 fn contents(descriptor: i64) -> Option<Vec<u8>> {
     let file = borrow(descriptor);
     let mut content = vec![0; file.metadata().ok()?.len() as usize];
@@ -279,48 +290,51 @@ fn close(descriptor: i64) {
     unsafe { syscall(libc::SYS_close, &[descriptor, 0, 0, 0, 0, 0]) };
 }
 
-/// Makes a new file in memory with these contents.
+/// Creates a file in memory with these contents, and opens it for the program.
 ///
-/// The descriptor is the lowest free one, as in the recorded run. If the file has a name, later
-/// calls find it by this name.
+/// The file is created with a descriptor of the runtime, and opened once more for the program: the
+/// program's descriptor must be the lowest free one, as in the recorded run, and have its own
+/// position and flags. The runtime's descriptor stays open if the file has a name, so that later
+/// calls find the file. Returns the program's descriptor and the identity of the file.
 fn create_in_memory(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     content: &[u8],
     flags: c_int,
     name: Option<Vec<u8>>,
 ) -> Option<(i64, FileId)> {
     // SAFETY: system calls on descriptors that are opened here.
     unsafe {
-        let made = syscall(
+        let low = syscall(
             libc::SYS_memfd_create,
             &[c"held back".as_ptr() as i64, 0, 0, 0, 0, 0],
         );
-        if made < 0 {
+        if low < 0 {
             return None;
         }
         let base = i64::from(understudy_abi::RUNTIME_FD_BASE);
-        let kept = syscall(
+        let memory_file = syscall(
             libc::SYS_fcntl,
-            &[made, i64::from(libc::F_DUPFD_CLOEXEC), base, 0, 0, 0],
+            &[low, i64::from(libc::F_DUPFD_CLOEXEC), base, 0, 0, 0],
         );
-        close(made);
-        let place = file_id(kept)?;
-        borrow(kept).write_all(content).ok()?;
-        let descriptor = reopen(kept as c_int, flags);
-        hold.memory_files.insert(place);
+        close(low);
+        let id = file_id(memory_file)?;
+        borrow(memory_file).write_all(content).ok()?;
+        let descriptor = reopen(memory_file as c_int, flags);
+        filter.memory_files.insert(id);
         match name {
             Some(name) => {
-                hold.descriptors_by_open.insert(name, kept as c_int);
+                let memory_file = memory_file as c_int;
+                filter.descriptors_by_open.insert(name, memory_file);
             }
-            None => close(kept),
+            None => close(memory_file),
         }
-        (descriptor >= 0).then_some((descriptor, place))
+        (descriptor >= 0).then_some((descriptor, id))
     }
 }
 
-/// Opens a file in memory another time.
-fn reopen(kept: c_int, flags: c_int) -> i64 {
-    let Ok(path) = CString::new(format!("/proc/self/fd/{kept}")) else {
+/// Opens the file of a descriptor once more, with its own position and flags.
+fn reopen(descriptor: c_int, flags: c_int) -> i64 {
+    let Ok(path) = CString::new(format!("/proc/self/fd/{descriptor}")) else {
         return -1;
     };
     // SAFETY: open(2) gets a valid path.
@@ -330,53 +344,54 @@ fn reopen(kept: c_int, flags: c_int) -> i64 {
 fn file_id(descriptor: i64) -> Option<FileId> {
     // SAFETY: fstat(2) fills the structure.
     unsafe {
-        let mut about: libc::stat = std::mem::zeroed();
+        let mut stat: libc::stat = std::mem::zeroed();
         let is_open = syscall(
             libc::SYS_fstat,
-            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+            &[descriptor, &raw mut stat as i64, 0, 0, 0, 0],
         ) == 0;
-        is_open.then_some((about.st_dev, about.st_ino))
+        is_open.then_some((stat.st_dev, stat.st_ino))
     }
 }
 
 /// Registers a file in memory that the program created itself.
-pub fn register_memory_file(hold: &mut FilterState, descriptor: i64) {
-    hold.memory_files.extend(file_id(descriptor));
+pub fn register_memory_file(filter: &mut FilterState, descriptor: i64) {
+    filter.memory_files.extend(file_id(descriptor));
 }
 
-/// True if a descriptor refers to a file in memory, which no other process has.
-pub fn is_memory_file(hold: &FilterState, descriptor: i64) -> bool {
-    file_id(descriptor).is_some_and(|place| hold.memory_files.contains(&place))
+/// True if a descriptor refers to a file in memory of this replay.
+pub fn is_memory_file(filter: &FilterState, descriptor: i64) -> bool {
+    file_id(descriptor).is_some_and(|id| filter.memory_files.contains(&id))
 }
 
 /// Returns the recorded stat(2) result for the file whose contents a descriptor has.
-pub fn recorded_stat(hold: &FilterState, descriptor: i64) -> Option<&[u8]> {
-    if hold.stats.is_empty() {
+pub fn recorded_stat(filter: &FilterState, descriptor: i64) -> Option<&[u8]> {
+    if filter.stats.is_empty() {
         return None;
     }
-    hold.stats.get(&file_id(descriptor)?).map(Vec::as_slice)
+    filter.stats.get(&file_id(descriptor)?).map(Vec::as_slice)
 }
 
-/// Replaces a file that was open before the phase began.
+/// Replaces a file that was open before the phase began, in its descriptor.
 ///
-/// The program gets the recorded contents, or the file opened another time: so the file positions
-/// of other processes do not change.
+/// The program gets a file in memory with the recorded contents, or the file itself, opened once
+/// more: this process shares the open file description with the worker, whose file position must
+/// not change.
 pub fn replace_open_file(
-    hold: &mut FilterState,
+    filter: &mut FilterState,
     descriptor: c_int,
     flags: c_int,
     offset: i64,
 ) -> Result<(), String> {
     let call = [b"open".as_slice(), &descriptor.to_le_bytes()].concat();
-    let (outcome, content) = match hold.inputs.next(&call) {
+    let (outcome, content) = match filter.inputs.next(&call) {
         Some(outcome @ SyscallOutcome::File(number, _)) => {
-            (Some(outcome), hold.inputs.content(number))
+            (Some(outcome), filter.inputs.content(number))
         }
         Some(outcome) => (Some(outcome), None),
         None if flags & libc::O_ACCMODE == libc::O_WRONLY => (None, None),
-        None => match outcome_to_record(hold, descriptor.into()) {
+        None => match outcome_to_record(filter, descriptor.into()) {
             Some((outcome, content)) => {
-                let recorded = hold.inputs.record(call, outcome.clone());
+                let recorded = filter.inputs.record(call, outcome.clone());
                 recorded.map_err(|_| "there is no room to record what is read")?;
                 (Some(outcome), content)
             }
@@ -387,31 +402,31 @@ pub fn replace_open_file(
         let now = borrow(descriptor.into())
             .metadata()
             .map_err(|error| error.to_string())?;
-        if !hold.inputs.is_same(number, &FileIdentity::of(&now)) {
-            return Err(changed_message(&hold.inputs.path(number)));
+        if !filter.inputs.is_same(number, &FileIdentity::new(&now)) {
+            return Err(changed_message(&filter.inputs.path(number)));
         }
     }
     let flags = flags & !(NAME_FLAGS | libc::O_TRUNC);
-    let made = match (outcome, content) {
-        (Some(SyscallOutcome::File(_, about)), Some(content)) => {
-            create_in_memory(hold, &content, flags, None).map(|(made, place)| {
-                hold.stats.insert(place, about);
-                made
+    let opened = match (outcome, content) {
+        (Some(SyscallOutcome::File(_, stat)), Some(content)) => {
+            create_in_memory(filter, &content, flags, None).map(|(opened, id)| {
+                filter.stats.insert(id, stat);
+                opened
             })
         }
-        _ => Some(reopen(descriptor, flags)).filter(|made| *made >= 0),
+        _ => Some(reopen(descriptor, flags)).filter(|opened| *opened >= 0),
     };
-    let made =
-        made.ok_or_else(|| format!("descriptor {descriptor} cannot be opened again"))? as c_int;
+    let opened =
+        opened.ok_or_else(|| format!("descriptor {descriptor} cannot be opened again"))? as c_int;
     // SAFETY: plain system calls on descriptors of this child process.
     unsafe {
         let close_on_exec = libc::fcntl(descriptor, libc::F_GETFD) & libc::FD_CLOEXEC != 0;
         libc::dup3(
-            made,
+            opened,
             descriptor,
             if close_on_exec { libc::O_CLOEXEC } else { 0 },
         );
-        libc::close(made);
+        libc::close(opened);
         libc::lseek(descriptor, offset, libc::SEEK_SET);
     }
     Ok(())
@@ -422,7 +437,7 @@ pub fn changed_message(path: &str) -> String {
     format!("{path} has changed since it was read")
 }
 
-/// Returns the key of a call: number and relevant arguments.
+/// Returns the key of a call: its number, and the arguments that determine its outcome.
 pub fn key(number: c_long, values: &[i64], texts: &[&[u8]]) -> Vec<u8> {
     let mut key = (number as u16).to_le_bytes().to_vec();
     values

@@ -16,15 +16,15 @@ pub type FileId = (u64, u64);
 /// Recorded and emulated answers of a replay.
 #[derive(Default)]
 pub struct FilterState {
-    /// Recorded reads of files.
+    /// Recorded outcomes of system calls.
     pub(super) inputs: ReplayInputs,
-    /// Files that the program created or changed: descriptors, by the key of open(2).
+    /// Files in memory that the program created or changed: the runtime's descriptors, by name.
     pub(super) descriptors_by_open: HashMap<Vec<u8>, c_int>,
-    /// All files in memory that the replay has made.
+    /// All files in memory that the replay has created.
     pub(super) memory_files: HashSet<FileId>,
     /// Recorded results of stat(2) for files in memory with recorded contents.
     pub(super) stats: HashMap<FileId, Vec<u8>>,
-    /// The program's handler for SIGSYS, which the filter uses.
+    /// Action that the program has set for SIGSYS, whose real action is the filter's.
     pub(super) on_sigsys: [u8; SIGACTION],
     /// The program's alternate stack, after its first sigaltstack(2).
     pub(super) stack: Option<[u64; STACK_WORDS]>,
@@ -33,14 +33,20 @@ pub struct FilterState {
 /// Disposition of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDisposition {
+    /// The call is executed.
     Pass,
+    /// The call returns this value, and is not executed.
     ReturnValue(i64),
+    /// The replay ends.
     EndReplay,
-    /// The replay ends, as the file with this number has changed.
+    /// The replay ends, as the long file with this index has changed.
     InputChanged(u32),
 }
 
 /// Makes a system call from inside of the reserved range, where no filter applies.
+///
+/// # Safety
+/// As for the system call.
 pub(super) unsafe fn syscall(number: i64, arguments: &[i64; 6]) -> i64 {
     let result: i64;
     // SAFETY: the caller guarantees it.

@@ -9,17 +9,18 @@ use super::filter_state::{CallDisposition, FilterState, syscall};
 use crate::journal::inputs::{STAT_BYTES, SyscallOutcome};
 use std::ffi::{CStr, c_long};
 
-/// Lengths in bytes of the kernel's `struct statfs`, `struct statx`, `struct sysinfo` and `struct
-/// rlimit`.
+/// Length in bytes of the kernel's `struct statfs`.
 const STATFS: usize = 120;
+/// Length in bytes of the kernel's `struct statx`.
 const STATX: usize = 256;
+/// Length in bytes of the kernel's `struct sysinfo`.
 const SYSINFO: usize = 112;
+/// Length in bytes of the kernel's `struct rlimit`.
 const LIMIT: usize = 16;
 
 /// Number of bytes that a call writes.
 #[derive(Clone, Copy)]
 enum AnswerLength {
-    /// Number of bytes.
     Fixed(usize),
     /// The return value, limited by the argument with this index.
     Returned(usize),
@@ -27,6 +28,7 @@ enum AnswerLength {
 
 /// Arguments of a query, by index.
 struct Query {
+    /// Arguments that are strings.
     texts: &'static [usize],
     /// Arguments besides the texts that determine the answer.
     values: &'static [usize],
@@ -67,7 +69,7 @@ fn query_of(number: c_long) -> Option<Query> {
         libc::SYS_listxattr | libc::SYS_llistxattr => query(&[0], &[2], Some((1, Returned(2)))),
         libc::SYS_flistxattr => query(&[], &[0, 2], Some((1, Returned(2)))),
         libc::SYS_sysinfo => query(&[], &[], Some((0, Fixed(SYSINFO)))),
-        // The thread number is left out, since it differs between processes.
+        // The thread number differs between processes, so it is not part of the key.
         libc::SYS_sched_getaffinity => query(&[], &[1], Some((2, Returned(1)))),
         libc::SYS_getpriority => query(&[], &[0], None),
         libc::SYS_getrlimit => query(&[], &[0], Some((1, Fixed(LIMIT)))),
@@ -77,36 +79,36 @@ fn query_of(number: c_long) -> Option<Query> {
 }
 
 /// Returns the disposition of a query.
-pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDisposition {
-    let Some(question) = query_of(number) else {
+pub fn decide(filter: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDisposition {
+    let Some(query) = query_of(number) else {
         return CallDisposition::EndReplay;
     };
     let is_null = |&at: &usize| a[at] == 0;
-    if question.texts.iter().any(is_null) || question.answer.iter().any(|(at, _)| is_null(at)) {
-        // With null pointers, programs query features of the kernel or the length of an answer.
+    if query.texts.iter().any(is_null) || query.answer.iter().any(|(at, _)| is_null(at)) {
+        // A call with a null pointer queries a feature of the kernel or the length of an answer.
         return CallDisposition::Pass;
     }
     // SAFETY: the program passed these strings.
-    let texts = question
+    let texts = query
         .texts
         .iter()
         .map(|&at| unsafe { CStr::from_ptr(a[at] as *const _) }.to_bytes());
     let texts: Vec<&[u8]> = texts.collect();
-    let values: Vec<i64> = question.values.iter().map(|&at| a[at]).collect();
-    if let Some(about) = recorded_stat(hold, number, a, &texts) {
+    let values: Vec<i64> = query.values.iter().map(|&at| a[at]).collect();
+    if let Some(stat) = recorded_stat(filter, number, a, &texts) {
         // SAFETY: the call writes as many bytes at this address.
         unsafe {
             std::ptr::copy_nonoverlapping(
-                about.as_ptr(),
-                a[question.answer.map_or(0, |(at, _)| at)] as *mut u8,
+                stat.as_ptr(),
+                a[query.answer.map_or(0, |(at, _)| at)] as *mut u8,
                 STAT_BYTES,
             )
         };
         return CallDisposition::ReturnValue(0);
     }
     let key = files::key(number, &values, &texts);
-    if let Some(SyscallOutcome::Result(result, bytes)) = hold.inputs.next(&key) {
-        if let Some((at, _)) = question.answer {
+    if let Some(SyscallOutcome::Result(result, bytes)) = filter.inputs.next(&key) {
+        if let Some((at, _)) = query.answer {
             // SAFETY: the recorded call wrote as many bytes to this argument's address.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a[at] as *mut u8, bytes.len()) };
         }
@@ -114,7 +116,7 @@ pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDispo
     }
     // SAFETY: this is the call that the program made, with its arguments.
     let result = unsafe { syscall(number, a) };
-    let bytes = match question.answer {
+    let bytes = match query.answer {
         Some((at, size)) if result >= 0 => {
             let length = match size {
                 AnswerLength::Fixed(length) => length,
@@ -125,7 +127,7 @@ pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDispo
         }
         _ => Vec::new(),
     };
-    match hold
+    match filter
         .inputs
         .record(key, SyscallOutcome::Result(result, bytes))
     {
@@ -136,7 +138,7 @@ pub fn decide(hold: &mut FilterState, number: c_long, a: &[i64; 6]) -> CallDispo
 
 /// Returns the recorded stat(2) result for fstat(2) of a file with recorded contents.
 fn recorded_stat<'a>(
-    hold: &'a FilterState,
+    filter: &'a FilterState,
     number: c_long,
     a: &[i64; 6],
     texts: &[&[u8]],
@@ -147,7 +149,7 @@ fn recorded_stat<'a>(
         _ => false,
     };
     if is_of_descriptor {
-        files::recorded_stat(hold, a[0])
+        files::recorded_stat(filter, a[0])
     } else {
         None
     }
@@ -159,12 +161,12 @@ mod tests {
     use understudy_policy::syscall_dispositions::{self, Disposition};
 
     #[test]
-    fn every_question_has_its_arguments() {
+    fn every_query_has_its_arguments() {
         for number in 0..500 {
             // prlimit(2) may also change a limit.
-            let is_question = syscall_dispositions::disposition_of(number) == Disposition::Query
+            let is_query = syscall_dispositions::disposition_of(number) == Disposition::Query
                 || number == libc::SYS_prlimit64;
-            assert_eq!(query_of(number).is_some(), is_question, "{number}");
+            assert_eq!(query_of(number).is_some(), is_query, "{number}");
         }
     }
 }

@@ -25,28 +25,30 @@ const SIGNAL_SET: i64 = 8;
 
 /// Starts to filter the system calls of the program side.
 ///
-/// `inputs` is the record of what they read from files. Files in memory of an earlier phase stay.
+/// `inputs` is the record of the outcomes of system calls. Files in memory of an earlier phase
+/// stay.
 pub fn start(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
-    let make_hold = || {
-        let mut hold = FilterState::default();
-        let before = hold.on_sigsys.as_mut_ptr() as i64;
+    let new_state = || {
+        let mut filter = FilterState::default();
+        let old = filter.on_sigsys.as_mut_ptr() as i64;
         // SAFETY: rt_sigaction(2) fills the structure.
         unsafe {
             syscall(
                 libc::SYS_rt_sigaction,
-                &[libc::SIGSYS.into(), 0, before, SIGNAL_SET, 0, 0],
+                &[libc::SIGSYS.into(), 0, old, SIGNAL_SET, 0, 0],
             )
         };
-        hold
+        filter
     };
     rt.journal
         .filter
         .borrow_mut()
-        .get_or_insert_with(make_hold)
+        .get_or_insert_with(new_state)
         .inputs = ReplayInputs::new(inputs);
     // SAFETY: `on_sigsys` has the kernel's type of a handler. The handler may be entered while it
-    // runs. System calls of the stub page enter it even inside of this library's allocator; for
-    // those it does not allocate.
+    // runs (SA_NODEFER): the runtime's own libc makes its system calls from the stub page, which is
+    // outside of the reserved range. The handler may therefore interrupt the runtime's allocator,
+    // and does not allocate for calls from that page.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_sigsys as *const () as usize;
@@ -71,7 +73,7 @@ pub fn start(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
 pub fn stop(rt: &Runtime) -> io::Result<Inputs> {
     // SAFETY: prctl(2) with null pointers accesses no memory.
     unsafe { dispatch(DISPATCH_OFF, 0, 0, std::ptr::null())? };
-    let asked = std::mem::take(
+    let inputs = std::mem::take(
         &mut rt
             .journal
             .filter
@@ -79,7 +81,7 @@ pub fn stop(rt: &Runtime) -> io::Result<Inputs> {
             .get_or_insert_default()
             .inputs,
     );
-    Ok(asked.into_inputs())
+    Ok(inputs.into_inputs())
 }
 
 /// Replaces a file that was open before the phase, at its old position.
@@ -158,9 +160,9 @@ extern "C" fn on_sigsys(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
 
 /// Returns the disposition of a system call.
 ///
-/// The filter's state is taken out meanwhile. Another call that needs it can only come from a
-/// handler of the program that interrupts this function. Such a call ends the replay. This
-/// library's own allocations do not need the state.
+/// The state of the filter is taken out of its cell meanwhile. If a signal handler of the program
+/// interrupts this function and makes a call that needs the state, the replay ends. System calls of
+/// the runtime's allocator do not need the state.
 fn decide(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> CallDisposition {
     let answer = match syscall_dispositions::disposition_of(number) {
         Disposition::Pass => return CallDisposition::Pass,
@@ -172,10 +174,10 @@ fn decide(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> CallDisposition
         Disposition::Query => queries::decide,
         Disposition::Emulate => emulate::decide,
     };
-    let Some(mut hold) = rt.journal.filter.take() else {
+    let Some(mut filter) = rt.journal.filter.take() else {
         return CallDisposition::EndReplay;
     };
-    let disposition = answer(&mut hold, number, arguments);
-    rt.journal.filter.set(Some(hold));
+    let disposition = answer(&mut filter, number, arguments);
+    rt.journal.filter.set(Some(filter));
     disposition
 }

@@ -10,10 +10,10 @@ use crate::errors::SUCCESS;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// Represents `MPI_COMM_DUP_FN` and its equivalents; not an address.
+/// Represents `MPI_COMM_DUP_FN`, `MPI_TYPE_DUP_FN` and `MPI_WIN_DUP_FN`; not an address.
 pub const DUPLICATE: u64 = 1;
 
-/// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of the size of an address.
+/// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of address size.
 const INTEGER: c_int = 1;
 
 /// MPICH's `MPII_Attr_copy_proxy`: the program's function, and its arguments.
@@ -32,32 +32,32 @@ struct ProxyCall {
     flag: c_int,
 }
 
-extern "C" fn copy_by_proxy(it: &mut ProxyCall) -> u64 {
+extern "C" fn copy_by_proxy(call: &mut ProxyCall) -> u64 {
     // SAFETY: a function of this type, which MPICH's bindings have registered.
-    let proxy: CopyProxy = unsafe { std::mem::transmute(it.proxy.copy as usize) };
-    let (value_out, flag) = (&raw mut it.value_out, &raw mut it.flag);
+    let proxy: CopyProxy = unsafe { std::mem::transmute(call.proxy.copy as usize) };
+    let (value_out, flag) = (&raw mut call.value_out, &raw mut call.flag);
     proxy(
-        it.function,
-        it.object,
-        it.key,
-        it.extra_state,
+        call.function,
+        call.object,
+        call.key,
+        call.extra_state,
         INTEGER,
-        it.value,
+        call.value,
         value_out,
         flag,
     ) as u64
 }
 
-extern "C" fn delete_by_proxy(it: &mut ProxyCall) -> u64 {
+extern "C" fn delete_by_proxy(call: &mut ProxyCall) -> u64 {
     // SAFETY: as above.
-    let proxy: DeleteProxy = unsafe { std::mem::transmute(it.proxy.delete as usize) };
+    let proxy: DeleteProxy = unsafe { std::mem::transmute(call.proxy.delete as usize) };
     proxy(
-        it.function,
-        it.object,
-        it.key,
+        call.function,
+        call.object,
+        call.key,
         INTEGER,
-        it.value,
-        it.extra_state,
+        call.value,
+        call.extra_state,
     ) as u64
 }
 
@@ -83,7 +83,7 @@ pub(super) fn copy(
     }
     let value = value.as_seen_by(keyval.language);
     let (object, key) = (
-        abi::for_program(rt, keyval.kind.handle_kind(), object),
+        abi::handle_for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     let (mut value_out, mut flag) = (0u64, 0 as c_int);
@@ -96,14 +96,14 @@ pub(super) fn copy(
             rc
         }
         None => {
-            let places = [&raw mut value_out as u64, &raw mut flag as u64];
+            let results = [&raw mut value_out as u64, &raw mut flag as u64];
             let arguments = [
                 object,
                 key as u32 as u64,
                 extra_state,
                 value,
-                places[0],
-                places[1],
+                results[0],
+                results[1],
             ];
             // SAFETY: a copy function of the program, not a constant. The program has called the
             // handler that runs, and the pointers are valid until the function returns.
@@ -113,7 +113,7 @@ pub(super) fn copy(
     match rc {
         SUCCESS if flag != 0 => AttributeValue::new(value_out, keyval.language).map(Some),
         SUCCESS => Ok(None),
-        rc => Err(abi::integer_of_program(Domain::ErrorCode, rc)),
+        rc => Err(abi::integer_from_program(Domain::ErrorCode, rc)),
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn delete(
     }
     let value = value.as_seen_by(keyval.language);
     let (object, key) = (
-        abi::for_program(rt, keyval.kind.handle_kind(), object),
+        abi::handle_for_program(rt, keyval.kind.handle_kind(), object),
         abi::integer_for_program(Domain::Keyval, key),
     );
     // SAFETY: a delete function of the program; the program has called the handler that runs.
@@ -176,5 +176,5 @@ pub(super) fn delete(
             ),
         }
     } as c_int;
-    abi::integer_of_program(Domain::ErrorCode, rc)
+    abi::integer_from_program(Domain::ErrorCode, rc)
 }

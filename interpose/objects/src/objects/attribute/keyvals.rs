@@ -32,7 +32,7 @@ impl KeyvalKind {
     }
 }
 
-/// Two functions of MPICH's bindings for another language, which call the program's functions.
+/// Functions of MPICH's Fortran bindings, which call the program's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct CallbackProxies {
     /// Calls the copy function.
@@ -117,9 +117,9 @@ impl Keyvals {
     /// While attributes with the key are set, it may be freed several times, for instance by a
     /// callback that deletes an attribute.
     pub fn free(&mut self, kind: KeyvalKind, key: c_int) -> bool {
-        let is_there = self.get(kind, key).is_some();
-        self.change(key, |keyval| keyval.freed |= is_there);
-        is_there
+        let exists = self.get(kind, key).is_some();
+        self.change(key, |keyval| keyval.freed |= exists);
+        exists
     }
 
     pub(super) fn add_use(&mut self, key: c_int) {

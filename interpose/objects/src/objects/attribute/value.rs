@@ -27,7 +27,7 @@ pub enum AttributeValue {
 /// Keys and values, in the order in which they were set.
 pub type Attributes = Vec<(i32, AttributeValue)>;
 
-/// Size of an integer in bytes.
+/// Size of an integer that Fortran sets (`MPI_ADDRESS_KIND`), in bytes.
 const INTEGER_SIZE: u64 = size_of::<u64>() as u64;
 
 impl AttributeValue {

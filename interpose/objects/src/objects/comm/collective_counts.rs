@@ -1,6 +1,10 @@
 //! Counts of blocking collectives that this process has entered.
 //!
-//! Only collectives on communicators of some workers are counted.
+//! A cut must not separate the members of a collective: either all of them have entered it or none.
+//! For collectives of all workers the cut point itself ensures that. For the others the workers add
+//! up their shares: each collective that a member has entered contributes the member's number minus
+//! the next member's number, so the sum is zero only if all members have entered equal collectives
+//! (see [`freed`](super::freed) for an example of such a sum).
 
 use super::comm_entries::{get, get_mut};
 use crate::Runtime;
@@ -8,9 +12,10 @@ use crate::handles::VirtComm;
 use crate::objects::objects;
 use understudy_numbers::Worker;
 
-/// Returns the `uid` of a communicator of workers, this worker, and the next one.
+/// Returns the `uid` of a communicator of workers, this worker, and the next member.
 ///
-/// The next worker is the one that follows this worker among the members of both groups.
+/// The next member is the one with the next higher number, in either group; the first member
+/// follows the last one.
 pub fn ring_neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.objects.comm.state.borrow().me;
     let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;
@@ -32,10 +37,10 @@ pub fn uncount_collective(rt: &Runtime, comm: VirtComm) {
     }
 }
 
-/// Adds up over all communicators what `share` returns for each.
+/// Returns the sum of this worker's shares of all blocking collectives that it has entered.
 ///
-/// `share` gets the `uid`, this worker and the one after it. Each share is multiplied by the
-/// number of blocking collectives that this process has entered.
+/// `share` returns the share of one collective, from the communicator's `uid`, this worker and the
+/// next member.
 pub fn sum_of_collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
     let (me, objects) = (rt.objects.comm.state.borrow().me, objects(rt));
     let entered = objects

@@ -14,8 +14,7 @@ pub const WORLD_UID: u64 = 0;
 
 /// `uid` of `MPI_COMM_SELF`.
 ///
-/// All members of any other communicator use one number for it; each process has its own
-/// `MPI_COMM_SELF`.
+/// Each process has its own `MPI_COMM_SELF`, all with this number.
 pub const SELF_UID: u64 = u64::MAX;
 
 /// Recipe of a communicator, and the values that the program has attached to it.
@@ -27,8 +26,10 @@ pub struct Comm {
     /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid).
     pub uid: u64,
     /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    ///
+    /// May contain [spawned](super::spawned) processes, as may `remote`.
     pub members: Vec<Worker>,
-    /// Remote group of an intercommunicator.
+    /// Members of the remote group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
     pub topology: Topology,
     /// Name that the program has set. C strings need not be UTF-8.
@@ -41,9 +42,10 @@ pub struct Comm {
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// True for an intracommunicator of all workers.
     pub collective_over_all: bool,
-    /// Number of persistent collectives that were created on this communicator.
+    /// Number of objects whose numbers were derived from `uid`.
     ///
-    /// Non-blocking duplicates of an intercommunicator count too.
+    /// Such objects are persistent collectives, and non-blocking duplicates of an
+    /// intercommunicator.
     pub derived_numbers: u64,
     /// Number of blocking collectives that this process has entered on this communicator.
     ///
@@ -51,7 +53,7 @@ pub struct Comm {
     pub collectives: u64,
     /// Number of changes of control variables before the creation; see `tool::written`.
     pub variable_changes: u64,
-    /// First collectives, which MPICH counts on each communicator.
+    /// [First collectives](super::first_collectives), which MPICH counts on each communicator.
     pub first_collectives: FirstCollectives,
     /// Program's handle of the communicator's session; zero for the World Model.
     pub session: u64,
@@ -68,7 +70,9 @@ impl Comm {
             .copied()
     }
 
-    /// Returns a recipe with equal members, without the state that belongs to one communicator.
+    /// Returns the recipe of a duplicate.
+    ///
+    /// The name, attributes and counts of the original are not copied.
     pub(super) fn duplicate(self, uid: u64, variable_changes: u64) -> Comm {
         Comm {
             uid,

@@ -1,10 +1,9 @@
 //! Creation of communicators, from a real constructor to an entry in the table.
 //!
-//! [`make`] runs the constructor and collects all that the recipe needs. The tables do not change
-//! until that has succeeded, so a failure at any point leaves them as they are. [`register`] then
-//! enters the new communicator, and cannot fail.
-//!
-//! The members exchange data about the new communicator on that communicator.
+//! [`make`] runs the constructor and collects the data of the recipe; the members exchange these
+//! data on the new communicator. The tables do not change until [`make`] has succeeded, so a
+//! failure at any point leaves them as they are. [`register`] then enters the new communicator, and
+//! cannot fail.
 #![allow(unsafe_code)]
 
 use super::communicator::Comm;
@@ -31,11 +30,12 @@ pub struct NewComm {
     recipe: Comm,
 }
 
-/// Runs a constructor.
+/// Runs a constructor, and collects the data of the recipe.
 ///
-/// `made` stays empty if this process gets `MPI_COMM_NULL`. The call is collective if the
-/// constructor is. Also removes freed communicators, if all their members are in the new
-/// communicator and have no requests on them.
+/// `made` stays empty if this process gets `MPI_COMM_NULL`. The call is collective over the members
+/// of the new communicator. It also removes the communicators that all their members have
+/// [freed](super::freed), if all these members are in the new communicator and have no requests on
+/// the freed ones.
 pub fn make(
     rt: &Runtime,
     constructor: impl FnOnce(&mut RealComm) -> c_int,
@@ -76,9 +76,10 @@ pub fn register(rt: &Runtime, made: NewComm, parent: VirtComm) -> VirtComm {
     super::predefined_comms::handle(rt, index)
 }
 
-/// Enters the members of a window with spawned processes, which are those of `parent`.
+/// Enters a communicator without a real one, with the members of `parent`.
 ///
-/// No real communicator is created, since the spawned processes would not take part.
+/// Contains the members of a window with spawned processes. A real communicator cannot be created,
+/// since the spawned processes do not have the runtime and would not take part.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::comm_entries::get(rt, parent)?.clone();
     let uid = proposed_uid(rt);
@@ -87,9 +88,9 @@ pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     Some(super::predefined_comms::handle(rt, index))
 }
 
-/// Duplicate that the library is creating, with the storage that the library writes to.
+/// Duplicate that `MPI_Comm_idup` is creating, with the storage that the library writes to.
 ///
-/// [`Comm`] is in the table already.
+/// The recipe of the duplicate is in the table already.
 pub struct PendingDuplicate {
     /// Index in the table.
     pub index: u32,
@@ -146,8 +147,24 @@ fn proposed_uid(rt: &Runtime) -> u64 {
     )
 }
 
-/// `uid`, members and remote group.
-type CommIdentity = (u64, Vec<Worker>, Option<Vec<Worker>>);
+/// Data about the new communicator that one member sends to the others.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct MemberData {
+    /// Rank of the member in `MPI_COMM_WORLD`.
+    worker: u64,
+    /// `uid` that the member proposes.
+    uid: u64,
+    /// Member's share of the sum of freed communicators ([`freed::freed_within`]).
+    freed_share: u64,
+}
+
+/// Numbers and members of a new communicator that all members agree on.
+struct CommIdentity {
+    uid: u64,
+    members: Vec<Worker>,
+    remote: Option<Vec<Worker>>,
+}
 
 fn describe(
     rt: &Runtime,
@@ -157,30 +174,44 @@ fn describe(
     let mut inter = 0;
     // SAFETY: a communicator of the runtime.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
-    let members_of = |ask| with_group(rt, new, ask, |group| spawned::members(rt, group));
+    let members_of =
+        |procedure| with_group(rt, new, procedure, |group| spawned::members(rt, group));
     let own = members_of(own_group)?;
-    let others = match inter {
+    let remote = match inter {
         0 => None,
         _ => Some(members_of(remote_group)?),
     };
-    let (uid, members, remote) = if own
+    let has_spawned = own
         .iter()
-        .chain(others.iter().flatten())
+        .chain(remote.iter().flatten())
         .copied()
-        .any(is_spawned)
-    {
-        // Processes without the runtime take part in no exchange.
-        (proposed_uid(rt), own, others)
+        .any(is_spawned);
+    let CommIdentity {
+        uid,
+        members,
+        remote,
+    } = if has_spawned {
+        // Spawned processes do not have the runtime, so the members cannot agree on a number.
+        CommIdentity {
+            uid: proposed_uid(rt),
+            members: own,
+            remote,
+        }
     } else if inter == 0 {
         let (freed, share) = match freed::freed_within(rt, None, |_| false).0.is_empty() {
             true => (Vec::new(), 0),
             false => freed::freed_within(rt, Some(&own), has_requests),
         };
         let all = exchange(rt, new, proposed_uid(rt), share)?;
-        if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
+        let shares = all.iter().map(|member| member.freed_share);
+        if shares.fold(0, u64::wrapping_add) == 0 {
             freed::remove(rt, &freed);
         }
-        (leader_uid(&all)?, workers(&all), None)
+        CommIdentity {
+            uid: leader_uid(&all)?,
+            members: workers(&all),
+            remote: None,
+        }
     } else {
         describe_inter(rt, new, own)?
     };
@@ -209,13 +240,22 @@ fn describe(
     })
 }
 
-/// Gathers worker rank, `uid` and share of each process.
+/// Gathers the data of all members, or of all members of the remote group.
 ///
-/// For an intercommunicator, those of the remote group.
-fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<Vec<[u64; 3]>> {
+/// Collective over `comm`.
+fn exchange(
+    rt: &Runtime,
+    comm: RealComm,
+    uid: u64,
+    freed_share: u64,
+) -> mpi::Result<Vec<MemberData>> {
     let mut size = 0;
     let mut inter = 0;
-    let own = [u64::from(rt.objects.comm.state.borrow().me.0), uid, share];
+    let own = MemberData {
+        worker: u64::from(rt.objects.comm.state.borrow().me.0),
+        uid,
+        freed_share,
+    };
     // SAFETY: a communicator of the runtime; the buffer has room for the data of each process.
     unsafe {
         check(real::PMPI_Comm_test_inter(comm, &mut inter))?;
@@ -225,10 +265,10 @@ fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<V
             real::PMPI_Comm_remote_size(comm, &mut size)
         };
         check(rc)?;
-        let mut all = vec![[0u64; 3]; size.max(0) as usize];
-        let bytes = size_of::<[u64; 3]>() as c_int;
+        let mut all = vec![MemberData::default(); size.max(0) as usize];
+        let bytes = size_of::<MemberData>() as c_int;
         let (send, receive) = (
-            own.as_ptr().cast::<c_void>(),
+            (&raw const own).cast::<c_void>(),
             all.as_mut_ptr().cast::<c_void>(),
         );
         check(real::PMPI_Allgather(
@@ -244,29 +284,39 @@ fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<V
     }
 }
 
-fn leader_uid(all: &[[u64; 3]]) -> mpi::Result<u64> {
-    all.first().map(|first| first[1]).ok_or(mpi::Error::INTERN)
+/// Returns the `uid` that the member of rank 0 proposes.
+fn leader_uid(all: &[MemberData]) -> mpi::Result<u64> {
+    all.first()
+        .map(|leader| leader.uid)
+        .ok_or(mpi::Error::INTERN)
 }
 
-fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
-    all.iter().map(|one| Worker(one[0] as u32)).collect()
+fn workers(all: &[MemberData]) -> Vec<Worker> {
+    all.iter()
+        .map(|member| Worker(member.worker as u32))
+        .collect()
 }
 
-/// Selects the lower one of the `uid`s that the two leaders propose.
+/// Selects the lower one of the `uid`s that the leaders of the two groups propose.
 ///
-/// Each group first receives the other group's proposal, and then its own back from the other
-/// group.
+/// An allgather of an intercommunicator delivers the data of the other group only. The first one
+/// therefore delivers the proposal of the other group's leader. In the second one each process
+/// sends that proposal back, which delivers the proposal of the own leader.
 fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<CommIdentity> {
-    let there = exchange(rt, new, proposed_uid(rt), 0)?;
-    let theirs = leader_uid(&there)?;
-    let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
-    Ok((ours.min(theirs), own, Some(workers(&there))))
+    let remote = exchange(rt, new, proposed_uid(rt), 0)?;
+    let remote_uid = leader_uid(&remote)?;
+    let local_uid = leader_uid(&exchange(rt, new, remote_uid, 0)?)?;
+    Ok(CommIdentity {
+        uid: local_uid.min(remote_uid),
+        members: own,
+        remote: Some(workers(&remote)),
+    })
 }
 
-/// Upper bound of tags that are derived from strings; any library supports these tags.
+/// End of the tags that are derived from strings; the standard guarantees these tags (9.1.2).
 const TAG_LIMIT: u32 = 1 << 15;
 
-/// Returns the tag for an object with this name.
+/// Returns a tag for the string tag of a constructor: its FNV-1a hash.
 pub fn tag_of(name: &CStr) -> c_int {
     let mix = |hash: u32, &byte: &u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     (name.to_bytes().iter().fold(0x811c_9dc5, mix) % TAG_LIMIT) as c_int
@@ -323,7 +373,9 @@ pub fn create_between_groups(
     }
 }
 
-/// Distributes the error of a member, so that no other member waits for that member.
+/// Returns an error in all members if any member passes one.
+///
+/// Otherwise the other members would block in the next collective.
 fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     let code = own.as_ref().err().map_or(0, |&code| code as u64);
     let codes = comm.allreduce_min_max(Extreme::Greatest, &[code]);
@@ -333,5 +385,5 @@ fn share_error<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
     }
 }
 
-/// Tag of messages on the communicator of the runtime itself.
+/// Tag of `MPI_Intercomm_create` on the runtime's own communicator of all workers.
 pub(super) const BRIDGE_TAG: c_int = 17;

@@ -32,35 +32,35 @@ fn limit() -> usize {
     *LIMIT.get_or_init(|| set().unwrap_or(5))
 }
 
-/// Records a collective.
+/// Records a collective procedure, if it is one of the first that MPICH counts.
 ///
 /// MPICH does not count collectives without data and those with operators that do not commute.
 #[inline]
-pub fn record(rt: &Runtime, comm: VirtComm, made: Proc, has_data: bool, op: Option<VirtOp>) {
+pub fn record(rt: &Runtime, comm: VirtComm, procedure: Proc, has_data: bool, op: Option<VirtOp>) {
     if abi::is_foreign_abi() && has_data && op.is_none_or(|op| op::commutes(rt, op)) {
-        record_counted(rt, comm, made);
+        record_counted(rt, comm, procedure);
     }
 }
 
-fn record_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
-    let counted = match made {
+fn record_counted(rt: &Runtime, comm: VirtComm, procedure: Proc) {
+    let counted = match procedure {
         Proc::MPI_Barrier => CountedCollective::Barrier,
         Proc::MPI_Bcast => CountedCollective::Bcast,
         Proc::MPI_Reduce => CountedCollective::Reduce,
         Proc::MPI_Allreduce => CountedCollective::Allreduce,
         _ => return,
     };
-    let is_first = |known: &Comm| {
-        let same = known
+    let is_counted = |comm: &Comm| {
+        let recorded = comm
             .first_collectives
             .iter()
             .filter(|&&first| first == counted);
-        known.remote.is_none() && same.count() < limit()
+        comm.remote.is_none() && recorded.count() < limit()
     };
-    if get(rt, comm).is_some_and(|known| is_first(&known))
-        && let Some(mut known) = get_mut(rt, comm)
+    if get(rt, comm).is_some_and(|comm| is_counted(&comm))
+        && let Some(mut comm) = get_mut(rt, comm)
     {
-        known.first_collectives.push(counted);
+        comm.first_collectives.push(counted);
     }
 }
 

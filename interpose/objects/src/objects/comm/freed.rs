@@ -4,11 +4,20 @@
 //! therefore have freed a communicator and others not. This process may also have requests on it,
 //! including persistent ones that it starts later. The recipe stays until all members have freed
 //! the communicator and have no such requests: after a rollback all of them rebuild it. While there
-//! are requests, the real communicator stays too, since a message may arrive before the program
-//! asks for it.
+//! are requests, the real communicator stays too, since the messages that they match arrive there.
 //!
-//! A sum over all workers detects that a communicator is unused. The members form a ring. Each
-//! member adds a number of its own and subtracts the number of the next member.
+//! A sum over all workers detects that all freed communicators are unused. The members of a
+//! communicator form a ring, in which each member has a number, the hash *h* of its rank and the
+//! `uid`. A member that has freed the communicator contributes its own number minus the number of
+//! the next member; the others contribute nothing. With the members 0, 2 and 5:
+//!
+//! ```text
+//!   all have freed    (h0 - h2) + (h2 - h5) + (h5 - h0)  =  0
+//!   2 has not         (h0 - h2)             + (h5 - h0)  =  h5 - h2  ≠  0
+//! ```
+//!
+//! All communicators share the sum, since sums of different hashes cancel only by a collision. A
+//! member with requests contributes another number, which nothing cancels.
 #![allow(unsafe_code)]
 
 use super::communicator::{Comm, SELF};
@@ -25,9 +34,9 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Frees a communicator.
+/// Frees a communicator for the program.
 ///
-/// The real one stays if the program has requests on it; the entry stays in any case.
+/// The real communicator stays if the program has requests on it; the entry stays in any case.
 pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     if has_requests {
         if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
@@ -78,18 +87,18 @@ fn free_real(rt: &Runtime, index: u32) {
     }
 }
 
-fn freed_indices(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
+/// Returns the freed communicators of workers that satisfy a condition.
+fn freed_indices(rt: &Runtime, condition: impl Fn(&Comm) -> bool) -> Vec<u32> {
     let objects = objects(rt);
-    let is_freed = |comm: &Comm| comm.is_freed && !comm.has_spawned() && is_meant(comm);
+    let is_freed = |comm: &Comm| comm.is_freed && !comm.has_spawned() && condition(comm);
     let freed = objects.comms.iter().filter(|(_, comm)| is_freed(comm));
     freed.map(|(index, _)| index).collect()
 }
 
-/// Returns freed communicators with all members in `workers`, and this process's share of their
-/// sum.
+/// Returns the freed communicators whose members are all in `workers`, and this process's share.
 ///
-/// Without `workers`, returns all freed communicators. If the sum over all workers is zero, all of
-/// these communicators may be [removed](remove).
+/// Without `workers`, returns all freed communicators. If the sum of the shares of all workers is
+/// zero, all of these communicators may be [removed](remove).
 pub fn freed_within(
     rt: &Runtime,
     workers: Option<&[Worker]>,
@@ -118,56 +127,65 @@ pub fn remove(rt: &Runtime, indices: &[u32]) {
 
 /// Removes a communicator that was disconnected, or a window with spawned processes that was freed.
 ///
-/// A communicator of workers only counts as freed, since another member may keep it: one whose
-/// attribute cannot be deleted. The entry of any other communicator is removed.
+/// The entry of a communicator of workers stays, marked as freed: another member, in which a delete
+/// callback has failed, may still have the communicator. The entry of a communicator with spawned
+/// processes is removed.
 ///
-/// No message is in flight to a spawned process that no other communicator leads to (MPI 4.1,
-/// 11.10.4). Communicators that were freed before, and lead only to such processes, are therefore
+/// `MPI_Comm_disconnect` waits for all messages (MPI 4.1, 11.10.4). A spawned process that no other
+/// communicator contains is therefore disconnected: no message is in flight to that process.
+/// Communicators that were freed before, and whose spawned processes are all disconnected, are
 /// removed too.
 pub fn remove_disconnected(rt: &Runtime, index: u32) {
     if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
         return mark_freed(rt, index);
     }
-    let gone = objects_mut(rt).comms.remove(index);
+    let removed = objects_mut(rt).comms.remove(index);
     disconnect(rt, index);
-    let Some(gone) = gone else { return };
-    let mut parted = std::mem::take(&mut dynamic::get_mut(rt).disconnected);
-    let quiet = {
+    let Some(removed) = removed else { return };
+    let mut disconnected = std::mem::take(&mut dynamic::get_mut(rt).disconnected);
+    let unreachable = {
         let all = objects(rt);
         let comms: Vec<(u32, &Comm)> = all.comms.iter().collect();
-        parted.extend(newly_unreachable(&gone, &comms));
-        unreachable_comms(&comms, &parted)
+        disconnected.extend(newly_unreachable(&removed, &comms));
+        unreachable_comms(&comms, &disconnected)
     };
-    remove(rt, &quiet);
+    remove(rt, &unreachable);
     let is_any = objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned());
-    dynamic::get_mut(rt).disconnected = if is_any { parted } else { BTreeSet::new() };
+    dynamic::get_mut(rt).disconnected = if is_any {
+        disconnected
+    } else {
+        BTreeSet::new()
+    };
 }
 
-/// Returns the spawned processes of `gone` to which no other communicator leads.
+/// Returns the spawned processes of `removed` that no other communicator contains.
 ///
 /// Freed communicators do not count.
-fn newly_unreachable(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
-    let leads_to =
-        |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
-    let is_left = |one: Worker| !comms.iter().any(|(_, comm)| leads_to(comm, one));
-    gone.workers()
-        .filter(|&one| is_spawned(one) && is_left(one))
+fn newly_unreachable(removed: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
+    let contains = |comm: &Comm, process: Worker| {
+        !comm.is_freed && comm.workers().any(|other| other == process)
+    };
+    let is_unreachable = |process: Worker| !comms.iter().any(|(_, comm)| contains(comm, process));
+    removed
+        .workers()
+        .filter(|&process| is_spawned(process) && is_unreachable(process))
         .collect()
 }
 
 /// Returns the freed communicators all of whose spawned processes have been disconnected.
-fn unreachable_comms(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
-    let is_quiet = |comm: &Comm| {
-        let mut spawned = comm.workers().filter(|&one| is_spawned(one));
-        comm.is_freed && comm.has_spawned() && spawned.all(|one| parted.contains(&one))
+fn unreachable_comms(comms: &[(u32, &Comm)], disconnected: &BTreeSet<Worker>) -> Vec<u32> {
+    let is_unreachable = |comm: &Comm| {
+        let mut spawned = comm.workers().filter(|&worker| is_spawned(worker));
+        let is_disconnected = |process| disconnected.contains(&process);
+        comm.is_freed && comm.has_spawned() && spawned.all(is_disconnected)
     };
-    let quiet = comms.iter().filter(|(_, comm)| is_quiet(comm));
-    quiet.map(|&(index, _)| index).collect()
+    let unreachable = comms.iter().filter(|(_, comm)| is_unreachable(comm));
+    unreachable.map(|&(index, _)| index).collect()
 }
 
-/// Returns a member's share of the sum, which requests make nonzero.
+/// Returns this member's share of the sum for one freed communicator.
 fn ring_share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
-    let of = |worker: Worker| {
+    let number = |worker: Worker| {
         xxh3_64(
             [comm.uid, u64::from(worker.0)]
                 .map(u64::to_le_bytes)
@@ -175,8 +193,8 @@ fn ring_share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
         )
     };
     match has_requests {
-        true => of(me).rotate_left(1) | 1,
-        false => of(me).wrapping_sub(of(comm.next_member(me))),
+        true => number(me).rotate_left(1) | 1,
+        false => number(me).wrapping_sub(number(comm.next_member(me))),
     }
 }
 
@@ -220,15 +238,16 @@ mod tests {
             with(&[1, 3], true),
         );
         let left = [(4, &freed), (5, &other), (6, &both)];
-        let mut parted: BTreeSet<Worker> = newly_unreachable(&first, &left).into_iter().collect();
-        assert_eq!(parted, [1, 2].map(|one| Worker(SPAWNED + one)).into());
+        let mut disconnected: BTreeSet<Worker> =
+            newly_unreachable(&first, &left).into_iter().collect();
+        assert_eq!(disconnected, [1, 2].map(|one| Worker(SPAWNED + one)).into());
         assert_eq!(
-            unreachable_comms(&left, &parted),
+            unreachable_comms(&left, &disconnected),
             [4],
             "3 was not disconnected"
         );
-        parted.extend(newly_unreachable(&with(&[3], false), &left[1..]));
-        assert_eq!(unreachable_comms(&left[1..], &parted), [5, 6]);
+        disconnected.extend(newly_unreachable(&with(&[3], false), &left[1..]));
+        assert_eq!(unreachable_comms(&left[1..], &disconnected), [5, 6]);
         // Another communicator leads to 2, and has not been freed.
         let stays = with(&[2], false);
         let left = [(4, &freed), (7, &stays)];

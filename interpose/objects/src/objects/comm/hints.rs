@@ -53,7 +53,7 @@ pub fn pairs(info: RealInfo) -> Pairs {
         if real::PMPI_Info_get_nkeys(info, &mut count) != errors::SUCCESS {
             return Vec::new();
         }
-        let one = |n: c_int| {
+        let nth_pair = |n: c_int| {
             let mut key = [0u8; MAX_KEY + 1];
             let (mut length, mut flag) = (0, 0);
             let name = key.as_mut_ptr().cast::<c_char>();
@@ -80,7 +80,7 @@ pub fn pairs(info: RealInfo) -> Pairs {
                 None
             }
         };
-        (0..count).filter_map(one).collect()
+        (0..count).filter_map(nth_pair).collect()
     }
 }
 

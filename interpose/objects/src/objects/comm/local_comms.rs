@@ -40,17 +40,19 @@ impl LocalComms {
 
 /// Handles and real communicators of the world, which are not saved.
 pub(super) struct WorldComms {
-    /// Program's handles of the two predefined communicators, and indices of their data symbols.
+    /// Program's handle of `MPI_COMM_WORLD`, and the index of its data symbol.
     pub(super) world: VirtComm,
     pub(super) world_symbol: usize,
+    /// Program's handle of `MPI_COMM_SELF`, and the index of its data symbol.
     pub(super) self_: VirtComm,
     pub(super) self_symbol: usize,
     /// Self communicator of the real library; the program uses a duplicate of it.
     pub(super) real_self: RealComm,
-    /// Number of workers, and the rank of this worker.
+    /// Number of workers.
     pub(super) workers: u32,
+    /// This worker.
     pub(super) me: Worker,
-    /// Communicator of all workers that the program does not see.
+    /// Runtime's own communicator of all workers, which the program does not see.
     pub(super) bridge: Option<RealComm>,
 }
 
@@ -65,11 +67,11 @@ pub(super) struct RecentComm {
     ///
     /// `None` if this process is not a member.
     pub(super) rank_and_size: Option<(c_int, c_int)>,
-    /// Worker at the first rank that messages may address.
-    ///
-    /// `consecutive_ranks` is the number of ranks, starting with that one, whose workers have
-    /// consecutive numbers.
+    /// Worker at rank 0 of the group that messages are sent to.
     pub(super) first_worker: Worker,
+    /// Number of ranks of that group, from rank 0 on, whose workers have consecutive numbers.
+    ///
+    /// For these ranks the worker is `first_worker` plus the rank.
     pub(super) consecutive_ranks: u32,
 }
 

@@ -83,18 +83,18 @@ pub(super) fn name_predefined(rt: &Runtime) {
         (SELF, self_handle(rt), c"MPI_COMM_SELF"),
     ];
     for (index, handle, name) in default {
-        let own = objects(rt)
+        let name_of_program = objects(rt)
             .comms
             .get(index)
             .and_then(|comm| comm.name.clone());
         hints::set_name(
             real_comm(rt, handle),
-            own.as_deref().unwrap_or(name.to_bytes()),
+            name_of_program.as_deref().unwrap_or(name.to_bytes()),
         );
     }
 }
 
-/// Returns the communicator of all workers that the program does not see.
+/// Returns the runtime's own communicator of all workers, which the program does not see.
 pub fn bridge(rt: &Runtime) -> Option<RealComm> {
     rt.objects.comm.state.borrow().bridge
 }
@@ -161,10 +161,7 @@ pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
     comm.members.iter().position(|&member| member == me)
 }
 
-/// Discards the real communicators after a failure.
-///
-/// The real communicators do not exist any more, since the library that created them has been
-/// reset.
+/// Discards the real communicators of a library that has been reset.
 pub fn discard_reals(rt: &Runtime) {
     let comms = objects(rt);
     let created = comms

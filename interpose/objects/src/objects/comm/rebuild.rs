@@ -27,9 +27,10 @@ use understudy_policy::communicator_plan::{
 ///
 /// Collective over `new_world`, in which each worker has the rank that the recipes use.
 ///
-/// The worker that chose a communicator's `uid` contributes its recipe to a list (see
-/// [`super::Comm::uid`]). Communicators without a common worker are created at the same time. The
-/// table and the handles are changed once all communicators exist in all workers.
+/// For each communicator, the worker that chose the `uid` (see [`super::Comm::uid`]) contributes
+/// the recipe to a list that all workers gather. All workers compute equal batches from the list:
+/// the communicators of a batch have no common worker, so one `MPI_Comm_split` of the world creates
+/// all of them. The table and the handles are changed when all communicators exist.
 ///
 /// # Errors
 /// The first error of a real procedure. If a process has failed, other workers may have advanced
@@ -55,7 +56,7 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     let chosen = gather::gather_from_all(bridge, &chosen_by(rt, me))?;
     let plan = batches(chosen.into_iter().flatten().collect());
     let own = own_indices(rt);
-    agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
+    require_all(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
     written::write_before_communicators(rt);
     let mut made = RebuiltComms::default();
@@ -63,11 +64,11 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
-    let of_world = objects(rt)
+    let world_collectives = objects(rt)
         .comms
         .get(WORLD)
         .map(|world| world.first_collectives.clone());
-    first_collectives::repeat(new_world, &of_world.unwrap_or_default())?;
+    first_collectives::repeat(new_world, &world_collectives.unwrap_or_default())?;
     finish(rt, made);
     group::rebuild(rt);
     Ok(())
@@ -78,6 +79,7 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
 struct RebuiltComms {
     /// New communicators, with their indices in the table.
     results: Vec<(u32, RealComm)>,
+    /// Communicators from which `results` were created, and which are freed at the end.
     intermediate: Vec<RealComm>,
 }
 
@@ -102,9 +104,9 @@ fn finish(rt: &Runtime, made: RebuiltComms) {
             &hints.unwrap_or_default(),
         );
     }
-    for mut part in made.intermediate {
+    for mut intermediate in made.intermediate {
         // SAFETY: a communicator of the runtime.
-        unsafe { real::PMPI_Comm_free(&mut part) };
+        unsafe { real::PMPI_Comm_free(&mut intermediate) };
     }
 }
 
@@ -125,6 +127,7 @@ fn chosen_by(rt: &Runtime, me: Worker) -> Vec<PlannedCommunicator> {
         .collect()
 }
 
+/// Returns the table indices of this worker's communicators, by `uid`.
 fn own_indices(rt: &Runtime) -> HashMap<u64, u32> {
     created(&objects(rt))
         .map(|(index, comm)| (comm.uid, index))
@@ -137,19 +140,20 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
     uids
 }
 
-/// Fails in all workers if the tables of any worker differ from the plan.
+/// Fails in all workers if the table of any worker differs from the plan.
 ///
 /// Otherwise the rebuild would block forever.
-fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
-    if !fits {
+fn require_all(world: RealComm, is_as_planned: bool) -> mpi::Result<()> {
+    if !is_as_planned {
         log::error!("{}", message::COMMUNICATORS_DIFFER);
     }
-    match gather::all_true(world, fits)? {
+    match gather::all_true(world, is_as_planned)? {
         true => Ok(()),
         false => Err(mpi::Error::INTERN),
     }
 }
 
+/// Creates the communicators of one batch; `own` are this worker's table indices.
 fn make_batch(
     rt: &Runtime,
     world: RealComm,
@@ -162,22 +166,23 @@ fn make_batch(
         .iter()
         .enumerate()
         .find_map(|(at, planned)| Some((at, planned, planned.position_of(me)?)));
+    // Each group has a color: two colors for each communicator.
     let (color, key) = match mine {
-        Some((at, _, part)) => (
-            2 * at as c_int + c_int::from(part.is_second_group),
-            part.rank as c_int,
+        Some((at, _, position)) => (
+            2 * at as c_int + c_int::from(position.is_second_group),
+            position.rank as c_int,
         ),
         None => (UNDEFINED, 0),
     };
     let mut comm = null_real(rt);
     // SAFETY: a communicator of the runtime; all workers make this call for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
-    let Some((_, planned, part)) = mine else {
+    let Some((_, planned, position)) = mine else {
         return Ok(());
     };
     comm.return_errors();
     let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
-    let comm = make_comm(rt, (world, comm), planned, part, index, made)?;
+    let comm = make_comm(rt, (world, comm), planned, position, index, made)?;
     made.results.push((index, comm));
     Ok(())
 }
@@ -187,11 +192,11 @@ fn make_comm(
     rt: &Runtime,
     (world, mut comm): (RealComm, RealComm),
     planned: &PlannedCommunicator,
-    part: MemberPosition<'_>,
+    position: MemberPosition<'_>,
     index: u32,
     made: &mut RebuiltComms,
 ) -> mpi::Result<RealComm> {
-    if let Some(remote) = part.remote {
+    if let Some(remote) = position.remote {
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real(rt);
         // SAFETY: communicators of the runtime; both groups make this call.

@@ -17,17 +17,17 @@ pub fn discard_recent(rt: &Runtime) {
     rt.objects.comm.discard_recent();
 }
 
-/// Applies `known` to the data of a communicator.
+/// Applies `read` to the data of a communicator.
 ///
 /// Returns `None` for `MPI_COMM_NULL` and for an invalid handle.
 #[inline(always)]
-fn query<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
+fn query<T>(rt: &Runtime, comm: VirtComm, read: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.objects.comm.recent.get();
-    // Two separate paths: a common result would be copied through memory.
+    // `read` is called on both paths, since one call after them would copy the data through memory.
     if recent.handle == comm.0 as u64 {
-        Some(known(&recent))
+        Some(read(&recent))
     } else {
-        Some(known(&find_comm(rt, comm)?))
+        Some(read(&find_comm(rt, comm)?))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes that the program has spawned (MPI 4.1, 11.8) and that are not workers.
 //!
 //! Each process gives its own numbers to the spawned processes that it encounters. A number denotes
-//! one process as long as a communicator leads to that process. The number is never reused, so
+//! one process as long as a communicator of this process contains it. A number is never reused, so
 //! groups can always distinguish their members.
 #![allow(unsafe_code)]
 
@@ -29,18 +29,18 @@ pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
     unsafe { real::PMPI_Comm_remote_group(comm, group) }
 }
 
-/// Applies `then` to a group of a communicator. Local.
+/// Applies `then` to the local or the remote group of a communicator. Local.
 pub fn with_group<T>(
     rt: &Runtime,
     comm: RealComm,
-    ask: GroupProcedure,
+    procedure: GroupProcedure,
     then: impl FnOnce(RealGroup) -> mpi::Result<T>,
 ) -> mpi::Result<T> {
     let mut group = real_group(
         rt,
         VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")),
     );
-    check(ask(comm, &mut group))?;
+    check(procedure(comm, &mut group))?;
     let outcome = then(group);
     // SAFETY: the group is the runtime's.
     unsafe { real::PMPI_Group_free(&mut group) };
@@ -65,9 +65,11 @@ pub fn visit(
             groups.extend(others.map(|others| (real, remote_group as GroupProcedure, others)));
         }
     }
-    groups.into_iter().try_for_each(|(comm, ask, members)| {
-        with_group(rt, comm, ask, |group| then(group, &members))
-    })
+    groups
+        .into_iter()
+        .try_for_each(|(comm, procedure, members)| {
+            with_group(rt, comm, procedure, |group| then(group, &members))
+        })
 }
 
 /// Returns the numbers of the members of a real group. Local.
@@ -86,17 +88,19 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     visit(rt, |known, numbers| {
         enter_members(group, known, &mut found, |rank| numbers.get(rank).copied())
     })?;
-    let number = |found: Option<Worker>| {
+    let known_or_new = |found: Option<Worker>| {
         found.unwrap_or_else(|| {
             let mut dynamic = dynamic::get_mut(rt);
             dynamic.known_spawned += 1;
             Worker(FIRST_SPAWNED + dynamic.known_spawned)
         })
     };
-    Ok(found.into_iter().map(number).collect())
+    Ok(found.into_iter().map(known_or_new).collect())
 }
 
-/// Enters the members of `group` that are not found yet and are members of `within`.
+/// Enters in `found` the missing members of `group` that are members of `within`.
+///
+/// `number` returns the number of the process at a rank of `within`.
 fn enter_members(
     group: RealGroup,
     within: RealGroup,
@@ -105,13 +109,14 @@ fn enter_members(
 ) -> mpi::Result<()> {
     let missing: Vec<usize> = (0..found.len()).filter(|&at| found[at].is_none()).collect();
     let ranks: Vec<c_int> = missing.iter().map(|&at| at as c_int).collect();
-    let mut there = vec![0; ranks.len()];
+    let mut ranks_within = vec![0; ranks.len()];
     // SAFETY: groups of the runtime, and arrays of this length.
     check(unsafe {
         let count = ranks.len() as c_int;
-        real::PMPI_Group_translate_ranks(group, count, ranks.as_ptr(), within, there.as_mut_ptr())
+        let ranks_within = ranks_within.as_mut_ptr();
+        real::PMPI_Group_translate_ranks(group, count, ranks.as_ptr(), within, ranks_within)
     })?;
-    for (at, rank) in missing.into_iter().zip(there) {
+    for (at, rank) in missing.into_iter().zip(ranks_within) {
         found[at] = usize::try_from(rank).ok().and_then(&number);
     }
     Ok(())

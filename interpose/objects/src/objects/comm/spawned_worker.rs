@@ -4,6 +4,7 @@
 
 use understudy_numbers::Worker;
 
+/// Least number of a spawned process, greater than any worker's.
 pub(super) const FIRST_SPAWNED: u32 = 1 << 31;
 
 /// True for the number of a process that is not a worker.

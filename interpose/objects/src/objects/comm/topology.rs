@@ -25,7 +25,7 @@ pub enum Topology {
         /// For each dimension, nonzero if it is periodic.
         periods: Vec<c_int>,
     },
-    /// Graph that each process has completely (8.5.3).
+    /// Graph of which each process has all edges (8.5.3).
     Graph {
         /// For each node, the end of its neighbours in `edges`.
         index: Vec<c_int>,
@@ -35,7 +35,7 @@ pub enum Topology {
     DistGraph {
         /// Ranks from which this process receives.
         sources: Vec<c_int>,
-        /// Weights of `source_count`, if `weighted`.
+        /// Weights of `sources`, if `weighted`.
         source_weights: Vec<c_int>,
         /// Ranks to which this process sends.
         destinations: Vec<c_int>,

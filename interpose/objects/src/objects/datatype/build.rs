@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// Creates a real datatype with the entry's name and state.
+/// Creates the real datatype of an entry, committed and named as the entry says.
 ///
-/// The datatypes that it is derived from must exist.
+/// The datatypes from which it is derived must exist.
 pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {
     let mut new = construct(rt, &entry.recipe)?;
     if entry.committed {
@@ -40,7 +40,7 @@ impl<T: Copy> RecipeArguments<'_, T> {
         Ok(first)
     }
 
-    fn many(&mut self, count: impl TryInto<usize>) -> Result<*const T, c_int> {
+    fn array(&mut self, count: impl TryInto<usize>) -> Result<*const T, c_int> {
         let count = count.try_into().map_err(|_| ERR_INTERN)?;
         let (first, rest) = self.0.split_at_checked(count).ok_or(ERR_INTERN)?;
         self.0 = rest;
@@ -48,6 +48,7 @@ impl<T: Copy> RecipeArguments<'_, T> {
     }
 }
 
+/// Returns the address arguments, of which there must be at least `count`.
 fn addresses(recipe: &Recipe, count: c_int) -> Result<*const isize, c_int> {
     let enough = usize::try_from(count).is_ok_and(|count| recipe.addresses.len() >= count);
     if enough {
@@ -92,13 +93,13 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             INDEXED => {
                 let count = a.one()?;
-                real::PMPI_Type_indexed(count, a.many(count)?, a.many(count)?, old?, to)
+                real::PMPI_Type_indexed(count, a.array(count)?, a.array(count)?, old?, to)
             }
             HINDEXED | HINDEXED_INTEGER => {
                 let count = a.one()?;
                 real::PMPI_Type_create_hindexed(
                     count,
-                    a.many(count)?,
+                    a.array(count)?,
                     addresses(recipe, count)?,
                     old?,
                     to,
@@ -106,7 +107,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             INDEXED_BLOCK => {
                 let (count, length) = (a.one()?, a.one()?);
-                real::PMPI_Type_create_indexed_block(count, length, a.many(count)?, old?, to)
+                real::PMPI_Type_create_indexed_block(count, length, a.array(count)?, old?, to)
             }
             HINDEXED_BLOCK => {
                 let (count, length) = (a.one()?, a.one()?);
@@ -120,19 +121,19 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             STRUCT | STRUCT_INTEGER => {
                 let count = a.one()?;
-                let (lengths, displacements) = (a.many(count)?, addresses(recipe, count)?);
-                let bases = RecipeArguments(&bases).many(count)?;
+                let (lengths, displacements) = (a.array(count)?, addresses(recipe, count)?);
+                let bases = RecipeArguments(&bases).array(count)?;
                 real::PMPI_Type_create_struct(count, lengths, displacements, bases, to)
             }
             SUBARRAY => {
                 let n = a.one()?;
-                let (sizes, subsizes, starts) = (a.many(n)?, a.many(n)?, a.many(n)?);
+                let (sizes, subsizes, starts) = (a.array(n)?, a.array(n)?, a.array(n)?);
                 real::PMPI_Type_create_subarray(n, sizes, subsizes, starts, a.one()?, old?, to)
             }
             DARRAY => {
                 let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
                 let (gsizes, distribs, dargs, psizes) =
-                    (a.many(n)?, a.many(n)?, a.many(n)?, a.many(n)?);
+                    (a.array(n)?, a.array(n)?, a.array(n)?, a.array(n)?);
                 let order = a.one()?;
                 real::PMPI_Type_create_darray(
                     size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to,
@@ -149,7 +150,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     Ok(new)
 }
 
-/// Constructs a datatype by a procedure with large counts, which has created it before.
+/// Constructs a datatype that a procedure with large counts has created.
 fn construct_large(
     rt: &Runtime,
     recipe: &Recipe,
@@ -170,34 +171,34 @@ fn construct_large(
             HVECTOR => real::PMPI_Type_create_hvector_c(c.one()?, c.one()?, c.one()?, old?, to),
             INDEXED => {
                 let count = c.one()?;
-                real::PMPI_Type_indexed_c(count, c.many(count)?, c.many(count)?, old?, to)
+                real::PMPI_Type_indexed_c(count, c.array(count)?, c.array(count)?, old?, to)
             }
             HINDEXED => {
                 let count = c.one()?;
-                real::PMPI_Type_create_hindexed_c(count, c.many(count)?, c.many(count)?, old?, to)
+                real::PMPI_Type_create_hindexed_c(count, c.array(count)?, c.array(count)?, old?, to)
             }
             INDEXED_BLOCK => {
                 let (count, length) = (c.one()?, c.one()?);
-                real::PMPI_Type_create_indexed_block_c(count, length, c.many(count)?, old?, to)
+                real::PMPI_Type_create_indexed_block_c(count, length, c.array(count)?, old?, to)
             }
             HINDEXED_BLOCK => {
                 let (count, length) = (c.one()?, c.one()?);
-                real::PMPI_Type_create_hindexed_block_c(count, length, c.many(count)?, old?, to)
+                real::PMPI_Type_create_hindexed_block_c(count, length, c.array(count)?, old?, to)
             }
             STRUCT => {
                 let count = c.one()?;
-                let bases = RecipeArguments(bases).many(count)?;
-                real::PMPI_Type_create_struct_c(count, c.many(count)?, c.many(count)?, bases, to)
+                let bases = RecipeArguments(bases).array(count)?;
+                real::PMPI_Type_create_struct_c(count, c.array(count)?, c.array(count)?, bases, to)
             }
             SUBARRAY => {
                 let (n, order) = (a.one()?, a.one()?);
-                let (sizes, subsizes, starts) = (c.many(n)?, c.many(n)?, c.many(n)?);
+                let (sizes, subsizes, starts) = (c.array(n)?, c.array(n)?, c.array(n)?);
                 real::PMPI_Type_create_subarray_c(n, sizes, subsizes, starts, order, old?, to)
             }
             DARRAY => {
                 let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
-                let (distribs, dargs, psizes) = (a.many(n)?, a.many(n)?, a.many(n)?);
-                let (gsizes, order) = (c.many(n)?, a.one()?);
+                let (distribs, dargs, psizes) = (a.array(n)?, a.array(n)?, a.array(n)?);
+                let (gsizes, order) = (c.array(n)?, a.one()?);
                 real::PMPI_Type_create_darray_c(
                     size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to,
                 )
@@ -210,33 +211,36 @@ fn construct_large(
     Ok(new)
 }
 
-/// Sorts datatypes so that each one follows the datatypes that it is derived from.
+/// Sorts datatypes so that each one follows the datatypes from which it is derived.
 ///
-/// Each entry of `all` contains a datatype and the datatypes that it is derived from.
+/// Each entry of `all` contains a datatype and the datatypes from which it is derived. The search
+/// is depth-first, with an explicit path instead of recursion, since chains may be long. A datatype
+/// is entered when it is reached first, and sorted when the search returns to it.
 pub(super) fn sort_by_dependency(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
     let bases: BTreeMap<u32, &[u32]> = all
         .iter()
         .map(|(index, bases)| (*index, bases.as_slice()))
         .collect();
-    let mut entered: BTreeMap<u32, bool> = BTreeMap::new();
+    // True for datatypes that are sorted, false for those that are only entered.
+    let mut is_sorted: BTreeMap<u32, bool> = BTreeMap::new();
     let mut sorted = Vec::with_capacity(all.len());
     for &(root, _) in all {
         let mut path = vec![root];
         while let Some(&index) = path.last() {
-            match entered.get(&index) {
+            match is_sorted.get(&index) {
                 Some(true) => {
                     path.pop();
                 }
-                // All of its bases have been sorted.
+                // The bases that were pushed after it have been sorted.
                 Some(false) => {
-                    entered.insert(index, true);
+                    is_sorted.insert(index, true);
                     sorted.push(index);
                     path.pop();
                 }
                 None => {
-                    entered.insert(index, false);
-                    let of_this = bases.get(&index).copied().unwrap_or_default();
-                    path.extend(of_this.iter().filter(|base| !entered.contains_key(base)));
+                    is_sorted.insert(index, false);
+                    let bases = bases.get(&index).copied().unwrap_or_default();
+                    path.extend(bases.iter().filter(|base| !is_sorted.contains_key(base)));
                 }
             }
         }

@@ -6,14 +6,16 @@ use super::constructors::{
 };
 use super::recipe::Recipe;
 
-/// Blocks of elements: the start of each block, and its number of elements.
+/// Blocks of a derived datatype: the offset of each block, and its number of items.
+///
+/// The items have the datatype from which the derived datatype is constructed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Blocks of one datatype, at offsets in bytes.
     Bytes(Vec<(isize, usize)>),
-    /// Blocks of one datatype, at offsets in elements.
+    /// Blocks of one datatype, at offsets in multiples of its extent.
     Elements(Vec<(isize, usize)>),
-    /// Blocks at offsets in bytes, block *n* of datatype *n*.
+    /// Blocks of a structure: block *n* has datatype *n*, at an offset in bytes.
     Each(Vec<(isize, usize)>),
 }
 
@@ -22,14 +24,15 @@ const BLOCK: i64 = 0;
 const CYCLIC: i64 = 1;
 const DEFAULT_ARGUMENT: i64 = -1;
 
-/// Arguments of a constructor, in the order of the variant with `int` counts.
+/// Arguments of a constructor, in the order of its variant with `int` counts.
 struct SmallCountArguments {
     integers: Vec<i64>,
     addresses: Vec<i64>,
 }
 
-/// Returns a constructor's arguments, of either size of counts (MPI 4.1, 5.1.13).
+/// Returns a constructor's arguments in the order of the variant with `int` counts.
 ///
+/// A recipe of a procedure with large counts has them in the other order of MPI 4.1, 5.1.13.
 /// `None` for constructors that this file does not support.
 fn arguments(recipe: &Recipe) -> Option<SmallCountArguments> {
     let integers: Vec<i64> = recipe
@@ -73,8 +76,8 @@ fn insert_counts(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64
 
 /// Returns the blocks of a datatype.
 ///
-/// `None` for constructors that this file does not support, and for more than `most` blocks.
-pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
+/// `None` for constructors that this file does not support, and for more than `max_blocks` blocks.
+pub fn blocks(recipe: &Recipe, max_blocks: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
     let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
@@ -82,7 +85,7 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
         .integers
         .first()
         .map_or(0, |&count| count.max(0) as usize);
-    if count > most && recipe.combiner != CONTIGUOUS {
+    if count > max_blocks && recipe.combiner != CONTIGUOUS {
         return None;
     }
     let addresses = || arguments.addresses.iter().map(|&address| address as isize);
@@ -103,7 +106,7 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
                 .collect::<Vec<_>>(),
         )
     };
-    let alike = || Some(vec![*arguments.integers.get(1)?; count]);
+    let equal_lengths = || Some(vec![*arguments.integers.get(1)?; count]);
     Some(match recipe.combiner {
         DUP | RESIZED => Blocks::Bytes(vec![(0, 1)]),
         CONTIGUOUS => Blocks::Bytes(vec![(0, count)]),
@@ -115,42 +118,42 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
         HINDEXED | HINDEXED_INTEGER => {
             Blocks::Bytes(zip(lengths(1, count)?, addresses().collect()))
         }
-        INDEXED_BLOCK => Blocks::Elements(zip(&alike()?, integers(2)?)),
-        HINDEXED_BLOCK => Blocks::Bytes(zip(&alike()?, addresses().collect())),
+        INDEXED_BLOCK => Blocks::Elements(zip(&equal_lengths()?, integers(2)?)),
+        HINDEXED_BLOCK => Blocks::Bytes(zip(&equal_lengths()?, addresses().collect())),
         STRUCT | STRUCT_INTEGER => Blocks::Each(zip(lengths(1, count)?, addresses().collect())),
-        SUBARRAY => Blocks::Elements(subarray(&arguments.integers, most)?),
-        DARRAY => Blocks::Elements(darray(&arguments.integers, most)?),
+        SUBARRAY => Blocks::Elements(subarray(&arguments.integers, max_blocks)?),
+        DARRAY => Blocks::Elements(darray(&arguments.integers, max_blocks)?),
         _ => return None,
     })
 }
 
-/// Axis of an array: its length, and start and length of each selected part.
+/// Axis of an array: its length, and start and length of each selected range.
 type Axis = (isize, Vec<(isize, usize)>);
 
 /// Returns the rows of a subarray.
-fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
+fn subarray(integers: &[i64], max_blocks: usize) -> Option<Vec<(isize, usize)>> {
     let dimensions = usize::try_from(*integers.first()?).ok()?;
-    let part = |at: usize| integers.get(1 + at * dimensions..1 + (at + 1) * dimensions);
-    let (sizes, lengths, starts) = (part(0)?, part(1)?, part(2)?);
+    let array = |at: usize| integers.get(1 + at * dimensions..1 + (at + 1) * dimensions);
+    let (sizes, lengths, starts) = (array(0)?, array(1)?, array(2)?);
     let axis = |axis: usize| -> Axis {
-        let taken = (starts[axis] as isize, lengths[axis].max(0) as usize);
-        (sizes[axis] as isize, vec![taken])
+        let selected = (starts[axis] as isize, lengths[axis].max(0) as usize);
+        (sizes[axis] as isize, vec![selected])
     };
     rows(
         (0..dimensions).map(axis).collect(),
         *integers.get(1 + 3 * dimensions)?,
-        most,
+        max_blocks,
     )
 }
 
 /// Returns the rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
-fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
+fn darray(integers: &[i64], max_blocks: usize) -> Option<Vec<(isize, usize)>> {
     let (rank, dimensions) = (
         *integers.get(1)? as isize,
         usize::try_from(*integers.get(2)?).ok()?,
     );
-    let part = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
-    let (sizes, ways, arguments, processes) = (part(0)?, part(1)?, part(2)?, part(3)?);
+    let array = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
+    let (sizes, distributions, arguments, processes) = (array(0)?, array(1)?, array(2)?, array(3)?);
     let axis = |axis: usize| -> Axis {
         let (size, count) = (sizes[axis] as isize, processes[axis].max(1) as isize);
         let after: isize = processes[axis + 1..]
@@ -162,39 +165,40 @@ fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
             DEFAULT_ARGUMENT => default,
             block => block.max(1) as isize,
         };
-        let (block, step) = match ways[axis] {
+        // Block length, and distance of this process's blocks.
+        let (block, step) = match distributions[axis] {
             BLOCK => (block((size + count - 1) / count), size.max(1)),
             CYCLIC => (block(1), block(1) * count),
             _ => (size, size.max(1)),
         };
         let begins = (own * block..size).step_by(step as usize);
-        let taken = begins.map(|begin| (begin, block.min(size - begin) as usize));
-        (size, taken.collect())
+        let selected = begins.map(|begin| (begin, block.min(size - begin) as usize));
+        (size, selected.collect())
     };
     rows(
         (0..dimensions).map(axis).collect(),
         *integers.get(3 + 4 * dimensions)?,
-        most,
+        max_blocks,
     )
 }
 
 /// Splits the selected part of an array into rows along the contiguous axis.
-fn rows(mut axes: Vec<Axis>, order: i64, most: usize) -> Option<Vec<(isize, usize)>> {
+fn rows(mut axes: Vec<Axis>, order: i64, max_blocks: usize) -> Option<Vec<(isize, usize)>> {
     // From here, the last axis is the contiguous one.
     if order != ORDER_C {
         axes.reverse();
     }
     let (inner, outer) = axes.split_last()?;
     let (mut rows, mut stride) = (inner.1.clone(), inner.0);
-    for (size, taken) in outer.iter().rev() {
-        let count: usize = taken.iter().map(|(_, length)| length).sum();
-        if rows.len().saturating_mul(count) > most {
+    for (size, selected) in outer.iter().rev() {
+        let count: usize = selected.iter().map(|(_, length)| length).sum();
+        if rows.len().saturating_mul(count) > max_blocks {
             return None;
         }
-        let places = taken
+        let positions = selected
             .iter()
             .flat_map(|&(begin, length)| begin..begin + length as isize);
-        rows = places
+        rows = positions
             .flat_map(|at| {
                 rows.iter()
                     .map(move |&(row, length)| (at * stride + row, length))
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_have_lengths_and_places() {
+    fn structures_have_lengths_and_offsets() {
         let structure = blocks(&recipe(STRUCT, &[2, 1, 3], &[0, 16]));
         assert_eq!(structure, Some(Blocks::Each(vec![(0, 1), (16, 3)])));
     }
@@ -320,7 +324,7 @@ mod tests {
     #[test]
     fn distributed_arrays_are_dealt_out() {
         // 5 x 7 elements on 2 x 2 processes: blocks of 3 rows, and pairs of columns.
-        let part = |rank| {
+        let own_rows = |rank| {
             blocks(&recipe(
                 DARRAY,
                 &[4, rank, 2, 5, 7, BLOCK, CYCLIC, -1, 2, 2, 2, ORDER_C],
@@ -335,9 +339,9 @@ mod tests {
             });
             Some(Blocks::Elements(all.collect()))
         };
-        assert_eq!(part(0), rows(&[0, 1, 2], &[(0, 2), (4, 2)]));
-        assert_eq!(part(1), rows(&[0, 1, 2], &[(2, 2), (6, 1)]));
-        assert_eq!(part(2), rows(&[3, 4], &[(0, 2), (4, 2)]));
-        assert_eq!(part(3), rows(&[3, 4], &[(2, 2), (6, 1)]));
+        assert_eq!(own_rows(0), rows(&[0, 1, 2], &[(0, 2), (4, 2)]));
+        assert_eq!(own_rows(1), rows(&[0, 1, 2], &[(2, 2), (6, 1)]));
+        assert_eq!(own_rows(2), rows(&[3, 4], &[(0, 2), (4, 2)]));
+        assert_eq!(own_rows(3), rows(&[3, 4], &[(2, 2), (6, 1)]));
     }
 }

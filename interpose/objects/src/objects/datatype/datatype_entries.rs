@@ -37,12 +37,12 @@ pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
 
 /// Returns the entry with the name and the attributes of a predefined datatype.
 fn predefined_entry(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
-    let of_this =
+    let is_wanted =
         |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
     objects(rt)
         .datatypes
         .iter()
-        .find(|(_, entry)| of_this(entry))
+        .find(|(_, entry)| is_wanted(entry))
         .map(|(index, _)| index)
 }
 
@@ -222,15 +222,15 @@ pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
 
 /// True if the program may free the datatype.
 pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
-    let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
+    let is_freeable = |entry: &Datatype| !entry.recipe.is_parameterised();
     index_of_created(rt, datatype)
-        .is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
+        .is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_freeable))
 }
 
 /// Removes a freed datatype without references, and its bases if they have no others.
 fn remove_unreferenced(rt: &Runtime, index: u32) {
-    let mut suspects = vec![index];
-    while let Some(index) = suspects.pop() {
+    let mut candidates = vec![index];
+    while let Some(index) = candidates.pop() {
         let is_used = |entry: &Datatype| !entry.freed || entry.references > 0;
         if objects(rt).datatypes.get(index).is_none_or(is_used) {
             continue;
@@ -243,7 +243,7 @@ fn remove_unreferenced(rt: &Runtime, index: u32) {
             if let Some(base) = objects_mut(rt).datatypes.get_mut(base) {
                 base.references = base.references.saturating_sub(1);
             }
-            suspects.push(base);
+            candidates.push(base);
         }
     }
 }
@@ -276,7 +276,7 @@ pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
-/// Returns the recipe of a datatype that the program may have freed.
+/// Returns the recipe of a created datatype, even if the program has freed the datatype.
 pub fn recipe_even_if_freed(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     let index = created_index(HandleKind::Datatype, datatype.0)?;
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()

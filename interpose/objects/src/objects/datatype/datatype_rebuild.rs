@@ -21,8 +21,8 @@ pub fn release_all(rt: &Runtime) {
             )
         })
         .collect();
-    for (index, is_the_librarys) in all {
-        if is_the_librarys {
+    for (index, is_library_owned) in all {
+        if is_library_owned {
             handles::set_real(rt, HandleKind::Datatype, index, std::ptr::null_mut());
         } else {
             drop_real(rt, index);

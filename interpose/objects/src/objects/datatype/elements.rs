@@ -1,6 +1,6 @@
 //! Elements of buffers with derived datatypes, for accumulates (MPI 4.1, 12.3.4).
 //!
-//! All elements of such a datatype have one predefined datatype.
+//! All elements of a datatype that may be used in an accumulate have one predefined datatype.
 #![allow(unsafe_code)]
 
 use super::datatype_entries::recipe_even_if_freed;
@@ -43,7 +43,7 @@ impl ElementBuffer {
         ElementBuffer { words, count }
     }
 
-    fn at(&self) -> *mut c_void {
+    fn address(&self) -> *mut c_void {
         self.words.as_ptr().cast_mut().cast()
     }
 }
@@ -64,7 +64,7 @@ fn size_and_extent(datatype: RealDatatype) -> Option<(usize, usize)> {
 
 /// Returns the only predefined datatype in a datatype.
 fn only_base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
-    // The program may have freed the datatypes that it is derived from.
+    // The program may have freed the datatypes from which it is derived.
     let Some(recipe) =
         recipe_even_if_freed(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
     else {
@@ -93,12 +93,13 @@ pub fn data_span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(
         ]
     };
     let last = isize::try_from(count).ok().filter(|&count| count > 0)? - 1;
-    let further = extent.checked_mul(last)?;
-    let first = lower.checked_add(further.min(0))?;
+    // A negative extent places the last item before the first one.
+    let offset_of_last = extent.checked_mul(last)?;
+    let start = lower.checked_add(offset_of_last.min(0))?;
     let bytes = u64::try_from(true_extent)
         .ok()?
-        .checked_add(further.unsigned_abs() as u64)?;
-    (codes == [SUCCESS; 2] && bytes > 0).then_some((first, bytes))
+        .checked_add(offset_of_last.unsigned_abs() as u64)?;
+    (codes == [SUCCESS; 2] && bytes > 0).then_some((start, bytes))
 }
 
 impl Elements {
@@ -118,7 +119,7 @@ impl Elements {
     }
 
     /// Returns the elements of a datatype; `None` unless it consists of one predefined datatype.
-    pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
+    pub fn of_datatype(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
         let datatype = only_base(rt, datatype)?;
         let real = real_datatype(rt, datatype);
         let (size, extent) = size_and_extent(real)?;
@@ -130,7 +131,9 @@ impl Elements {
         })
     }
 
-    /// Returns the number of elements of a buffer in which they are adjacent.
+    /// Returns the number of elements of a buffer that can be used without a copy.
+    ///
+    /// `None` if the elements are not adjacent in the buffer.
     fn in_place(&self, operand: Operand) -> Option<usize> {
         let count = usize::try_from(operand.count).ok()?;
         (operand.datatype == self.datatype && (self.size == self.extent || count <= 1))
@@ -141,6 +144,8 @@ impl Elements {
         self.size == self.extent
     }
 
+    /// Copies the elements of a buffer to adjacent memory.
+    ///
     /// # Safety
     /// The operand's memory must be valid.
     unsafe fn gather(&self, rt: &Runtime, from: Operand) -> Result<ElementBuffer, c_int> {
@@ -150,15 +155,15 @@ impl Elements {
         let packed = ElementBuffer::new(bytes / self.size, self.size);
         // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
-            pack(from.address, from.count, real, packed.at(), bytes)?;
+            pack(from.address, from.count, real, packed.address(), bytes)?;
             if self.are_dense() {
                 return Ok(packed);
             }
             let copies = ElementBuffer::new(packed.count, self.extent);
             unpack(
-                packed.at(),
+                packed.address(),
                 bytes,
-                copies.at(),
+                copies.address(),
                 copies.count as c_int,
                 self.real,
             )?;
@@ -166,6 +171,8 @@ impl Elements {
         }
     }
 
+    /// Copies adjacent elements to a buffer.
+    ///
     /// # Safety
     /// The operand's memory must be valid.
     unsafe fn scatter(
@@ -178,17 +185,17 @@ impl Elements {
         // SAFETY: by the caller's contract; the other memory belongs to this frame.
         unsafe {
             if self.are_dense() {
-                return unpack(copies.at(), bytes, to.address, to.count, real);
+                return unpack(copies.address(), bytes, to.address, to.count, real);
             }
             let packed = ElementBuffer::new(copies.count, self.size);
             pack(
-                copies.at(),
+                copies.address(),
                 copies.count as c_int,
                 self.real,
-                packed.at(),
+                packed.address(),
                 bytes,
             )?;
-            unpack(packed.at(), bytes, to.address, to.count, real)
+            unpack(packed.address(), bytes, to.address, to.count, real)
         }
     }
 
@@ -243,12 +250,12 @@ impl Elements {
             };
             let origin = copies
                 .as_ref()
-                .map_or(from.address.cast_const(), |copies| copies.at());
+                .map_or(from.address.cast_const(), |copies| copies.address());
             match self.in_place(into) {
                 Some(count) => reduce(origin, into.address, count),
                 None => {
                     let whole = self.gather(rt, into)?;
-                    reduce(origin, whole.at(), whole.count)?;
+                    reduce(origin, whole.address(), whole.count)?;
                     self.scatter(rt, &whole, into)
                 }
             }

@@ -1,8 +1,8 @@
 //! Inspection of a real datatype's constructor.
 //!
-//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments. The contained
-//! datatypes that it reports are duplicates, so they are taken from the constructor's arguments
-//! instead.
+//! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments. The datatypes that
+//! it reports are duplicates, which have no handles of the program, so the recipe refers to the
+//! datatypes that the program has passed to the constructor.
 #![allow(unsafe_code)]
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
@@ -14,7 +14,7 @@ use crate::handles::VirtDatatype;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealDatatype;
 
-/// Numbers of a constructor's arguments of each kind.
+/// Constructor of a datatype, and the number of its arguments of each kind.
 #[derive(Default)]
 struct Envelope {
     combiner: c_int,
@@ -25,10 +25,10 @@ struct Envelope {
 }
 
 fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int> {
-    let (mut combiner, mut few, mut many) = (0, [0; 3], [0; 4]);
-    let count = |number: i64| usize::try_from(number).map_err(|_| ERR_INTERN);
+    let (mut combiner, mut lengths, mut large_lengths) = (0, [0; 3], [0; 4]);
+    let length = |length: i64| usize::try_from(length).map_err(|_| ERR_INTERN);
     if counts == CountSize::Large {
-        let [integers, addresses, counts, datatypes] = &mut many;
+        let [integers, addresses, counts, datatypes] = &mut large_lengths;
         // SAFETY: a datatype of the runtime, created by a library that has such procedures.
         check(unsafe {
             real::PMPI_Type_get_envelope_c(
@@ -41,19 +41,20 @@ fn envelope(datatype: RealDatatype, counts: CountSize) -> Result<Envelope, c_int
             )
         })?;
     } else {
-        let [integers, addresses, datatypes] = &mut few;
+        let [integers, addresses, datatypes] = &mut lengths;
         // SAFETY: a datatype of the runtime.
         check(unsafe {
             real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
         })?;
-        many = [few[0].into(), few[1].into(), 0, few[2].into()];
+        let [integers, addresses, datatypes] = lengths.map(i64::from);
+        large_lengths = [integers, addresses, 0, datatypes];
     }
     Ok(Envelope {
         combiner,
-        integers: count(many[0])?,
-        addresses: count(many[1])?,
-        counts: count(many[2])?,
-        datatypes: count(many[3])?,
+        integers: length(large_lengths[0])?,
+        addresses: length(large_lengths[1])?,
+        counts: length(large_lengths[2])?,
+        datatypes: length(large_lengths[3])?,
     })
 }
 
@@ -66,20 +67,18 @@ pub(super) fn inspect(
     contained: &[VirtDatatype],
     counts: CountSize,
 ) -> Result<Recipe, c_int> {
-    let envelope_counts = envelope(datatype, counts)?;
-    let bases = contained
-        .get(..envelope_counts.datatypes)
-        .ok_or(ERR_INTERN)?;
+    let envelope = envelope(datatype, counts)?;
+    let bases = contained.get(..envelope.datatypes).ok_or(ERR_INTERN)?;
     let mut recipe = Recipe {
-        combiner: envelope_counts.combiner,
-        integers: vec![0; envelope_counts.integers],
-        addresses: vec![0; envelope_counts.addresses],
-        counts: vec![0; envelope_counts.counts],
+        combiner: envelope.combiner,
+        integers: vec![0; envelope.integers],
+        addresses: vec![0; envelope.addresses],
+        counts: vec![0; envelope.counts],
         contained: bases.iter().map(|base| base.0 as u64).collect(),
     };
-    let mut found = vec![RealDatatype(std::ptr::null_mut()); envelope_counts.datatypes];
-    check(read_contents(datatype, &mut recipe, &mut found, counts))?;
-    for mut duplicate in found {
+    let mut reported = vec![RealDatatype(std::ptr::null_mut()); envelope.datatypes];
+    check(read_contents(datatype, &mut recipe, &mut reported, counts))?;
+    for mut duplicate in reported {
         if virtual_of(rt, duplicate) == null_handle(rt)
             && !duplicate.0.is_null()
             && duplicate != null_real(rt)
@@ -95,31 +94,33 @@ pub(super) fn inspect(
 fn read_contents(
     datatype: RealDatatype,
     recipe: &mut Recipe,
-    found: &mut [RealDatatype],
+    reported: &mut [RealDatatype],
     counts: CountSize,
 ) -> c_int {
     let [integers, addresses, large, datatypes] = [
         recipe.integers.len(),
         recipe.addresses.len(),
         recipe.counts.len(),
-        found.len(),
+        reported.len(),
     ];
     let (int, aint) = (
         recipe.integers.as_mut_ptr(),
         recipe.addresses.as_mut_ptr().cast::<isize>(),
     );
-    let (count, found) = (recipe.counts.as_mut_ptr(), found.as_mut_ptr());
+    let (count, reported) = (recipe.counts.as_mut_ptr(), reported.as_mut_ptr());
     // SAFETY: arrays of these lengths.
     unsafe {
         if counts == CountSize::Large {
             let [integers, addresses, large, datatypes] =
                 [integers, addresses, large, datatypes].map(|length| length as i64);
             return real::PMPI_Type_get_contents_c(
-                datatype, integers, addresses, large, datatypes, int, aint, count, found,
+                datatype, integers, addresses, large, datatypes, int, aint, count, reported,
             );
         }
         let [integers, addresses, datatypes] =
             [integers, addresses, datatypes].map(|length| length as c_int);
-        real::PMPI_Type_get_contents(datatype, integers, addresses, datatypes, int, aint, found)
+        real::PMPI_Type_get_contents(
+            datatype, integers, addresses, datatypes, int, aint, reported,
+        )
     }
 }

@@ -1,4 +1,8 @@
-//! Entry of the ports in the table, and counts of spawned processes.
+//! Entry of the ports in the table, and counts of spawns.
+//!
+//! The program repeats the spawns that follow the cut of a rollback, so the process manager kills
+//! the processes of these spawns. Processes of spawns that precede a committed cut are not killed,
+//! so this process reports the numbers of spawns at each capture, commit and rollback.
 
 use super::ports::ConnectionState;
 use crate::Runtime;
@@ -15,27 +19,54 @@ pub fn get_mut(rt: &Runtime) -> RefMut<'_, ConnectionState> {
     RefMut::map(objects_mut(rt), |all| &mut all.dynamic)
 }
 
-/// Records a capture of the present state.
-///
-/// Returns the number of spawns that may not be rolled back any more, if it has grown.
-pub fn record_capture(rt: &Runtime) -> Option<u64> {
-    let (spawns, (_, settled)) = (get(rt).spawns, rt.objects.spawns.get());
-    rt.objects.spawns.set((spawns, settled));
-    (spawns > settled).then_some(spawns)
+/// Numbers of spawns in the last captured and in the last committed state.
+#[derive(Clone, Copy)]
+pub struct SpawnCounts {
+    captured: u64,
+    committed: u64,
 }
 
-/// Records that this process has been rolled back, and returns its number of spawns there.
+impl SpawnCounts {
+    pub const NONE: SpawnCounts = SpawnCounts {
+        captured: 0,
+        committed: 0,
+    };
+}
+
+/// Records a capture of the present state.
+///
+/// Returns the number of spawns in the captured state, if it is greater than in the committed one.
+pub fn record_capture(rt: &Runtime) -> Option<u64> {
+    let captured = get(rt).spawns;
+    let counts = SpawnCounts {
+        captured,
+        ..rt.objects.spawns.get()
+    };
+    rt.objects.spawns.set(counts);
+    (captured > counts.committed).then_some(captured)
+}
+
+/// Records a rollback, and returns the number of spawns in the restored state.
 pub fn record_rollback(rt: &Runtime) -> u64 {
     let spawns = get(rt).spawns;
-    rt.objects.spawns.set((spawns, spawns));
+    rt.objects.spawns.set(SpawnCounts {
+        captured: spawns,
+        committed: spawns,
+    });
     spawns
 }
 
-/// Records that the last capture is committed.
+/// Records that the last captured state is committed.
 ///
-/// Returns the number of spawns that are never rolled back any more, if it has grown.
+/// Returns its number of spawns, if it is greater than in the state that was committed before.
 pub fn record_commit(rt: &Runtime) -> Option<u64> {
-    let (captured, settled) = rt.objects.spawns.get();
-    rt.objects.spawns.set((captured, captured.max(settled)));
-    (captured > settled).then_some(captured)
+    let SpawnCounts {
+        captured,
+        committed,
+    } = rt.objects.spawns.get();
+    rt.objects.spawns.set(SpawnCounts {
+        captured,
+        committed: captured.max(committed),
+    });
+    (captured > committed).then_some(captured)
 }

@@ -11,7 +11,7 @@ pub enum ConnectionMessage {
         port: u64,
         /// Number of the attempt.
         attempt: u64,
-        /// First attempt of this process that is not answered.
+        /// Earliest attempt of this process that is not answered.
         oldest: u64,
     },
     /// Answer to an attempt: the owner of the port accepts.
@@ -27,31 +27,33 @@ pub enum ConnectionMessage {
 /// Remote root and the number that the roots share for the connection, or an error.
 pub type FoundPeer = Result<(Worker, u64), i32>;
 
-/// Progress of a call that establishes a connection.
+/// Progress of a call that establishes a connection (`MPI_Comm_connect`, `_accept`, `_join`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct ConnectProgress {
     /// Process at the other end of the socket of `MPI_Comm_join`.
     pub join_peer: Option<Worker>,
     /// Number of the attempt that was sent to the port's owner.
     pub attempt: Option<u64>,
-    /// Result of the root's search.
+    /// Result, once the root has found the other side's root.
     pub found: Option<FoundPeer>,
 }
 
-/// Facts about a worker that the processes of its node can always read.
+/// Ports, names and accepted attempts of a worker, which other processes can always read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct PublicBoard {
     pub ports: BTreeSet<u64>,
     /// Names that the worker has published, and their ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Accepted attempts, by worker, of which that worker may not have been notified.
+    /// Attempts that this worker has accepted: the connecting worker and the attempt's number.
+    ///
+    /// The connecting worker may not have received the answer.
     pub accepted: BTreeSet<(u32, u64)>,
 }
 
 /// Ports of this process, and the messages that it has received.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct ConnectionState {
-    /// Facts that the other processes can read.
+    /// Data that the other processes can read.
     pub board: PublicBoard,
     /// Number of the port that was opened last.
     last_port: u32,
@@ -63,7 +65,7 @@ pub struct ConnectionState {
     ///
     /// Includes processes that do not exist any more.
     pub known_spawned: u32,
-    /// Spawned processes that were disconnected, though freed communicators lead to them.
+    /// Spawned processes that were disconnected, but are still members of freed communicators.
     ///
     /// Empty at a cut.
     pub disconnected: BTreeSet<Worker>,
@@ -71,7 +73,7 @@ pub struct ConnectionState {
     ///
     /// A call is repeated from its entry until it is complete.
     pub in_progress: BTreeMap<usize, ConnectProgress>,
-    /// Messages that were received and not used, in their order, with their senders.
+    /// Messages that were received and not consumed, in their order, with their senders.
     received: Vec<(Worker, ConnectionMessage)>,
 }
 
@@ -92,8 +94,8 @@ impl ConnectionState {
         received: Vec::new(),
     };
 
-    /// Returns the progress of this thread's call.
-    pub fn begun(&mut self, thread: usize) -> &mut ConnectProgress {
+    /// Returns the progress of this thread's call, which begins if there is none.
+    pub fn progress_of(&mut self, thread: usize) -> &mut ConnectProgress {
         self.in_progress.entry(thread).or_default()
     }
 
@@ -101,38 +103,40 @@ impl ConnectionState {
     pub fn oldest(&self) -> Option<u64> {
         self.in_progress
             .values()
-            .filter_map(|begun| begun.attempt)
+            .filter_map(|progress| progress.attempt)
             .min()
     }
 
     /// Records a message that was received.
     ///
     /// Requests for closed ports are dropped; their senders detect this on the board.
-    pub fn record(&mut self, from: Worker, word: ConnectionMessage) {
-        if !matches!(word, ConnectionMessage::ConnectRequest { port, .. } if !self.board.ports.contains(&port))
+    pub fn record(&mut self, from: Worker, message: ConnectionMessage) {
+        if !matches!(message, ConnectionMessage::ConnectRequest { port, .. } if !self.board.ports.contains(&port))
         {
-            self.received.push((from, word));
+            self.received.push((from, message));
         }
     }
 
-    /// True if such a message was received.
-    pub fn has(&self, is_it: impl Fn(Worker, &ConnectionMessage) -> bool) -> bool {
-        self.received.iter().any(|(from, word)| is_it(*from, word))
+    /// True if a message that matches was received.
+    pub fn has(&self, matches: impl Fn(Worker, &ConnectionMessage) -> bool) -> bool {
+        self.received
+            .iter()
+            .any(|(from, message)| matches(*from, message))
     }
 
-    /// Removes and returns the first such message.
+    /// Removes and returns the first message that matches.
     pub fn take(
         &mut self,
-        is_it: impl Fn(Worker, &ConnectionMessage) -> bool,
+        matches: impl Fn(Worker, &ConnectionMessage) -> bool,
     ) -> Option<(Worker, ConnectionMessage)> {
         let at = self
             .received
             .iter()
-            .position(|(from, word)| is_it(*from, word))?;
+            .position(|(from, message)| matches(*from, message))?;
         Some(self.received.remove(at))
     }
 
-    /// Returns the number of the next port, one half of which identifies the job.
+    /// Returns the number of the next port; its upper 32 bits identify the job.
     pub fn next_port(&mut self, job: u64) -> u64 {
         self.last_port += 1;
         (job << 32) | u64::from(self.last_port)
@@ -141,7 +145,7 @@ impl ConnectionState {
     /// Closes a port; returns false if it was not open.
     pub fn close(&mut self, number: u64) -> bool {
         self.received
-            .retain(|(_, word)| !matches!(word, ConnectionMessage::ConnectRequest { port, .. } if *port == number));
+            .retain(|(_, message)| !matches!(message, ConnectionMessage::ConnectRequest { port, .. } if *port == number));
         self.board.ports.remove(&number)
     }
 }
@@ -150,7 +154,7 @@ impl ConnectionState {
 mod tests {
     use super::*;
 
-    fn knock(port: u64, attempt: u64) -> ConnectionMessage {
+    fn request(port: u64, attempt: u64) -> ConnectionMessage {
         ConnectionMessage::ConnectRequest {
             port,
             attempt,
@@ -159,20 +163,22 @@ mod tests {
     }
 
     #[test]
-    fn words_are_taken_in_their_order() {
+    fn messages_are_taken_in_their_order() {
         let mut state = ConnectionState::NONE;
         let port = state.next_port(7);
         state.board.ports.insert(port);
-        state.record(Worker(3), knock(port, 1));
+        state.record(Worker(3), request(port, 1));
         state.record(Worker(2), ConnectionMessage::ConnectAccepted { attempt: 5 });
-        state.record(Worker(1), knock(port, 7));
-        let at_it = |_: Worker, word: &ConnectionMessage| {
-            matches!(word, ConnectionMessage::ConnectRequest { .. })
+        state.record(Worker(1), request(port, 7));
+        let is_request = |_: Worker, message: &ConnectionMessage| {
+            matches!(message, ConnectionMessage::ConnectRequest { .. })
         };
-        assert_eq!(state.take(at_it), Some((Worker(3), knock(port, 1))));
-        assert_eq!(state.take(at_it), Some((Worker(1), knock(port, 7))));
-        assert_eq!(state.take(at_it), None);
-        assert!(state.has(|_, word| *word == ConnectionMessage::ConnectAccepted { attempt: 5 }));
+        assert_eq!(state.take(is_request), Some((Worker(3), request(port, 1))));
+        assert_eq!(state.take(is_request), Some((Worker(1), request(port, 7))));
+        assert_eq!(state.take(is_request), None);
+        assert!(
+            state.has(|_, message| *message == ConnectionMessage::ConnectAccepted { attempt: 5 })
+        );
     }
 
     #[test]
@@ -180,9 +186,9 @@ mod tests {
         let mut state = ConnectionState::NONE;
         let first = state.next_port(7);
         state.board.ports.insert(first);
-        state.record(Worker(1), knock(first, 1));
+        state.record(Worker(1), request(first, 1));
         assert!(state.close(first) && !state.close(first));
-        state.record(Worker(2), knock(first, 1));
+        state.record(Worker(2), request(first, 1));
         assert!(!state.has(|_, _| true));
         assert!(![first, state.next_port(8)].contains(&state.next_port(7)));
     }

@@ -54,15 +54,16 @@ pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrorAc
 
 /// Returns the kind of objects for which the program's error handler may be set.
 ///
-/// `None` for other error handlers.
+/// `None` for predefined error handlers, which may be set for all objects.
 pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<ErrhandlerKind> {
-    let own = created_index(HandleKind::Errhandler, errhandler.0)?;
-    objects(rt).errhandlers.get(own).map(|own| own.kind)
+    let index = created_index(HandleKind::Errhandler, errhandler.0)?;
+    objects(rt).errhandlers.get(index).map(|entry| entry.kind)
 }
 
 /// True for an error handler that may be set for objects of a kind.
-pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: ErrhandlerKind) -> bool {
-    action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
+pub fn is_valid_for(rt: &Runtime, errhandler: VirtErrhandler, kind: ErrhandlerKind) -> bool {
+    let has_kind = kind_of(rt, errhandler).is_none_or(|required| required == kind);
+    action(rt, errhandler).is_some() && has_kind
 }
 
 /// Creates an error handler that calls the function at this address of the program side.

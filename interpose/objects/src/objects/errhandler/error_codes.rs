@@ -1,6 +1,7 @@
 //! Error classes and codes that the program has added (MPI 4.1, 9.5).
 
 use std::ffi::c_int;
+
 /// `MPI_ERR_LASTCODE`, the greatest predefined code.
 pub const LAST_PREDEFINED: c_int = 92;
 
@@ -47,18 +48,18 @@ impl ErrorCodes {
 
     /// Adds a code of a class; without a class, the code is a class.
     fn add(&mut self, class: Option<c_int>) -> c_int {
-        let place = self
+        let position = self
             .free
             .pop()
-            .map_or(self.added.len(), |place| place as usize);
-        let code = LAST_PREDEFINED + 1 + place as c_int;
+            .map_or(self.added.len(), |position| position as usize);
+        let code = LAST_PREDEFINED + 1 + position as c_int;
         let new = ErrorCode {
             class: class.unwrap_or(code),
             text: Vec::new(),
             codes: 0,
             is_removed: false,
         };
-        match self.added.get_mut(place) {
+        match self.added.get_mut(position) {
             Some(old) => *old = new,
             None => self.added.push(new),
         }
@@ -123,8 +124,8 @@ impl ErrorCodes {
     fn remove(&mut self, code: c_int) -> bool {
         let entry = self.entry_mut(code).filter(|entry| entry.text.is_empty());
         let is_removed = entry.map(|entry| entry.is_removed = true).is_some();
-        if let Some(place) = Self::position(code).filter(|_| is_removed) {
-            self.free.push(place as u32);
+        if let Some(position) = Self::position(code).filter(|_| is_removed) {
+            self.free.push(position as u32);
         }
         is_removed
     }
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_or_predefined_cannot_be_removed() {
+    fn codes_in_use_and_predefined_codes_cannot_be_removed() {
         let mut codes = ErrorCodes::default();
         let (class, code) = (
             codes.add_class(),

@@ -18,8 +18,8 @@ pub struct Errhandler {
     pub function: u64,
     /// Number of handles that the program has.
     ///
-    /// `MPI_Comm_get_errhandler` and `MPI_File_get_errhandler` return one more handle, which the
-    /// program must free as well.
+    /// Each call of `MPI_Comm_get_errhandler` or `MPI_File_get_errhandler` returns one more handle,
+    /// which the program must free.
     pub handles: u32,
 }
 
@@ -31,9 +31,9 @@ pub enum ErrorAction {
     /// End of the communicator's processes (`MPI_ERRORS_ABORT`).
     Abort,
     Return,
-    /// Same as `Fatal`, since no exception can pass through the runtime.
-    ///
     /// `MPI::ERRORS_THROW_EXCEPTIONS` of Open MPI 4.
+    ///
+    /// Ends the job as `Fatal` does, since no exception can pass through the runtime.
     Throw,
     /// Call of the program's function at this address.
     Call(u64),

@@ -1,7 +1,7 @@
 //! Error handlers of objects: set, returned, called.
 #![allow(unsafe_code)]
 
-use super::errhandler_entries::{FATAL, RETURN, action, is_of, kind_of, null_file};
+use super::errhandler_entries::{FATAL, RETURN, action, is_valid_for, kind_of, null_file};
 use super::error_handler::{ErrhandlerKind, ErrorAction};
 use crate::Runtime;
 use crate::abi;
@@ -66,7 +66,7 @@ impl ErrorObject {
 
     /// Sets the error handler, if it is valid for this kind of object.
     pub fn set(self, rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
-        if !is_of(rt, errhandler, self.kind(rt)) {
+        if !is_valid_for(rt, errhandler, self.kind(rt)) {
             return ERR_ARG;
         }
         match self {
@@ -106,18 +106,20 @@ impl ErrorObject {
     /// Calls an error handler of the program for an error.
     pub fn call(self, rt: &Runtime, function: u64, mut code: c_int) {
         let mut handle = match self {
-            ErrorObject::Comm(comm) => abi::for_program(rt, HandleKind::Comm, comm.0 as u64),
-            ErrorObject::File(file) => abi::for_program(rt, HandleKind::File, file.0 as u64),
-            ErrorObject::NoFile => abi::for_program(rt, HandleKind::File, null_file(rt).0 as u64),
-            ErrorObject::Win(win) => abi::for_program(rt, HandleKind::Win, win.0 as u64),
+            ErrorObject::Comm(comm) => abi::handle_for_program(rt, HandleKind::Comm, comm.0 as u64),
+            ErrorObject::File(file) => abi::handle_for_program(rt, HandleKind::File, file.0 as u64),
+            ErrorObject::NoFile => {
+                abi::handle_for_program(rt, HandleKind::File, null_file(rt).0 as u64)
+            }
+            ErrorObject::Win(win) => abi::handle_for_program(rt, HandleKind::Win, win.0 as u64),
             ErrorObject::Session(session) => {
-                abi::for_program(rt, HandleKind::Session, session.0 as u64)
+                abi::handle_for_program(rt, HandleKind::Session, session.0 as u64)
             }
             ErrorObject::New(_) if self.kind(rt) == ErrhandlerKind::Session => {
-                abi::for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
+                abi::handle_for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
             }
             ErrorObject::New(_) => {
-                abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64)
+                abi::handle_for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64)
             }
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);

@@ -58,8 +58,8 @@ pub fn remove(rt: &Runtime, file: VirtFile) -> Option<OpenFile> {
 
 /// Opens an existing file.
 ///
-/// A file that is only written is also opened for reading if permissions allow it, since its old
-/// bytes are kept.
+/// A file that the program opens for writing only is also opened for reading, if permissions allow
+/// it: the undo log reads the bytes that a write replaces.
 pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
     let open = |read, write| OpenOptions::new().read(read).write(write).open(path);
     if mode & mode::RDONLY != 0 {
@@ -93,7 +93,7 @@ pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>
         .files
         .borrow()
         .get(&index)
-        .and_then(|here| here.descriptor.clone())
+        .and_then(|local| local.descriptor.clone())
     {
         return Ok(descriptor);
     }

@@ -29,7 +29,8 @@ pub struct FileError {
 }
 
 impl FileError {
-    fn of(path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
+    /// Returns a function that adds the file's name to an error.
+    fn at(path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
         let path = path.to_owned();
         |error| FileError { path, error }
     }
@@ -37,7 +38,7 @@ impl FileError {
 
 /// True if this worker is the first of those that have a file open.
 ///
-/// The first worker acts for all.
+/// The first worker saves and restores the shared pointer, and logs messages.
 fn is_first(comms: &Slots<comm::Comm>, file: &OpenFile, me: Worker) -> bool {
     let comm = created_index(HandleKind::Comm, file.comm as *mut c_void)
         .and_then(|index| comms.get(index));
@@ -49,9 +50,11 @@ fn is_first(comms: &Slots<comm::Comm>, file: &OpenFile, me: Worker) -> bool {
 /// Logs a message if not.
 pub fn check_names(rt: &Runtime) -> bool {
     let (all, open) = (objects(rt), rt.objects.files.borrow());
-    let nameless =
-        |here: &LocalFile| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
-    let Some((&index, _)) = open.iter().find(|(_, here)| nameless(here)) else {
+    let is_nameless = |local: &LocalFile| {
+        let mut open = local.descriptor.iter();
+        open.any(|descriptor| user::name_of_open(descriptor).is_none())
+    };
+    let Some((&index, _)) = open.iter().find(|(_, local)| is_nameless(local)) else {
         return true;
     };
     if let Some(file) = all.files.get(index)
@@ -79,12 +82,12 @@ pub fn record_at_cut(rt: &Runtime) -> Result<(), FileError> {
             .files
             .borrow()
             .get(&index)
-            .and_then(|here| here.descriptor.clone());
+            .and_then(|local| local.descriptor.clone());
         if let Some(path) = open.and_then(|open| user::name_of_open(&open)) {
             file.path = path.into_os_string().into_vec();
         }
         file.pointer = match is_first(comms, file, me) {
-            true => shared_pointer::at_cut(file).map_err(FileError::of(file.shared_path()))?,
+            true => shared_pointer::at_cut(file).map_err(FileError::at(file.shared_path()))?,
             false => SharedPointer::InOtherWorker,
         };
     }
@@ -104,9 +107,9 @@ pub fn restore(rt: &Runtime) -> Result<(), FileError> {
         .map(|(index, file)| (index, file.clone()))
         .collect();
     for (index, file) in files {
-        let opened = open(file.path(), file.mode).map_err(FileError::of(file.path()))?;
+        let opened = open(file.path(), file.mode).map_err(FileError::at(file.path()))?;
         set_descriptor(rt, index, Arc::new(opened));
-        shared_pointer::restore(&file).map_err(FileError::of(file.shared_path()))?;
+        shared_pointer::restore(&file).map_err(FileError::at(file.shared_path()))?;
     }
     Ok(())
 }
@@ -131,7 +134,7 @@ pub fn check_nodes(rt: &Runtime, processes: &[ProcessNumber]) -> Result<(), File
         let why =
             "its shared pointer is in memory, and the workers that share it would be on several \
              nodes";
-        Err(FileError::of(file.path())(io::Error::other(why)))
+        Err(FileError::at(file.path())(io::Error::other(why)))
     })
 }
 
@@ -143,7 +146,7 @@ pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, processes: &[ProcessNumber])
     let members = comm::members(rt, comm).unwrap_or_default();
     let nodes: BTreeSet<u64> = members
         .iter()
-        .map(|it| world.nodes[processes[it.index()].index()])
+        .map(|worker| world.nodes[processes[worker.index()].index()])
         .collect();
     nodes.len() < 2
 }

@@ -1,18 +1,33 @@
 //! Positions in a file of the bytes of data in a view (MPI 4.1, 14.3).
 //!
+//! A view repeats its filetype from the displacement on. Each repetition is a *tile*. The bytes of
+//! a tile that belong to the filetype's data are *pieces*; the others are gaps:
+//!
 //! ```text
 //!   displacement │ tile 0: pieces, gaps │ tile 1 │ tile 2 │ …
 //! ```
+//!
+//! A *byte of data* is counted without the gaps, a *position* is an offset in the file.
 
-/// Part of a file: offset and length in bytes.
+/// Range of a file: offset and length in bytes.
 pub type Range = (u64, u64);
+
+/// Contiguous data in a tile.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Offset in the tile.
+    offset: u64,
+    length: u64,
+    /// Number of bytes of data in the preceding pieces of the tile.
+    data_before: u64,
+}
 
 /// Layout of a view's data.
 #[derive(Debug)]
 pub struct ViewLayout {
     displacement: u64,
-    /// Offset in the tile, length, and number of preceding bytes of data in the tile.
-    pieces: Vec<[u64; 3]>,
+    /// Data of a tile, in the order of the filetype's type map.
+    pieces: Vec<Piece>,
     /// Distance of two tiles in bytes.
     extent: u64,
     /// Bytes of data in a tile.
@@ -24,18 +39,22 @@ pub struct ViewLayout {
 impl ViewLayout {
     /// Returns a layout whose tiles have data in `pieces` (offset and length).
     ///
-    /// The pieces must be sorted by their offsets.
+    /// The pieces must be sorted by their offsets; they may overlap.
     pub fn new(
         displacement: u64,
         pieces: impl IntoIterator<Item = Range>,
         extent: u64,
     ) -> ViewLayout {
-        let (mut list, mut size): (Vec<[u64; 3]>, u64) = (Vec::new(), 0);
+        let (mut list, mut size) = (Vec::new(), 0);
         let (mut repeats, mut end) = (false, 0);
         for (offset, length) in pieces {
             repeats |= offset < end;
             end = end.max(offset + length);
-            list.push([offset, length, size]);
+            list.push(Piece {
+                offset,
+                length,
+                data_before: size,
+            });
             size += length;
         }
         ViewLayout {
@@ -54,10 +73,10 @@ impl ViewLayout {
         self.repeats
     }
 
-    /// Returns the index of the piece that contains a byte of a tile.
+    /// Returns the index of the piece that contains a byte of data of a tile.
     fn piece_of(&self, byte: u64) -> usize {
         self.pieces
-            .partition_point(|piece| piece[2] <= byte)
+            .partition_point(|piece| piece.data_before <= byte)
             .saturating_sub(1)
     }
 
@@ -67,11 +86,11 @@ impl ViewLayout {
             return self.displacement;
         }
         let (tile, byte) = (byte / self.size, byte % self.size);
-        let [offset, _, before] = self.pieces[self.piece_of(byte)];
-        self.displacement + tile * self.extent + offset + (byte - before)
+        let piece = self.pieces[self.piece_of(byte)];
+        self.displacement + tile * self.extent + piece.offset + (byte - piece.data_before)
     }
 
-    /// Returns the ranges of `length` bytes of data from number `from` on.
+    /// Returns the ranges of `length` bytes of data, from byte `from` of the data on.
     ///
     /// Adjacent ranges are merged.
     pub fn ranges(&self, from: u64, length: u64) -> Vec<Range> {
@@ -80,15 +99,15 @@ impl ViewLayout {
             return ranges;
         }
         if self.size == self.extent && self.pieces.len() == 1 {
-            return vec![(self.displacement + self.pieces[0][0] + from, length)];
+            return vec![(self.displacement + self.pieces[0].offset + from, length)];
         }
         let (mut tile, byte) = (from / self.size, from % self.size);
         let mut piece = self.piece_of(byte);
-        let (mut skip, mut left) = (byte - self.pieces[piece][2], length);
+        let (mut skip, mut left) = (byte - self.pieces[piece].data_before, length);
         while left > 0 {
-            let [offset, whole, _] = self.pieces[piece];
+            let Piece { offset, length, .. } = self.pieces[piece];
             let begin = self.displacement + tile * self.extent + offset + skip;
-            let count = (whole - skip).min(left);
+            let count = (length - skip).min(left);
             match ranges.last_mut() {
                 Some((last, size)) if *last + *size == begin => *size += count,
                 _ if count > 0 => ranges.push((begin, count)),
@@ -104,28 +123,34 @@ impl ViewLayout {
     }
 
     /// Returns the number of bytes of data before a position in the file.
-    pub fn bytes_before(&self, end: u64) -> u64 {
-        let Some(end) = end.checked_sub(self.displacement).filter(|_| self.size > 0) else {
+    ///
+    /// Tiles overlap if the data of a tile end after its extent. Several tiles may therefore have
+    /// data on both sides of the position.
+    pub fn bytes_before(&self, position: u64) -> u64 {
+        let Some(end) = position
+            .checked_sub(self.displacement)
+            .filter(|_| self.size > 0)
+        else {
             return 0;
         };
         let in_tile = |end: u64| -> u64 {
-            let part = |&[offset, length, _]: &[u64; 3]| end.saturating_sub(offset).min(length);
-            self.pieces.iter().map(part).sum()
+            let before = |piece: &Piece| end.saturating_sub(piece.offset).min(piece.length);
+            self.pieces.iter().map(before).sum()
         };
-        let last = self
+        let end_of_data = self
             .pieces
             .iter()
-            .map(|piece| piece[0] + piece[1])
+            .map(|piece| piece.offset + piece.length)
             .max()
             .unwrap_or(0);
-        // Tiles may overlap.
-        let reach = last.div_ceil(self.extent.max(1)).max(1);
-        let tile = end / self.extent.max(1);
-        let whole = (tile + 1).saturating_sub(reach);
-        let rest: u64 = (whole..=tile)
+        // Number of tiles that the data of one tile overlap, with the tile itself.
+        let overlap = end_of_data.div_ceil(self.extent.max(1)).max(1);
+        let last_tile = end / self.extent.max(1);
+        let whole_tiles = (last_tile + 1).saturating_sub(overlap);
+        let rest: u64 = (whole_tiles..=last_tile)
             .map(|tile| in_tile(end - tile * self.extent))
             .sum();
-        whole * self.size + rest
+        whole_tiles * self.size + rest
     }
 }
 
@@ -174,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_that_reach_into_each_other() {
+    fn tiles_may_overlap() {
         let layout = ViewLayout::new(0, [(0, 4), (16, 4)], 4);
         assert_eq!(layout.ranges(0, 12), [(0, 4), (16, 4), (4, 4)]);
         assert_eq!(layout.bytes_before(8), 8);

@@ -29,13 +29,13 @@ pub enum Representation {
 /// Part of a file that a process sees (14.3).
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct FileView {
-    /// Bytes before the first tile.
+    /// Offset in bytes of the first repetition of the filetype.
     pub displacement: u64,
-    /// Program's handle of the unit of access.
+    /// Program's handle of the etype.
     pub etype: u64,
-    /// Size of the unit in bytes of data.
+    /// Size of the etype in bytes: the unit of pointers and offsets.
     pub unit: u64,
-    /// Program's handle of the tile.
+    /// Program's handle of the filetype.
     pub filetype: u64,
     /// Representation of the data.
     pub representation: Representation,
@@ -57,7 +57,7 @@ pub struct OpenFile {
     /// Full name of the file at the last cut, or when it was opened.
     pub path: Vec<u8>,
     pub mode: i32,
-    /// Communicator that only this file uses, of the processes that have opened the file.
+    /// Communicator of the processes that have opened the file, which only this file uses.
     pub comm: u64,
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// Program's handle of the error handler; zero for the default.
@@ -66,13 +66,13 @@ pub struct OpenFile {
     pub view: FileView,
     /// True if accesses are atomic.
     pub atomic: bool,
-    /// Individual pointer, in units of the view.
+    /// Individual file pointer, in units of the view.
     pub position: u64,
-    /// Position of the shared pointer until its file exists.
+    /// Position of the shared file pointer until its hidden file exists.
     pub shared_start: u64,
-    /// Full name of the shared pointer's file; empty if it cannot exist.
+    /// Full name of the [hidden file](super::shared_pointer) that contains the shared pointer.
     ///
-    /// The file exists once the pointer has been moved.
+    /// Empty if it cannot be created. It exists once the pointer has been moved.
     pub shared_path: Vec<u8>,
     /// Position of the shared pointer at the cut.
     pub pointer: SharedPointer,
@@ -85,7 +85,7 @@ impl OpenFile {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// Returns the name of the shared pointer's file.
+    /// Returns the name of the hidden file with the shared pointer.
     pub fn shared_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.shared_path))
     }
@@ -101,7 +101,7 @@ pub enum SharedPointer {
     /// Another worker's state contains the pointer.
     #[default]
     InOtherWorker,
-    /// The pointer has not been moved since the start.
+    /// The pointer has not been moved, and has no hidden file.
     Unmoved,
     /// The pointer is at this unit.
     At(u64),

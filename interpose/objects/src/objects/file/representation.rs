@@ -1,7 +1,8 @@
 //! Data representations that the program has registered (MPI 4.1, 14.5.3).
 //!
-//! A library that has been reinitialised has none, so each one is registered once more. Open MPI
-//! keeps a name even if it reports an error, so refused registrations count too.
+//! A library that has been reinitialised has none of them, so each one is registered once more.
+//! Open MPI stores a name even if it reports an error. Refused registrations are therefore recorded
+//! and repeated too, and must be refused once more.
 #![allow(unsafe_code)]
 
 use super::registered_representation::RegisteredRepresentation;
@@ -59,7 +60,10 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
 /// Records a registration and the library's return code, unless an equal one is recorded.
 pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
     let all = &mut objects_mut(rt).representations;
-    if all.iter().all(|it| (&*it.name, it.given) != (name, given)) {
+    if all
+        .iter()
+        .all(|recorded| (&*recorded.name, recorded.given) != (name, given))
+    {
         let name = name.to_owned();
         all.push(RegisteredRepresentation { name, given, code });
     }
@@ -67,11 +71,11 @@ pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
 
 /// Registers all recorded representations with a library that has been reinitialised.
 pub fn rebuild(rt: &Runtime) {
-    for one in &objects(rt).representations {
+    for recorded in &objects(rt).representations {
         // SAFETY: a C string.
-        let code = unsafe { register_real(one.name.as_ptr(), one.given) };
-        if code != one.code {
-            log_not_rebuilt(&format!("data representation {:?}", one.name), code);
+        let code = unsafe { register_real(recorded.name.as_ptr(), recorded.given) };
+        if code != recorded.code {
+            log_not_rebuilt(&format!("data representation {:?}", recorded.name), code);
         }
     }
 }

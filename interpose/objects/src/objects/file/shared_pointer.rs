@@ -1,14 +1,15 @@
 //! Shared pointer of a file (MPI 4.1, 14.4.4).
 //!
-//! The pointer is a number in a hidden file, under a lock. The hidden file is in the directory of
-//! the file. If it cannot be created there, and all members are on one node, it is in the job's
-//! directory in memory. It is created when the pointer is first moved; until then the pointer is at
-//! its start.
+//! The pointer is a number in a hidden file, which a file lock protects. The hidden file is in the
+//! directory of the file. If it cannot be created there, and all members are on one node, it is in
+//! the job's directory in memory. It is created when the pointer is first moved; until then the
+//! pointer is at its start.
 //!
-//! Members on several nodes move the pointer, and each node has its own undo log, so no log records
-//! the moves. Instead the first member records the pointer's position at a cut, while all members
-//! are quiesced, and restores it when all logs have been undone. The logs do record the creation of
-//! the hidden file: it is removed if a rollback closes its file.
+//! The undo logs cannot record the moves: members on several nodes move the pointer, and each node
+//! has its own log. Instead the first member saves the pointer's position at a cut, while all
+//! members are quiesced, and restores it in a rollback, after all logs have been undone. The logs
+//! do record the creation of the hidden file, which is therefore removed if the file was not open
+//! at the cut.
 #![allow(unsafe_code)]
 
 use super::open_file::{OpenFile, SharedPointer};
@@ -47,6 +48,7 @@ fn read(open: &fs::File) -> io::Result<Option<u64>> {
     Ok((count == 8).then(|| u64::from_le_bytes(bytes)))
 }
 
+/// Returns the position in the hidden file; `None` if there is no hidden file.
 fn moved_position(file: &OpenFile) -> io::Result<Option<u64>> {
     match fs::File::open(file.shared_path()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -63,6 +65,7 @@ pub fn position(file: &OpenFile) -> io::Result<u64> {
     Ok(moved_position(file)?.unwrap_or(file.shared_start))
 }
 
+/// Opens or creates the hidden file, and waits for its lock.
 fn open(file: &OpenFile) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options
@@ -76,8 +79,12 @@ fn open(file: &OpenFile) -> io::Result<fs::File> {
     Ok(open)
 }
 
-/// Moves the pointer; returns its old position.
-pub fn change(rt: &Runtime, file: &OpenFile, to: impl FnOnce(u64) -> u64) -> io::Result<u64> {
+/// Moves the pointer to `new_position(old)`; returns the old position.
+pub fn change(
+    rt: &Runtime,
+    file: &OpenFile,
+    new_position: impl FnOnce(u64) -> u64,
+) -> io::Result<u64> {
     user::note_effect(
         rt,
         &FileCall::Open {
@@ -89,7 +96,7 @@ pub fn change(rt: &Runtime, file: &OpenFile, to: impl FnOnce(u64) -> u64) -> io:
     user::record_created_file(rt);
     let open = open?;
     let old = read(&open)?.unwrap_or(file.shared_start);
-    open.write_all_at(&to(old).to_le_bytes(), 0)?;
+    open.write_all_at(&new_position(old).to_le_bytes(), 0)?;
     Ok(old)
 }
 

@@ -55,7 +55,7 @@ pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
 
 /// Creates a group of these members; without any, returns `MPI_GROUP_EMPTY`.
 ///
-/// The group comes from this session or, with 0, from the World Model.
+/// `session` is the program's handle of the group's session; zero for the World Model.
 pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
@@ -124,19 +124,21 @@ fn make_of_workers(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result
 
 /// Creates a real group with spawned processes among its members.
 ///
-/// `None` if no communicator leads to one of them: the program cannot use the group then.
+/// Selects the members from the union of the world's group and the groups of all communicators with
+/// spawned processes. `None` if the union does not contain all members: then the program cannot use
+/// the group.
 fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
     with_world(rt, |world| {
         let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
         let mut all: Vec<Worker> = (0..size as u32).map(Worker).collect();
         let mut unions = vec![world];
         let joined = comm::spawned::visit(rt, |group, numbers| {
-            let mut more = real_group(rt, null_handle(rt));
+            let mut larger = real_group(rt, null_handle(rt));
             // SAFETY: groups of the runtime.
             understudy_mpi::check(unsafe {
-                real::PMPI_Group_union(unions[unions.len() - 1], group, &mut more)
+                real::PMPI_Group_union(unions[unions.len() - 1], group, &mut larger)
             })?;
-            unions.push(more);
+            unions.push(larger);
             all = union(&all, numbers);
             Ok(())
         });
@@ -166,7 +168,8 @@ pub fn release_all(rt: &Runtime) {
 
 /// Creates the real groups from the new world.
 ///
-/// Abandons existing real groups. No communicator leads to spawned processes at this point.
+/// Existing real groups belong to the library's former instance. After a recovery no communicator
+/// contains spawned processes.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {

@@ -47,7 +47,7 @@ fn positions(members: &[Worker], ranks: &[c_int]) -> Result<Vec<usize>, c_int> {
     ranks.iter().map(valid).collect()
 }
 
-/// Expands triples of first rank, last rank and stride in a group of `size`.
+/// Expands ranges (first rank, last rank, stride) to ranks in a group of `size` (7.3.2).
 pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
     let mut ranks = Vec::new();
     for &[first, last, stride] in ranges {
@@ -123,10 +123,10 @@ pub fn translate(
     ranks: &[c_int],
     second: &[Worker],
 ) -> Result<Vec<c_int>, c_int> {
-    let places: HashMap<Worker, c_int> = second.iter().copied().zip(0..).collect();
+    let ranks_in_second: HashMap<Worker, c_int> = second.iter().copied().zip(0..).collect();
     let translated =
         |&rank: &c_int| match usize::try_from(rank).ok().and_then(|rank| first.get(rank)) {
-            Some(member) => Ok(places.get(member).copied().unwrap_or(UNDEFINED)),
+            Some(member) => Ok(ranks_in_second.get(member).copied().unwrap_or(UNDEFINED)),
             None if rank == PROC_NULL => Ok(PROC_NULL),
             None => Err(ERR_RANK),
         };

@@ -50,7 +50,7 @@ pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_
             pairs: pairs.to_vec(),
         },
     )
-    .map(|it| adopt(rt, it))
+    .map(|real| adopt(rt, real))
 }
 
 /// Returns keys and values of an info object; empty for the null handle.

@@ -12,11 +12,12 @@ pub(super) const TRAMPOLINES: usize = 256;
 /// Functions of the program that the trampolines call.
 pub struct Bindings {
     pub(super) functions: [Function; TRAMPOLINES],
-    /// Released trampolines, and the number of trampolines that have never been used.
+    /// Released trampolines, in the order of their releases.
     free: VecDeque<usize>,
+    /// Number of trampolines that have never been used.
     untouched: usize,
     /// Trampolines, by the operator's index.
-    pub(super) of_op: Vec<Option<usize>>,
+    pub(super) trampoline_of_op: Vec<Option<usize>>,
 }
 
 impl Bindings {
@@ -29,40 +30,46 @@ impl Bindings {
             }; TRAMPOLINES],
             free: VecDeque::new(),
             untouched: TRAMPOLINES,
-            of_op: Vec::new(),
+            trampoline_of_op: Vec::new(),
         }
     }
 
     /// Binds a free trampoline to a function.
     pub(super) fn bind(&mut self, function: Function) -> Option<usize> {
-        let number = if self.untouched > 0 {
+        let trampoline = if self.untouched > 0 {
             self.untouched -= 1;
             TRAMPOLINES - 1 - self.untouched
         } else {
             self.free.pop_front()?
         };
-        self.functions[number] = function;
-        Some(number)
+        self.functions[trampoline] = function;
+        Some(trampoline)
     }
 
     /// Releases a trampoline; its function stays bound until it is reused.
-    pub(super) fn release(&mut self, number: usize) {
-        self.free.push_back(number);
+    pub(super) fn release(&mut self, trampoline: usize) {
+        self.free.push_back(trampoline);
     }
 
-    pub(super) fn assign(&mut self, op: u32, number: usize) {
+    /// Assigns a bound trampoline to an operator.
+    pub(super) fn assign(&mut self, op: u32, trampoline: usize) {
         let op = op as usize;
-        if self.of_op.len() <= op {
-            self.of_op.resize(op + 1, None);
+        if self.trampoline_of_op.len() <= op {
+            self.trampoline_of_op.resize(op + 1, None);
         }
-        if let Some(old) = self.of_op[op].replace(number) {
+        if let Some(old) = self.trampoline_of_op[op].replace(trampoline) {
             self.release(old);
         }
     }
 
+    /// Releases the trampoline of an operator.
     pub(super) fn unassign(&mut self, op: u32) {
-        if let Some(number) = self.of_op.get_mut(op as usize).and_then(Option::take) {
-            self.release(number);
+        if let Some(trampoline) = self
+            .trampoline_of_op
+            .get_mut(op as usize)
+            .and_then(Option::take)
+        {
+            self.release(trampoline);
         }
     }
 }
@@ -82,8 +89,8 @@ mod tests {
         bindings.assign(3, 0);
         bindings.unassign(3);
         bindings.unassign(3);
-        for number in 2..TRAMPOLINES {
-            assert_eq!(bindings.bind(at(number as u64)), Some(number));
+        for trampoline in 2..TRAMPOLINES {
+            assert_eq!(bindings.bind(at(trampoline as u64)), Some(trampoline));
         }
         assert_eq!(bindings.functions[0].address, 10);
         assert_eq!(bindings.bind(at(99)), Some(0));

@@ -54,13 +54,14 @@ pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
     index(rt, op).is_none_or(|index| objects(rt).ops.get(index).is_some_and(|op| op.commutes))
 }
 
-/// Creates a real operator, and returns it with the number of its trampoline.
+/// Creates a real operator, and returns it with its trampoline.
 fn create_real(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
-    let Some(number) = rt.objects.bindings.borrow_mut().bind(op.function) else {
+    let Some(trampoline) = rt.objects.bindings.borrow_mut().bind(op.function) else {
         log::error!("{}", message::too_many_operators(TRAMPOLINES));
         return Err(ERR_NO_MEM);
     };
-    let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);
+    let function: callbacks::UserFunction<RealDatatype> =
+        Some(FUNCTIONS[trampoline / 16][trampoline % 16]);
     let mut new = real_op(rt, null_handle(rt));
     // SAFETY: a function of the type that the real library calls.
     let rc = unsafe {
@@ -72,15 +73,15 @@ fn create_real(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
         create(function, c_int::from(op.commutes), &mut new)
     };
     if rc == SUCCESS {
-        return Ok((new, number));
+        return Ok((new, trampoline));
     }
-    rt.objects.bindings.borrow_mut().release(number);
+    rt.objects.bindings.borrow_mut().release(trampoline);
     Err(rc)
 }
 
-fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
+fn connect(rt: &Runtime, index: u32, (real, trampoline): (RealOp, usize)) {
     handles::set_real(rt, HandleKind::Op, index, real.0);
-    rt.objects.bindings.borrow_mut().assign(index, number);
+    rt.objects.bindings.borrow_mut().assign(index, trampoline);
 }
 
 /// Creates an operator that calls the function at this address of the program side.
@@ -98,7 +99,7 @@ pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Res
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
 }
 
-/// Sets the address that callers of the operator's function pass on to it.
+/// Sets the address that the operator's function receives after the arguments that MPI defines.
 ///
 /// Returns false if the operator does not exist.
 pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
@@ -110,8 +111,10 @@ pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
         op.function
     });
     let mut bindings = rt.objects.bindings.borrow_mut();
-    if let (Some(function), Some(&Some(number))) = (function, bindings.of_op.get(index as usize)) {
-        bindings.functions[number] = function;
+    if let (Some(function), Some(&Some(trampoline))) =
+        (function, bindings.trampoline_of_op.get(index as usize))
+    {
+        bindings.functions[trampoline] = function;
     }
     true
 }

@@ -5,9 +5,10 @@
 pub struct Function {
     /// Address of the function.
     pub address: u64,
-    /// Address of a function that the C++ bindings' function calls; zero if unused.
+    /// Address of the program's function behind a function of the C++ bindings; else zero.
     ///
-    /// The function receives this address after the arguments that MPI defines.
+    /// The bindings' function receives this address after the arguments that MPI defines, and calls
+    /// the program's function.
     pub inner: u64,
 }
 

@@ -1,4 +1,6 @@
-//! Trampolines: functions that the real library calls in a reduction, and that call the program's.
+//! Trampolines: functions that the real library calls in a reduction.
+//!
+//! Each one calls the reduction function of the program that is bound to it.
 #![allow(unsafe_code)]
 
 use super::bindings::TRAMPOLINES;
@@ -29,10 +31,10 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let rt = DOOR.get();
     let _callback = call::Callback::new();
     let function = rt.objects.bindings.borrow().functions[NUMBER];
-    // SAFETY: the real library's argument.
+    // SAFETY: the real library passes a pointer to the datatype.
     let handle: VirtDatatype =
         datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
-    let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
+    let mut handle = abi::handle_for_program(rt, HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function has this type. The real library runs because the program has
     // called it.
     unsafe {

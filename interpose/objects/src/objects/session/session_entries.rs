@@ -85,7 +85,7 @@ pub fn set_world_model(rt: &Runtime, model: WorldModel) {
     publish_state(rt);
 }
 
-/// Publishes the contents of the table to other threads.
+/// Publishes the World Model's state and the number of sessions to other threads.
 pub fn publish_state(rt: &Runtime) {
     let all = objects(rt);
     publish(all.world_model, all.sessions.iter().count());
@@ -95,10 +95,10 @@ pub fn publish_state(rt: &Runtime) {
 ///
 /// Scheme and authority of a URI are case-insensitive.
 pub fn members(rt: &Runtime, set: &CStr) -> Option<Vec<Worker>> {
-    let is = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
+    let is_named = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
     match set {
-        _ if is(WORLD) => comm::members(rt, comm::world_handle(rt)),
-        _ if is(SELF) => comm::members(rt, comm::self_handle(rt)),
+        _ if is_named(WORLD) => comm::members(rt, comm::world_handle(rt)),
+        _ if is_named(SELF) => comm::members(rt, comm::self_handle(rt)),
         _ => None,
     }
 }

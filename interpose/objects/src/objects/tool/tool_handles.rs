@@ -10,9 +10,11 @@ pub struct RealToolHandles {
     pub(super) sessions: Vec<*mut c_void>,
     pub(super) pvars: Vec<*mut c_void>,
     /// True if the library's interface is initialised.
-    ///
-    /// `was_open` is true if it was initialised before `MPI_Init`, where every MPI instance begins.
     pub(super) is_open: bool,
+    /// True if the interface was initialised before `MPI_Init`.
+    ///
+    /// A reset returns the library to its state before `MPI_Init`, where the interface is then
+    /// initialised.
     pub(super) was_open: bool,
     /// True if the message of [`check_communicators`](super::written::check_communicators) was
     /// logged.
@@ -46,16 +48,17 @@ pub enum ToolHandleKind {
     PvarEnum = 4,
 }
 
-/// First address of these handles, after the virtual handles of MPI objects; never mapped either.
+/// Address of the first handle: after the virtual handles of MPI objects, in unmapped memory.
 const HANDLE_BASE: usize = 0x1e20_0000_0000;
 
-pub fn handle(of: ToolHandleKind, index: u32) -> *mut c_void {
-    (HANDLE_BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
+/// Returns the program's handle with this index.
+pub fn handle(kind: ToolHandleKind, index: u32) -> *mut c_void {
+    (HANDLE_BASE + ((kind as usize) << 36) + ((index as usize) << 4)) as *mut c_void
 }
 
 /// Returns the index of a handle of the program.
-pub fn index(of: ToolHandleKind, given: *mut c_void) -> Option<u32> {
-    let offset = (given as usize).wrapping_sub(handle(of, 0) as usize);
+pub fn index(kind: ToolHandleKind, program_handle: *mut c_void) -> Option<u32> {
+    let offset = (program_handle as usize).wrapping_sub(handle(kind, 0) as usize);
     (offset < 1 << 36 && offset.is_multiple_of(16)).then_some((offset >> 4) as u32)
 }
 

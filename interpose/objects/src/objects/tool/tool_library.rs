@@ -29,22 +29,22 @@ pub const ALL: *mut c_void = usize::MAX as *mut c_void;
 const NAME_CAPACITY: usize = 512;
 
 /// Returns the real handle, or null if it does not exist.
-pub fn real_of(rt: &Runtime, of: ToolHandleKind, given: *mut c_void) -> *mut c_void {
+pub fn real_of(rt: &Runtime, kind: ToolHandleKind, program_handle: *mut c_void) -> *mut c_void {
     let tools = rt.objects.tools.borrow();
-    let list = match of {
+    let list = match kind {
         ToolHandleKind::Cvar => &tools.cvars,
         ToolHandleKind::Session => &tools.sessions,
         ToolHandleKind::Pvar => &tools.pvars,
         ToolHandleKind::CvarEnum | ToolHandleKind::PvarEnum => return null_mut(),
     };
-    let real = index(of, given).and_then(|index| list.get(index as usize).copied());
+    let real = index(kind, program_handle).and_then(|index| list.get(index as usize).copied());
     real.unwrap_or(null_mut())
 }
 
 /// Sets the real handle of a handle of the program.
-pub fn set_real(rt: &Runtime, of: ToolHandleKind, index: u32, real: *mut c_void) {
+pub fn set_real(rt: &Runtime, kind: ToolHandleKind, index: u32, real: *mut c_void) {
     let tools = &mut *rt.objects.tools.borrow_mut();
-    match of {
+    match kind {
         ToolHandleKind::Cvar => set_entry(&mut tools.cvars, index, real),
         ToolHandleKind::Session => set_entry(&mut tools.sessions, index, real),
         ToolHandleKind::Pvar => set_entry(&mut tools.pvars, index, real),
@@ -57,7 +57,7 @@ pub fn set_real(rt: &Runtime, of: ToolHandleKind, index: u32, real: *mut c_void)
 /// The interface is never finalised. `is_before` is true before `MPI_Init`: all resets of the
 /// library then leave the interface initialised.
 pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a plain argument.
     let rc = unsafe { real::PMPI_T_init_thread(required, provided) };
     let mut tools = rt.objects.tools.borrow_mut();
@@ -125,10 +125,11 @@ pub struct VariableInfo {
 
 /// Returns the library's description of a variable.
 ///
-/// `ask` receives a buffer for the name, and variables for all other results.
+/// `get_info` calls the library with a buffer for the name, and with variables for the other
+/// results; the array is for results that are not used.
 fn describe(
     rt: &Runtime,
-    ask: impl FnOnce(*mut c_char, &mut c_int, &mut VariableInfo, &mut [c_int; 5]) -> c_int,
+    get_info: impl FnOnce(*mut c_char, &mut c_int, &mut VariableInfo, &mut [c_int; 5]) -> c_int,
 ) -> Result<VariableInfo, c_int> {
     let (mut name, mut length) = ([0 as c_char; NAME_CAPACITY], NAME_CAPACITY as c_int);
     let null = VirtDatatype(predefined_handle(rt, "ompi_mpi_datatype_null"));
@@ -139,8 +140,8 @@ fn describe(
         datatype: real_datatype(rt, null),
         enumtype: null_mut(),
     };
-    let _apart = NeverAbandoned::new();
-    check(ask(
+    let _never_abandoned = NeverAbandoned::new();
+    check(get_info(
         name.as_mut_ptr(),
         &mut length,
         &mut variable,
@@ -212,7 +213,7 @@ pub fn find_cvar(rt: &Runtime, name: &[u8]) -> Result<VariableInfo, c_int> {
 
 fn index_of(name: &[u8]) -> Result<c_int, c_int> {
     let (name, mut index) = (c_name(name), 0);
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a C string.
     check(unsafe { real::PMPI_T_cvar_get_index(name.as_ptr(), &mut index) })?;
     Ok(index)
@@ -233,7 +234,7 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
     let mut object =
         BoundObject::new(rt, describe_cvar(rt, index)?.bind, cvar.object).ok_or(INVALID)?;
     let (mut handle, mut count) = (null_mut(), 0);
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a variable of the library.
     check(unsafe {
         real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
@@ -246,7 +247,7 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
 /// Returns the handle with the number of its elements.
 pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (c_name(&pvar.name), 0);
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a C string.
     check(unsafe { real::PMPI_T_pvar_get_index(name.as_ptr(), pvar.class, &mut index) })?;
     let mut object =
@@ -266,7 +267,7 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
 
 pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a variable for the handle.
     check(unsafe { real::PMPI_T_pvar_session_create(&mut session) })?;
     Ok(session)

@@ -49,16 +49,16 @@ pub fn rebuild(rt: &Runtime) {
                 ToolHandleKind::Pvar,
                 handle(ToolHandleKind::Pvar, index),
             );
-            let _apart = NeverAbandoned::new();
+            let _never_abandoned = NeverAbandoned::new();
             // SAFETY: handles of the library.
             unsafe { real::PMPI_T_pvar_start(session, pvar) };
         }
     }
 }
 
-fn connect(rt: &Runtime, of: ToolHandleKind, index: u32, made: Result<*mut c_void, c_int>) {
+fn connect(rt: &Runtime, kind: ToolHandleKind, index: u32, made: Result<*mut c_void, c_int>) {
     match made {
-        Ok(real) => set_real(rt, of, index, real),
+        Ok(real) => set_real(rt, kind, index, real),
         Err(rc) => log_not_rebuilt(&format!("handle {index} of the tool interface"), rc),
     }
 }

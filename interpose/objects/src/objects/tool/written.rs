@@ -1,10 +1,11 @@
 //! Values that the program has written to control variables.
 //!
 //! The library reads some variables when it creates a communicator (Open MPI's
-//! `coll_tuned_allreduce_algorithm`), others when a procedure is called. After an initialisation of
-//! MPI the last values are written before the program's communicators are rebuilt. Therefore no
-//! checkpoint is taken while a communicator exists that was created with other values. Variables
-//! that are bound to an object are written when all objects exist.
+//! `coll_tuned_allreduce_algorithm`), others when a procedure is called. A recovery therefore
+//! writes the last values before it rebuilds the program's communicators. A communicator that the
+//! program created with other values would be rebuilt with the last ones, so no checkpoint is taken
+//! while such a communicator exists. Variables that are bound to an object are written when all
+//! objects exist.
 #![allow(unsafe_code)]
 
 use super::tool_library::{is_open, make_cvar, open};
@@ -102,7 +103,7 @@ fn rewrite(rt: &Runtime, write: &Write) -> Result<(), c_int> {
         count: 0,
     };
     let (mut handle, _) = make_cvar(rt, &cvar)?;
-    let _apart = NeverAbandoned::new();
+    let _never_abandoned = NeverAbandoned::new();
     // SAFETY: a handle of the variable to which this value was written.
     let written = unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) };
     // SAFETY: a handle that this function has created.

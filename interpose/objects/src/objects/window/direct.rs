@@ -1,9 +1,13 @@
-//! Windows with memory that all members share: direct accesses, and operations left to the library.
+//! Windows whose memory this process has mapped: locks, and operations left to the library.
 //!
-//! Origins perform all accumulates on such a window under a lock of the target (MPI 4.1, 12.7.1),
-//! with any datatype: the library's own accumulates would not use that lock. A lock whose owner has
-//! failed is free in the next MPI instance. The locks of passive target epochs
-//! ([`super::passive`]) are separate words of the file.
+//! The origin of an accumulate performs it itself, in the target's memory, under a lock of the
+//! target that makes it atomic (MPI 4.1, 12.7.1). That holds for all accumulates of such a window,
+//! with any datatype: an accumulate of the library would not use the lock.
+//!
+//! The locks are words of a shared file. A taken lock contains the number of the owner's MPI
+//! instance plus one. In any other instance this value means that the lock is free, so a lock whose
+//! owner has failed needs no repair. The locks of passive target epochs ([`super::passive`]) are
+//! further words of the file.
 #![allow(unsafe_code)]
 
 use super::epochs::LockKind;
@@ -25,13 +29,14 @@ use understudy_numbers::ProcessNumber;
 
 /// Distance of two locks in bytes: a cache line for each.
 const STRIDE: usize = 64;
+/// Number of locks of accumulates, which targets share if there are more of them.
 const LOCKS: usize = PAGE_SIZE / STRIDE;
 /// Number of attempts to take a lock before the processor is yielded.
 const SPINS: u32 = 100;
 /// Number of flushes and unlocks after which the library makes progress on messages.
 const PROGRESS_INTERVAL: u32 = 1024;
 
-/// Time after a wait for a writer in which a reader ignores other waiting writers.
+/// Time after a wait for a writer during which a reader passes other writers.
 const WRITER_GRACE: Duration = Duration::from_millis(100);
 
 /// Work that a flush requires.
@@ -56,8 +61,8 @@ pub struct DirectWindow {
     /// Passive target epochs that were opened in the library.
     library_epochs: RefCell<LibraryEpochs>,
     generation: u32,
-    /// Time of this process's last shared lock that it took after waiting for a writer.
-    waited: Cell<Option<Instant>>,
+    /// Time when this process last took a shared lock after waiting for a writer.
+    last_wait_for_writer: Cell<Option<Instant>>,
 }
 
 /// Mapping of the file of a window's locks.
@@ -96,12 +101,12 @@ impl LockMapping {
         (PAGE_SIZE + members * STRIDE).next_multiple_of(PAGE_SIZE)
     }
 
-    fn of(&self, rank: usize) -> &AtomicU32 {
+    fn accumulate_lock(&self, rank: usize) -> &AtomicU32 {
         // SAFETY: a word of the mapping, which exists as long as `self`.
         unsafe { self.at.byte_add(rank % LOCKS * STRIDE).cast().as_ref() }
     }
 
-    fn of_epochs(&self, rank: usize) -> Option<&AtomicU64> {
+    fn epoch_lock(&self, rank: usize) -> Option<&AtomicU64> {
         // SAFETY: as above.
         (rank < self.members)
             .then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
@@ -126,22 +131,26 @@ impl Drop for AccumulateGuard<'_> {
     }
 }
 
+/// Takes a lock if its word differs from `taken`, the value of a taken lock.
+///
+/// Any other value is free: zero, or the value of a former instance.
 #[inline]
-fn try_lock(word: &AtomicU32, held: u32) -> bool {
+fn try_lock(word: &AtomicU32, taken: u32) -> bool {
     let found = word.load(Ordering::Relaxed);
-    found != held
+    found != taken
         && word
-            .compare_exchange_weak(found, held, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange_weak(found, taken, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
 }
 
+/// Waits for a lock; returns false if this MPI instance has ended.
 #[cold]
-fn wait(word: &AtomicU32, held: u32) -> bool {
+fn wait(word: &AtomicU32, taken: u32) -> bool {
     for spins in 1_u32.. {
         if call::is_over() {
             return false;
         }
-        if try_lock(word, held) {
+        if try_lock(word, taken) {
             return true;
         }
         std::hint::spin_loop();
@@ -167,7 +176,7 @@ impl DirectWindow {
             calls_without_library: Cell::new(0),
             library_epochs: RefCell::default(),
             generation: call::own_instance().0,
-            waited: Cell::new(None),
+            last_wait_for_writer: Cell::new(None),
         })
     }
 
@@ -180,46 +189,47 @@ impl DirectWindow {
     /// Waits for the lock of a member's part; `None` if this MPI instance has ended.
     #[inline(always)]
     pub fn lock(&self, rank: usize) -> Option<AccumulateGuard<'_>> {
-        let word = self.locks.as_ref()?.of(rank);
-        let held = call::required_instance().0.wrapping_add(1);
-        let is_free = !call::is_over() && try_lock(word, held);
-        (is_free || wait(word, held)).then(|| AccumulateGuard(word))
+        let word = self.locks.as_ref()?.accumulate_lock(rank);
+        let taken = call::required_instance().0.wrapping_add(1);
+        let is_free = !call::is_over() && try_lock(word, taken);
+        (is_free || wait(word, taken)).then(|| AccumulateGuard(word))
     }
 
     #[inline]
-    fn lock_of_epochs(&self, rank: c_int) -> Option<PassiveLock<'_>> {
+    fn epoch_lock(&self, rank: c_int) -> Option<PassiveLock<'_>> {
         let word = self
             .locks
             .as_ref()?
-            .of_epochs(usize::try_from(rank).ok()?)?;
+            .epoch_lock(usize::try_from(rank).ok()?)?;
         Some(PassiveLock::new(word, self.generation))
     }
 
-    /// Takes the lock of a member's part if it is free and has no waiters.
+    /// Takes the epoch lock of a member if it is free and has no waiters.
     ///
     /// Returns false if it was not taken or the member does not exist.
     #[inline]
-    pub fn take_free(&self, rank: c_int, hold: LockKind) -> bool {
-        self.lock_of_epochs(rank)
-            .is_some_and(|lock| lock.take_free(hold))
+    pub fn take_free(&self, rank: c_int, kind: LockKind) -> bool {
+        self.epoch_lock(rank)
+            .is_some_and(|lock| lock.take_free(kind))
     }
 
-    /// Takes the lock of a member's part if it is free and the member exists.
+    /// Takes the epoch lock of a member if it is free and the member exists.
     ///
-    /// A reader that `has_waited` for a waiting writer need not wait for another one soon.
-    pub fn take(&self, rank: c_int, hold: LockKind, has_waited: bool) -> bool {
-        let Some(lock) = self.lock_of_epochs(rank) else {
+    /// A reader waits for a waiting writer, so that readers cannot exclude writers forever. A
+    /// reader that `has_waited` may then pass other writers for [`WRITER_GRACE`].
+    pub fn take(&self, rank: c_int, kind: LockKind, has_waited: bool) -> bool {
+        let Some(lock) = self.epoch_lock(rank) else {
             return false;
         };
-        lock.take(hold, false)
-            || hold == LockKind::Shared && self.take_after_writer(lock, has_waited)
+        lock.take(kind, false)
+            || kind == LockKind::Shared && self.take_after_writer(lock, has_waited)
     }
 
     /// Takes a shared lock for which a writer may wait.
     #[cold]
     fn take_after_writer(&self, lock: PassiveLock<'_>, has_waited: bool) -> bool {
         if self
-            .waited
+            .last_wait_for_writer
             .get()
             .is_some_and(|then| then.elapsed() < WRITER_GRACE)
         {
@@ -227,35 +237,35 @@ impl DirectWindow {
         }
         let is_taken = has_waited && lock.take(LockKind::Shared, true);
         if is_taken {
-            self.waited.set(Some(Instant::now()));
+            self.last_wait_for_writer.set(Some(Instant::now()));
         }
         is_taken
     }
 
-    /// Takes the locks of all members, or none of them.
-    pub fn take_all(&self, hold: LockKind, has_waited: bool) -> bool {
+    /// Takes the epoch locks of all members, or none of them.
+    pub fn take_all(&self, kind: LockKind, has_waited: bool) -> bool {
         let missed = self
             .members()
-            .find(|&rank| !self.take(rank, hold, has_waited));
+            .find(|&rank| !self.take(rank, kind, has_waited));
         if let Some(missed) = missed {
-            (0..missed).for_each(|rank| self.release(rank, hold));
+            (0..missed).for_each(|rank| self.release(rank, kind));
         }
         missed.is_none()
     }
 
-    pub fn release_all(&self, hold: LockKind) {
-        self.members().for_each(|rank| self.release(rank, hold));
+    pub fn release_all(&self, kind: LockKind) {
+        self.members().for_each(|rank| self.release(rank, kind));
     }
 
-    /// Releases a lock.
+    /// Releases the epoch lock of a member's part.
     #[inline]
-    pub fn release(&self, rank: c_int, hold: LockKind) {
-        if let Some(lock) = self.lock_of_epochs(rank) {
-            lock.release(hold);
+    pub fn release(&self, rank: c_int, kind: LockKind) {
+        if let Some(lock) = self.epoch_lock(rank) {
+            lock.release(kind);
         }
     }
 
-    /// Returns the ranks whose locks are the runtime's.
+    /// Returns the ranks with locks; empty if members are on several nodes.
     pub fn members(&self) -> Range<c_int> {
         0..self
             .locks
@@ -269,7 +279,7 @@ impl DirectWindow {
         self.library_epochs.borrow_mut()
     }
 
-    /// True if this call need not make progress in the library.
+    /// Counts a call, and returns true if it need not make progress in the library.
     #[inline]
     pub fn skip_progress(&self) -> bool {
         self.calls_without_library

@@ -21,11 +21,11 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<DirectWindow>>
     let Some(window) = get(rt, win).filter(|window| window.region.is_mapped()) else {
         return Ok(None);
     };
-    let number = index(rt, win).unwrap_or_default();
-    if let Some(known) = rt.objects.direct.borrow().get(&number) {
+    let index = index(rt, win).unwrap_or_default();
+    if let Some(known) = rt.objects.direct.borrow().get(&index) {
         return Ok(Some(Rc::clone(known)));
     }
-    map_locks(rt, number, &window, &world::get(rt).process_of)
+    map_locks(rt, index, &window, &world::get(rt).process_of)
 }
 
 /// Maps the locks of the window with this index; `processes` are the workers' processes.
@@ -55,7 +55,7 @@ pub(super) fn map_locks(
     Ok(Some(new))
 }
 
-/// Returns the wait that a flush of a rank, or of all ranks, needs.
+/// Returns the work that a flush of a rank, or of all ranks, requires.
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> FlushWork {
     let is_passive = get(rt, win).is_some_and(|window| window.epochs.is_passive(rank));
     match direct(rt, win) {
@@ -65,8 +65,8 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> FlushWork {
 }
 
 /// Sets the flag for operations of the library that may be incomplete.
-pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
+pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is_busy: bool) {
     if let Ok(Some(direct)) = direct(rt, win) {
-        direct.is_busy.set(is);
+        direct.is_busy.set(is_busy);
     }
 }

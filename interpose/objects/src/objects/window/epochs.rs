@@ -1,7 +1,7 @@
 //! Open epochs of windows (MPI 4.1, 12.5).
 #![allow(unsafe_code)]
 
-use super::own_locks::OwnLocks;
+use super::own_locks::{LockArguments, OwnLocks};
 use crate::generated::real;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -17,16 +17,24 @@ pub const NO_CHECK: c_int = 1;
 pub enum LockKind {
     Shared,
     Exclusive,
-    /// No lock, since the program asserts that there are no conflicting ones (MPI 4.1, 12.5.5).
+    /// No lock: the program asserts that there are no conflicting ones (`MPI_MODE_NOCHECK`).
     ///
-    /// Libraries rely on this assertion.
+    /// Libraries rely on this assertion (MPI 4.1, 12.5.5), and so does the runtime.
     Unchecked,
+}
+
+impl LockArguments {
+    /// Returns the kind of the lock; `None` if the lock type is invalid.
+    #[inline]
+    pub fn kind(self) -> Option<LockKind> {
+        LockKind::from_arguments(self.lock_type, self.assert)
+    }
 }
 
 impl LockKind {
     /// Returns the kind of a lock from its type and assertion.
     #[inline]
-    pub fn of(kind: c_int, assert: c_int) -> Option<LockKind> {
+    pub fn from_arguments(kind: c_int, assert: c_int) -> Option<LockKind> {
         match kind {
             LOCK_SHARED | LOCK_EXCLUSIVE if assert & NO_CHECK != 0 => Some(LockKind::Unchecked),
             LOCK_SHARED => Some(LockKind::Shared),
@@ -49,14 +57,16 @@ pub struct Epochs {
     pub targets: Option<Vec<i32>>,
     /// Origins between `MPI_Win_post` and `MPI_Win_wait`.
     pub origins: Option<Vec<i32>>,
-    /// Members that have posted and whose message has not been used yet.
+    /// Members whose message `Exposed` ([`crate::exposure`]) has not been consumed yet.
     pub exposed: BTreeSet<i32>,
-    /// Members that have completed and whose message has not been used yet.
+    /// Members whose message `Done` has not been consumed yet.
     pub done: BTreeSet<i32>,
 }
 
 impl Epochs {
-    /// True between start and complete, and between post and wait.
+    /// True in an epoch of general active target synchronization.
+    ///
+    /// Such an epoch lasts from start to complete, or from post to wait.
     pub fn is_general(&self) -> bool {
         self.targets.is_some() || self.origins.is_some()
     }
@@ -71,7 +81,7 @@ impl Epochs {
         self.is_fenced || self.all.is_some() || self.locks.has(rank) || is_target()
     }
 
-    /// True if a lock is held: on `rank`, or without it, on any member.
+    /// True if this process holds a lock of `rank`, or of any member.
     pub(super) fn is_passive(&self, rank: Option<c_int>) -> bool {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.has(rank))
     }
@@ -94,14 +104,12 @@ impl Epochs {
     /// Returns the kind of the lock that this process holds on a member's part.
     #[inline]
     pub fn lock_kind(&self, rank: c_int) -> Option<LockKind> {
-        self.locks
-            .get(rank)
-            .and_then(|(kind, assert)| LockKind::of(kind, assert))
+        self.locks.get(rank).and_then(LockArguments::kind)
     }
 
     /// Returns the kind of the lock that this process holds on all members.
     pub fn lock_all_kind(&self) -> Option<LockKind> {
-        LockKind::of(LOCK_SHARED, self.all?)
+        LockKind::from_arguments(LOCK_SHARED, self.all?)
     }
 
     /// True if an epoch is open that excludes an epoch between fences.
@@ -120,8 +128,8 @@ impl Epochs {
             if let Some(assert) = self.all {
                 check(real::PMPI_Win_lock_all(assert, win))?;
             }
-            for (rank, (kind, assert)) in self.locks.iter() {
-                check(real::PMPI_Win_lock(kind, rank, assert, win))?;
+            for (rank, LockArguments { lock_type, assert }) in self.locks.iter() {
+                check(real::PMPI_Win_lock(lock_type, rank, assert, win))?;
             }
         }
         Ok(())

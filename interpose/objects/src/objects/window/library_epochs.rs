@@ -1,4 +1,4 @@
-//! Passive target epochs that were opened in the library, where locks are the runtime's.
+//! Passive target epochs in the library, of windows whose locks are the runtime's.
 
 use super::epochs::Epochs;
 use std::collections::BTreeSet;

@@ -7,17 +7,17 @@
 //!   generation     writer   waits    readers
 //! ```
 //!
-//! A lock is free in any MPI instance later than that of its word: processes that held the lock
-//! take it once more ([`super::Epochs::open`]). Processes that are still in an earlier MPI instance
-//! cannot change the word.
+//! The word belongs to the MPI instance whose generation number it contains. In a later instance
+//! the lock is free, and processes that held the lock at the cut take it once more
+//! (`window_rebuild`). Processes that are still in an earlier instance cannot change the word.
 
 use super::epochs::LockKind;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A process holds the lock exclusively.
+/// Set if a process holds the lock exclusively.
 const WRITER: u32 = 1 << 31;
-/// A process waits for an exclusive lock, so no new readers are admitted.
+/// Set if a process waits for an exclusive lock; no new readers are admitted.
 const WRITER_WAITS: u32 = 1 << 30;
 
 /// Lock of a member's part, for processes of one MPI instance.
@@ -60,8 +60,8 @@ impl PassiveLock<'_> {
 
     /// Takes the lock if it is free and no process waits for it.
     #[inline]
-    pub fn take_free(self, hold: LockKind) -> bool {
-        self.change(|state| match hold {
+    pub fn take_free(self, kind: LockKind) -> bool {
+        self.change(|state| match kind {
             LockKind::Shared => (state & (WRITER | WRITER_WAITS) == 0).then_some(state + 1),
             LockKind::Exclusive => (state == 0).then_some(WRITER),
             LockKind::Unchecked => Some(state),
@@ -70,17 +70,17 @@ impl PassiveLock<'_> {
 
     /// Takes the lock if it is free.
     ///
-    /// Readers are blocked while a writer waits. A reader that `has_waited` for a long time is not,
-    /// since the writer may wait for a lock of that reader.
+    /// A waiting writer blocks readers, except one that `has_waited` for a long time: the writer
+    /// may itself wait for another lock that this reader holds.
     #[inline]
-    pub fn take(self, hold: LockKind, has_waited: bool) -> bool {
-        let barred = if has_waited {
+    pub fn take(self, kind: LockKind, has_waited: bool) -> bool {
+        let excluding = if has_waited {
             WRITER
         } else {
             WRITER | WRITER_WAITS
         };
-        match hold {
-            LockKind::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
+        match kind {
+            LockKind::Shared => self.change(|state| (state & excluding == 0).then_some(state + 1)),
             LockKind::Exclusive => {
                 self.change(|state| (state & !WRITER_WAITS == 0).then_some(WRITER))
                     || self.announce_writer()
@@ -97,8 +97,8 @@ impl PassiveLock<'_> {
     }
 
     #[inline]
-    pub fn release(self, hold: LockKind) {
-        self.change(|state| match hold {
+    pub fn release(self, kind: LockKind) {
+        self.change(|state| match kind {
             LockKind::Shared => Some(state.saturating_sub(1)),
             LockKind::Exclusive => Some(state & !WRITER),
             LockKind::Unchecked => None,

@@ -1,4 +1,4 @@
-//! Numbers that this process adds itself, which is faster than a call of the library.
+//! Types of numbers that this process adds itself, without the library.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -49,13 +49,13 @@ mod tests {
 
     fn sum<T: Copy>(kind: NumberType, from: T, mut into: T) -> (T, T) {
         let mut before = from;
-        let place = (&raw mut before).cast();
+        let address_of_before = (&raw mut before).cast();
         // SAFETY: numbers of this frame.
         unsafe {
             kind.add(
                 (&raw const from).cast::<c_void>(),
                 (&raw mut into).cast(),
-                Some(place),
+                Some(address_of_before),
             )
         };
         (before, into)

@@ -1,14 +1,20 @@
 //! Passive target locks that a process holds on a window (MPI 4.1, 12.5.3).
 //!
-//! Most processes hold one lock, for one operation. The list therefore keeps its memory and avoids
-//! the allocator.
+//! Most processes hold one lock at a time, for one operation. The list keeps its memory when it
+//! becomes empty, so these locks need no call of the allocator.
 
 use std::ffi::c_int;
 
-/// Type and assertion of a lock.
-pub type LockArguments = (i32, i32);
+/// Arguments of the call that has taken a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct LockArguments {
+    /// `MPI_LOCK_SHARED` or `MPI_LOCK_EXCLUSIVE`.
+    pub lock_type: i32,
+    /// Assertion: zero or `MPI_MODE_NOCHECK`.
+    pub assert: i32,
+}
 
-/// Types and assertions of locks, in the order of ranks.
+/// Ranks whose locks are held, in ascending order, with the arguments of the locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct OwnLocks(Vec<(i32, LockArguments)>);
 
@@ -30,7 +36,7 @@ impl OwnLocks {
         self.find(rank).ok().map(|at| self.0[at].1)
     }
 
-    /// True if no lock is held and there is room for one.
+    /// True if no lock is held and one can be added without the allocator.
     #[inline]
     pub fn has_room_for_first(&self) -> bool {
         self.0.is_empty() && self.0.capacity() > 0
@@ -38,9 +44,9 @@ impl OwnLocks {
 
     /// Adds the first lock, if there is room for it.
     #[inline]
-    pub fn push_first(&mut self, rank: c_int, terms: LockArguments) {
+    pub fn push_first(&mut self, rank: c_int, arguments: LockArguments) {
         if self.has_room_for_first() {
-            self.0.push((rank, terms));
+            self.0.push((rank, arguments));
         }
     }
 
@@ -48,17 +54,17 @@ impl OwnLocks {
     #[inline]
     pub fn only(&self, rank: c_int) -> Option<LockArguments> {
         match self.0[..] {
-            [(only, terms)] if only == rank => Some(terms),
+            [(only, arguments)] if only == rank => Some(arguments),
             _ => None,
         }
     }
 
     /// Adds or replaces a lock that has been taken.
     #[inline]
-    pub fn insert(&mut self, rank: c_int, terms: LockArguments) {
+    pub fn insert(&mut self, rank: c_int, arguments: LockArguments) {
         match self.find(rank) {
-            Ok(at) => self.0[at].1 = terms,
-            Err(at) => self.0.insert(at, (rank, terms)),
+            Ok(at) => self.0[at].1 = arguments,
+            Err(at) => self.0.insert(at, (rank, arguments)),
         }
     }
 

@@ -35,25 +35,25 @@ pub fn with_own_locks(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct
 /// Must be called before the library performs an operation on the window. Returns the library's
 /// return code.
 pub fn open_in_library(rt: &Runtime, win: VirtWin) -> c_int {
-    let (Ok(Some(own)), Some(window)) = (with_own_locks(rt, win), get(rt, win)) else {
+    let (Ok(Some(direct)), Some(window)) = (with_own_locks(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
-    let (Epochs { all, locks, .. }, mut reported, real) =
-        (&window.epochs, own.library_epochs(), real_win(rt, win));
+    let (Epochs { all, locks, .. }, mut in_library, real) =
+        (&window.epochs, direct.library_epochs(), real_win(rt, win));
     // SAFETY: a window of the runtime.
     unsafe {
-        if all.is_some() && !reported.all {
+        if all.is_some() && !in_library.all {
             match real::PMPI_Win_lock_all(NO_CHECK, real) {
-                SUCCESS => reported.all = true,
+                SUCCESS => in_library.all = true,
                 rc => return rc,
             }
         }
         for rank in locks.ranks() {
-            if reported.ranks.contains(&rank) {
+            if in_library.ranks.contains(&rank) {
                 continue;
             }
             match real::PMPI_Win_lock(LOCK_SHARED, rank, NO_CHECK, real) {
-                SUCCESS => reported.ranks.insert(rank),
+                SUCCESS => in_library.ranks.insert(rank),
                 rc => return rc,
             };
         }

@@ -19,22 +19,23 @@ use understudy_mpi::{self as mpi, check};
 /// # Errors
 /// The error of a real procedure.
 pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
-    let mut are_even = true;
+    let mut is_consistent = true;
     for window in in_order(rt) {
         flush(rt, &window)?;
         let OrderedWindow {
             real, comm, epochs, ..
         } = window;
-        let says = [epochs.is_fenced, !epochs.is_fenced, epochs.excludes_fence()].map(u64::from);
-        match real_comm(rt, comm).allreduce_min_max(Extreme::Greatest, &says)?[..] {
-            [1, 1, _] => are_even = false,
+        let flags = [epochs.is_fenced, !epochs.is_fenced, epochs.excludes_fence()].map(u64::from);
+        match real_comm(rt, comm).allreduce_min_max(Extreme::Greatest, &flags)?[..] {
+            // Some members are fenced, and some are not.
+            [1, 1, _] => is_consistent = false,
             // SAFETY: a window of the runtime; all members make this call. No process holds a lock,
             // which would exclude an epoch between fences.
             [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
             _ => {}
         }
     }
-    Ok(are_even)
+    Ok(is_consistent)
 }
 
 fn flush(rt: &Runtime, window: &OrderedWindow) -> mpi::Result<()> {
@@ -62,13 +63,15 @@ fn flush(rt: &Runtime, window: &OrderedWindow) -> mpi::Result<()> {
 /// The error of a real procedure.
 pub fn wait_for_captures(rt: &Runtime) -> mpi::Result<()> {
     let windows = in_order(rt);
-    let widest = windows
+    // One barrier of all workers suffices.
+    let window_of_all = windows
         .iter()
         .find(|window| comm::spans_all(rt, window.comm));
-    let met: Vec<&OrderedWindow> = match widest {
-        Some(widest) => vec![widest],
+    let barriers: Vec<&OrderedWindow> = match window_of_all {
+        Some(window) => vec![window],
         None => windows.iter().collect(),
     };
-    met.into_iter()
+    barriers
+        .into_iter()
         .try_for_each(|window| real_comm(rt, window.comm).barrier())
 }

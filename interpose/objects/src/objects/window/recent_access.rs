@@ -6,8 +6,9 @@
 
 use super::direct::{DirectWindow, FlushWork};
 use super::direct_windows;
-use super::epochs::{Epochs, LockKind};
+use super::epochs::Epochs;
 use super::number_type::NumberType;
+use super::own_locks::LockArguments;
 use super::recent_part::RecentPart;
 use super::rma_window::Window;
 use super::window_entries::{get, index};
@@ -32,7 +33,7 @@ static NUMBERS: [(PredefinedHandle, NumberType); 8] = [
     (PredefinedHandle::new("ompi_mpi_uint64_t"), NumberType::I64),
 ];
 
-/// Returns the kind of number that the elements of a datatype are.
+/// Returns the type of a datatype's elements, if this process can add them itself.
 fn number_of(rt: &Runtime, datatype: VirtDatatype) -> Option<NumberType> {
     let found = NUMBERS
         .iter()
@@ -52,8 +53,8 @@ pub fn cached_memory(
 ) -> Option<(u64, u64)> {
     let recent = rt.objects.recent.borrow();
     let recent = recent.as_ref()?;
-    let is_it = recent.is_of(win, rank) && recent.datatype == datatype;
-    is_it.then(|| recent.memory(disp, count)).flatten()
+    let is_cached = recent.matches(win, rank) && recent.datatype == datatype;
+    is_cached.then(|| recent.memory(disp, count)).flatten()
 }
 
 /// Returns the window of the cached part, if it is `win`.
@@ -68,14 +69,16 @@ pub(super) fn cached_window(rt: &Runtime, win: VirtWin) -> Option<Rc<DirectWindo
 /// Returns false, and changes nothing, unless the window is the cached one, this is the only lock,
 /// and no wait and no other check is necessary.
 #[inline(always)]
-pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
+pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, arguments: LockArguments) -> bool {
     change(rt, win, |recent, epochs| {
         let is_taken = !epochs.is_fenced
             && epochs.locks.has_room_for_first()
             && epochs.may_lock(rank)
-            && LockKind::of(kind, assert).is_some_and(|hold| recent.direct.take_free(rank, hold));
+            && arguments
+                .kind()
+                .is_some_and(|kind| recent.direct.take_free(rank, kind));
         if is_taken {
-            epochs.locks.push_first(rank, (kind, assert));
+            epochs.locks.push_first(rank, arguments);
             recent.set_locked(rank, true);
         }
         is_taken
@@ -90,22 +93,19 @@ pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int)
 pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
     change(rt, win, |recent, epochs| {
         let direct = &recent.direct;
-        let is_alone = |_: &LockKind| {
+        let needs_no_library = || {
             direct.has_locks()
                 && !epochs.is_fenced
                 && epochs.targets.is_none()
                 && direct.skip_progress()
                 && !direct.library_epochs().ranks.contains(&rank)
         };
-        let only = epochs
-            .locks
-            .only(rank)
-            .and_then(|(kind, assert)| LockKind::of(kind, assert));
-        let Some(hold) = only.filter(is_alone) else {
+        let only = epochs.locks.only(rank).and_then(LockArguments::kind);
+        let Some(kind) = only.filter(|_| needs_no_library()) else {
             return false;
         };
         epochs.locks.clear();
-        direct.release(rank, hold);
+        direct.release(rank, kind);
         recent.set_locked(rank, false);
         true
     })
@@ -113,7 +113,7 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
 
 /// Changes the epochs of `win`, if it is the window of the cached part.
 ///
-/// Returns false if `change` did, or for another window.
+/// Returns the result of `change`; false for another window.
 #[inline(always)]
 fn change(
     rt: &Runtime,
@@ -165,7 +165,8 @@ pub fn cached_window_and_memory(
 
 /// Adds a number to one in the cached part, which is copied to `before` first.
 ///
-/// Returns false, and changes nothing, if the part or the datatype is another one.
+/// Returns false, and changes nothing, if the target is not the cached part, or if the datatype is
+/// not the cached one.
 ///
 /// # Safety
 /// `number` must point to a number of this datatype in the program, and `before`, if given, to
@@ -182,18 +183,18 @@ pub unsafe fn add(
     let recent = rt.objects.recent.borrow();
     let Some(recent) = recent
         .as_ref()
-        .filter(|it| it.is_of(win, rank) && it.datatype == datatype)
+        .filter(|recent| recent.matches(win, rank) && recent.datatype == datatype)
     else {
         return false;
     };
-    let (Some(kind), Some((place, _))) = (recent.number, recent.memory(disp, 1)) else {
+    let (Some(number_type), Some((address, _))) = (recent.number, recent.memory(disp, 1)) else {
         return false;
     };
     let Some(_locked) = recent.direct.lock(rank as usize) else {
         return false;
     };
     // SAFETY: by the caller's contract; the other address is inside of the window's memory.
-    unsafe { kind.add(number, place as *mut c_void, before) };
+    unsafe { number_type.add(number, address as *mut c_void, before) };
     true
 }
 
@@ -201,7 +202,7 @@ pub unsafe fn add(
 #[inline]
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> FlushWork {
     match (&*rt.objects.recent.borrow(), rank) {
-        (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => {
+        (Some(recent), Some(rank)) if recent.matches(win, rank) && recent.is_passive => {
             recent.direct.flush()
         }
         _ => direct_windows::flush(rt, win, rank),

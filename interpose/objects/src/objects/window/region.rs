@@ -4,10 +4,10 @@
 //! each process.
 //!
 //! The runtime allocates it without the library: the mapping of a survivor must outlive an MPI
-//! instance, and its addresses must not change. Each page is in the image of one member
-//! ([`WindowPart`]). No process writes while another one captures or restores its part: all
-//! processes are quiesced at a cut until all members have captured, and restore only when all are
-//! in the recovery.
+//! instance, and its addresses must not change. Each page is saved in the replica of one member,
+//! its owner ([`WindowPart`]). No process writes to a page while the owner captures or restores it:
+//! at a cut all processes are quiesced until all members have captured their pages, and a recovery
+//! restores pages only when all processes take part in the recovery.
 #![allow(unsafe_code)]
 
 use crate::abi::is_foreign_abi;
@@ -32,8 +32,8 @@ pub struct Segment {
     pub size: i64,
     /// Unit of displacements in bytes.
     pub disp_unit: i32,
-    /// True if the segment may begin at a page of its own (the hint `alloc_shared_noncontig`).
-    pub is_apart: bool,
+    /// True if a gap may precede the segment (the hint `alloc_shared_noncontig`).
+    pub may_have_gap: bool,
 }
 
 /// Memory of all members.
@@ -52,19 +52,19 @@ pub struct SharedRegion {
 }
 
 /// True if all members allow gaps.
-fn may_be_apart(segments: &[Segment]) -> bool {
-    !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
+fn may_have_gaps(segments: &[Segment]) -> bool {
+    !segments.is_empty() && segments.iter().all(|segment| segment.may_have_gap)
 }
 
 /// Returns the offsets of the segments, followed by the end of the last one.
 ///
 /// Gaps exist only if all members allow gaps.
 pub(super) fn segment_starts(segments: &[Segment]) -> Vec<u64> {
-    let may_be_apart = may_be_apart(segments);
+    let may_have_gaps = may_have_gaps(segments);
     let mut starts = vec![0];
     for segment in segments {
         let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
-        starts.push(if may_be_apart {
+        starts.push(if may_have_gaps {
             end.next_multiple_of(PAGE_BYTES)
         } else {
             end
@@ -107,8 +107,8 @@ impl SharedRegion {
 
     /// True if this process and that member are on one node.
     ///
-    /// Both have mapped the same file then.
-    pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
+    /// Both have then mapped one file.
+    pub fn shares_node_with(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
         let node = |process: ProcessNumber| world.nodes[process.index()];
         let process = |owner: &Worker| world.process_of[owner.index()];
@@ -127,8 +127,9 @@ impl SharedRegion {
     /// gaps; MPICH reports no address.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && (is_foreign_abi() || may_be_apart(&self.segments));
-        Some((if is_nowhere { 0 } else { self.base + start }, segment))
+        let has_no_address =
+            segment.size == 0 && (is_foreign_abi() || may_have_gaps(&self.segments));
+        Some((if has_no_address { 0 } else { self.base + start }, segment))
     }
 
     /// Returns the lowest rank with memory.
@@ -228,11 +229,11 @@ impl SharedRegion {
 mod tests {
     use super::*;
 
-    fn region(sizes: &[i64], is_apart: bool) -> SharedRegion {
+    fn region(sizes: &[i64], may_have_gap: bool) -> SharedRegion {
         let segment = |&size| Segment {
             size,
             disp_unit: 1,
-            is_apart,
+            may_have_gap,
         };
         let segments: Vec<Segment> = sizes.iter().map(segment).collect();
         SharedRegion {

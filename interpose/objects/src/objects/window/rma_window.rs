@@ -9,7 +9,8 @@ use understudy_job::Runtime;
 
 /// Hint that a window is never locked.
 ///
-/// The library does not get it, since general epochs use locks.
+/// The library does not get this hint, since the runtime implements general active target
+/// synchronization with locks.
 pub const NO_LOCKS: &[u8] = b"no_locks";
 
 /// Procedure that creates a window.
@@ -40,9 +41,7 @@ pub struct Window {
     pub block: u64,
     /// Memory that the members share.
     pub region: SharedRegion,
-    /// Memory attached to a dynamic window: addresses and sizes in bytes, in that order.
-    ///
-    /// The pieces are in the order of attachment.
+    /// Address and size in bytes of memory attached to a dynamic window, in call order.
     pub attached: Vec<(u64, i64)>,
     /// Hints: keys and values.
     pub info: Pairs,
@@ -57,7 +56,9 @@ pub struct Window {
     pub epochs: Epochs,
 }
 
-/// Values of predefined attributes, whose addresses on the program side the program gets.
+/// Values of the predefined attributes of a window, on the program side.
+///
+/// `MPI_Win_get_attr` returns their addresses.
 #[repr(C)]
 pub struct AttributeCells {
     pub(super) size: i64,
@@ -73,10 +74,11 @@ impl Window {
         is_allocated && self.block == 0 && !self.region.is_mapped()
     }
 
-    /// Returns the address of the byte at `first` from a displacement in a member's part.
+    /// Returns the address of a displacement in a member's part.
     ///
-    /// `None` unless this process shares that part, and an epoch is open in which it may load and
-    /// store `bytes` from there on.
+    /// The data begin `first` bytes after that address, and span `bytes` bytes. `None` unless this
+    /// process has mapped that part, the part contains the data, and an epoch is open in which this
+    /// process may load and store them.
     pub fn open_memory(
         &self,
         rt: &Runtime,
@@ -90,7 +92,7 @@ impl Window {
         let at = disp.checked_mul(isize::try_from(segment.disp_unit).ok()?)?;
         let begin = u64::try_from(at.checked_add(first)?).ok()?;
         let is_inside = begin.checked_add(bytes)? <= u64::try_from(segment.size).ok()?;
-        (is_inside && self.epochs.may_access(rank) && self.region.reaches(rt, member))
+        (is_inside && self.epochs.may_access(rank) && self.region.shares_node_with(rt, member))
             .then_some(base.wrapping_add_signed(at as i64))
     }
 }

@@ -18,17 +18,17 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 const ERR_RMA_SHARED: c_int = 71;
 
-/// Divisor of the free memory for files: an optional window may take one such share.
+/// Divisor of the free shared memory; an optional allocation may take at most the quotient.
 const MAX_SHARE_DIVISOR: u64 = 4;
 
 /// Makes this process the owner of the worker's parts of windows.
 ///
-/// The parts are in the image of their owner.
+/// The replica of a worker contains the parts that it owns.
 pub fn own_parts_of(worker: Worker) {
     window_memory::set_worker(|| user::in_job_memory(&process_info::job(), ""), worker);
 }
 
-/// True if a window of this size takes a small share of the free memory.
+/// True if a window of this size takes little of the free shared memory.
 fn is_small_share(bytes: u64) -> bool {
     // SAFETY: statvfs(3) of a path, with a structure of this frame.
     unsafe {
@@ -41,13 +41,14 @@ fn is_small_share(bytes: u64) -> bool {
 
 /// Allocates memory for `MPI_Win_allocate` that the members share, if that is possible and cheap.
 ///
-/// `None` if they are on several nodes or memory for files is short. Collective over the members.
+/// `None` if the members are on several nodes or shared memory is short. Collective over the
+/// members.
 ///
 /// # Errors
 /// `MPI_ERR_NO_MEM`, or the error of a real procedure.
 pub fn allocate_if_cheap(
     rt: &Runtime,
-    own: u32,
+    comm_index: u32,
     real: RealComm,
     segment: Segment,
 ) -> Result<Option<SharedRegion>, c_int> {
@@ -55,28 +56,28 @@ pub fn allocate_if_cheap(
     let sizes = gather::gather_from_all(real, &segment.size).map_err(code)?;
     let bytes = sizes.iter().map(|&size| size.max(0) as u64).sum();
     if gather::all_true(real, world::is_on_one_node(rt) && is_small_share(bytes)).map_err(code)? {
-        return allocate(rt, own, real, segment).map(Some);
+        return allocate(rt, comm_index, real, segment).map(Some);
     }
     Ok(None)
 }
 
 /// Allocates the memory of a window.
 ///
-/// The window's communicator has the index `own` and the real handle `real`. Collective over its
-/// members.
+/// The window's communicator has the index `comm_index` and the real handle `real`. Collective over
+/// its members.
 ///
 /// # Errors
-/// `MPI_ERR_RMA_SHARED` if they are on several nodes, `MPI_ERR_NO_MEM`, or the error of a real
-/// procedure.
+/// `MPI_ERR_RMA_SHARED` if the members are on several nodes, `MPI_ERR_NO_MEM`, or the error of a
+/// real procedure.
 pub fn allocate(
     rt: &Runtime,
-    own: u32,
+    comm_index: u32,
     real: RealComm,
     segment: Segment,
 ) -> Result<SharedRegion, c_int> {
     let code = |error: mpi::Error| error.code();
     own_parts_of(world::worker(rt));
-    let members = comm::handle(rt, own);
+    let members = comm::handle(rt, comm_index);
     let segments = gather::gather_from_all(real, &segment).map_err(code)?;
     let mut region = SharedRegion {
         base: 0,
@@ -90,15 +91,19 @@ pub fn allocate(
     }
     // No process has mapped the file; an existing one is a leftover.
     window_memory::remove_locks(region.window);
-    let made = region.own_part().map_or(Ok(()), |(part, bytes)| {
+    let created = region.own_part().map_or(Ok(()), |(part, bytes)| {
         part.create(bytes.end - bytes.start).map(drop)
     });
-    let is_made = gather::all_true(real, made.is_ok()).map_err(code)?;
-    let mapped = if is_made { region.map() } else { Ok(()) };
-    if is_made && gather::all_true(real, mapped.is_ok()).map_err(code)? {
+    let are_all_created = gather::all_true(real, created.is_ok()).map_err(code)?;
+    let mapped = if are_all_created {
+        region.map()
+    } else {
+        Ok(())
+    };
+    if are_all_created && gather::all_true(real, mapped.is_ok()).map_err(code)? {
         return Ok(region);
     }
-    for error in [made, mapped].into_iter().filter_map(Result::err) {
+    for error in [created, mapped].into_iter().filter_map(Result::err) {
         log::warn!(
             "{}",
             message::window_memory(region.length(), error, SHARED_MEMORY_DIRECTORY)
@@ -108,7 +113,7 @@ pub fn allocate(
     Err(ERR_NO_MEM)
 }
 
-/// Error for workers that share memory and would be on several nodes.
+/// Error of a recovery that would place workers which share memory on several nodes.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", message::SHARED_WINDOW_ON_SEVERAL_NODES)]
 pub struct OnSeveralNodes;
@@ -116,7 +121,7 @@ pub struct OnSeveralNodes;
 /// Checks that the members of each window of `MPI_Win_allocate_shared` are on one node.
 ///
 /// `processes` are the workers' processes. Members of other windows may be on several nodes: the
-/// library accesses the parts that this process cannot ([`SharedRegion::reaches`]).
+/// library accesses the parts that this process cannot ([`SharedRegion::shares_node_with`]).
 ///
 /// # Errors
 /// Members are on several nodes.

@@ -58,8 +58,8 @@ pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
 
 /// True if spawned processes are members of the window.
 ///
-/// Only the library implements such a window, since spawned processes run without the runtime. It
-/// is never rebuilt.
+/// Spawned processes run without the runtime, so the library alone implements such a window. It is
+/// never rebuilt.
 pub fn has_spawned(rt: &Runtime, win: VirtWin) -> bool {
     comm_of(rt, win).is_some_and(|comm| comm::has_spawned(rt, comm))
 }
@@ -117,11 +117,11 @@ pub fn remove(rt: &Runtime, index: u32) -> Option<Window> {
 ///
 /// The library has the ABI of the program.
 fn model(win: RealWin) -> c_int {
-    let (mut at, mut flag) = (std::ptr::null::<c_int>(), 0);
+    let (mut value, mut flag) = (std::ptr::null::<c_int>(), 0);
     // SAFETY: a window of the runtime; the value is the address of an integer.
     unsafe {
-        match real::PMPI_Win_get_attr(win, MODEL, (&raw mut at).cast::<c_void>(), &mut flag) {
-            0 if flag != 0 && !at.is_null() => *at,
+        match real::PMPI_Win_get_attr(win, MODEL, (&raw mut value).cast::<c_void>(), &mut flag) {
+            0 if flag != 0 && !value.is_null() => *value,
             _ => abi::integer_for_program(Domain::WinModel, 0),
         }
     }
@@ -174,10 +174,10 @@ pub fn exposed(rt: &Runtime) -> Vec<(u64, u64)> {
         }
         parts.extend_from_slice(&window.attached);
     }
-    let is_some = |&(base, size): &(u64, i64)| base != 0 && size > 0;
+    let is_nonempty = |&(base, size): &(u64, i64)| base != 0 && size > 0;
     parts
         .into_iter()
-        .filter(is_some)
+        .filter(is_nonempty)
         .map(|(base, size)| (base, size as u64))
         .collect()
 }

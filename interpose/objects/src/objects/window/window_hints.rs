@@ -28,7 +28,9 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
 pub struct WindowHints {
     /// Program's value of [`NO_LOCKS`].
     pub no_locks: Option<Vec<u8>>,
+    /// Hints for the library, without [`NO_LOCKS`].
     pub real: RealInfo,
+    /// True if `real` was created by [`WindowHints::read`].
     is_own: bool,
 }
 
@@ -37,10 +39,10 @@ impl WindowHints {
     ///
     /// # Errors
     /// The error of a real procedure.
-    pub fn of(rt: &Runtime, info: VirtInfo) -> Result<WindowHints, c_int> {
+    pub fn read(rt: &Runtime, info: VirtInfo) -> Result<WindowHints, c_int> {
         let mut pairs = info::pairs(rt, info);
-        let said = pairs.iter().find(|(key, _)| key == NO_LOCKS);
-        let no_locks = said.map(|(_, value)| value.clone());
+        let hint = pairs.iter().find(|(key, _)| key == NO_LOCKS);
+        let no_locks = hint.map(|(_, value)| value.clone());
         pairs.retain(|(key, _)| key != NO_LOCKS);
         let is_own = no_locks.is_some();
         let real = if is_own {

@@ -3,7 +3,7 @@
 
 use super::direct::DirectWindow;
 use super::direct_windows;
-use super::epochs::{Epochs, LockKind};
+use super::epochs::Epochs;
 use super::rma_window::{Window, WindowFlavor};
 use super::window_entries::{in_order, real_comm_of, return_errors};
 use super::window_hints::info_with;
@@ -23,8 +23,8 @@ use understudy_numbers::ProcessNumber;
 /// # Errors
 /// The first error of a real procedure; all workers then restart in another MPI instance.
 pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
-    for known in in_order(rt) {
-        let Some(window) = objects(rt).windows.get(known.index).cloned() else {
+    for ordered in in_order(rt) {
+        let Some(window) = objects(rt).windows.get(ordered.index).cloned() else {
             continue;
         };
         let mut info = info_with(rt, &window.info).map_err(|_| mpi::Error::INTERN)?;
@@ -32,16 +32,19 @@ pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
         // SAFETY: an info object of the runtime.
         unsafe { real::PMPI_Info_free(&mut info) };
         let real = made?;
-        handles::set_real(rt, HandleKind::Win, known.index, real.0);
+        handles::set_real(rt, HandleKind::Win, ordered.index, real.0);
         return_errors(real);
-        let own = direct_windows::map_locks(rt, known.index, &window, processes)
+        let direct = direct_windows::map_locks(rt, ordered.index, &window, processes)
             .map_err(|_| mpi::Error::INTERN)?;
-        match own.filter(|own| own.has_locks()) {
-            Some(own) => {
-                retake_locks(&own, &known.epochs)?;
-                own.library_epochs().open_among(known.epochs).open(real)?;
+        match direct.filter(|direct| direct.has_locks()) {
+            Some(direct) => {
+                retake_locks(&direct, &ordered.epochs)?;
+                direct
+                    .library_epochs()
+                    .open_among(ordered.epochs)
+                    .open(real)?;
             }
-            None => known.epochs.open(real)?,
+            None => ordered.epochs.open(real)?,
         }
     }
     Ok(())
@@ -49,16 +52,15 @@ pub fn rebuild(rt: &Runtime, processes: &[ProcessNumber]) -> mpi::Result<()> {
 
 /// Takes the locks that were held at a cut.
 fn retake_locks(own: &DirectWindow, epochs: &Epochs) -> mpi::Result<()> {
-    let mut taken = epochs.locks.iter().map(|(rank, (kind, assert))| {
-        LockKind::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
+    let mut taken = epochs.locks.iter().map(|(rank, arguments)| {
+        let kind = arguments.kind();
+        kind.is_some_and(|kind| own.take(rank, kind, true))
     });
-    let takes_all = || {
-        epochs
-            .lock_all_kind()
-            .is_none_or(|hold| own.take_all(hold, true))
+    let take_lock_all = || {
+        let kind = epochs.lock_all_kind();
+        kind.is_none_or(|kind| own.take_all(kind, true))
     };
-    let are_taken = taken.all(|is_taken| is_taken) && takes_all();
-    if are_taken {
+    if taken.all(|is_taken| is_taken) && take_lock_all() {
         Ok(())
     } else {
         Err(mpi::Error::INTERN)
@@ -98,9 +100,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
     Ok(new)
 }
 
-/// Discards the real windows after a failure.
-///
-/// The real windows do not exist any more, since the library that created them has been reset.
+/// Discards the real windows of a library that has been reset.
 pub fn discard_reals(rt: &Runtime) {
     rt.objects.discard_recent_part();
     rt.objects.direct.borrow_mut().clear();

@@ -18,14 +18,16 @@ impl BlockedSignals {
         }
     }
 
+    /// Calls `work` with the signals that were blocked before this guard; then blocks all again.
     pub fn without_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.end();
+        self.restore();
         let result = work();
+        // `self` already has the set of signals that its drop restores.
         std::mem::forget(BlockedSignals::begin());
         result
     }
 
-    fn end(&self) {
+    fn restore(&self) {
         // SAFETY: a plain system call on a signal set of this value.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
@@ -33,6 +35,6 @@ impl BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        self.end();
+        self.restore();
     }
 }

@@ -1,4 +1,4 @@
-//! Creation of a template process: without a parent, and without descriptors of the runtime side.
+//! Creation of a template process, which is not a child of the rank.
 #![allow(unsafe_code)]
 
 use super::blocked_signals::BlockedSignals;
@@ -31,7 +31,7 @@ fn pair() -> io::Result<[Line; 2]> {
     }
 }
 
-/// Opens the lock file by which the template processes of a node take turns.
+/// Opens the lock file that serialises the trial replays of a node.
 ///
 /// Each replay takes as much memory as its worker has set up.
 fn open_lock_file() -> io::Result<File> {
@@ -52,12 +52,15 @@ pub fn fork_template(rt: &Runtime) {
 }
 
 /// Forks a template process; returns the line to it.
+///
+/// Forks twice: the first child forks the template process and exits at once, so that the template
+/// process has no parent in the job and the rank keeps no child.
 fn fork(rt: &Runtime) -> io::Result<Line> {
-    let ([mine, theirs], lock_file) = (pair()?, open_lock_file()?);
-    let quiet = BlockedSignals::begin();
+    let ([rank_end, template_end], lock_file) = (pair()?, open_lock_file()?);
+    let blocked_signals = BlockedSignals::begin();
     // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); the children never return.
     unsafe {
-        let own = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
+        let owner = match libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) {
             -1 => return Err(io::Error::last_os_error()),
             // In a replay the program's descriptors must have the numbers that they had in the
             // phase.
@@ -67,7 +70,8 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 if libc::fork() == 0 {
-                    serve(rt, [theirs.into(), own, lock_file.into()], &quiet);
+                    let descriptors = [template_end.into(), owner, lock_file.into()];
+                    serve(rt, descriptors, &blocked_signals);
                 }
                 libc::_exit(0)
             }
@@ -75,7 +79,7 @@ fn fork(rt: &Runtime) -> io::Result<Line> {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
                 // The program must not get a signal for a child that is not its own.
                 signals::discard_pending(libc::SIGCHLD);
-                Ok(mine)
+                Ok(rank_end)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Work of a template process: it waits for requests, and replays phases in child processes.
+//! Main loop of a template process, which replays phases in child processes.
 #![allow(unsafe_code)]
 
 use super::blocked_signals::BlockedSignals;
@@ -16,23 +16,22 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_image::pages::PageRun;
 use understudy_wire::line::Line;
 
-/// Name of the process in lists of processes.
+/// Name of the process, which ps(1) shows.
 const NAME: &std::ffi::CStr = c"understudy-seed";
 /// Number of trial replays of a phase whose pages are not all equal.
 ///
 /// Pages that depend on values which differ between runs may be equal by chance.
 const MAX_TRIALS: u32 = 3;
 /// Milliseconds between two polls for the lock of the node.
-///
-/// `CHILD_POLL_MS` is the time between two checks of a child's timeout.
 const LOCK_POLL_MS: i32 = 10;
+/// Milliseconds between two checks of a child's timeout.
 const CHILD_POLL_MS: i32 = 1000;
 
-/// Lock by which one template process of the node works at a time.
+/// Lock by which one template process of the node runs trial replays at a time.
 struct NodeLock<'a>(&'a File);
 
 impl NodeLock<'_> {
-    fn get(lock_file: &File) -> Option<NodeLock<'_>> {
+    fn try_lock(lock_file: &File) -> Option<NodeLock<'_>> {
         // SAFETY: flock(2) has no memory effects.
         let is_ours =
             unsafe { libc::flock(lock_file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;
@@ -53,90 +52,94 @@ struct Trial<'a> {
     lock: Option<NodeLock<'a>>,
     /// Combined finding of the replays up to now.
     found: Option<ReplayFinding>,
+    /// Number of replays.
     times: u32,
 }
 
 impl Trial<'_> {
     /// Adds a finding; returns true if another replay is needed.
     ///
-    /// Later replays read from the record of the first one, so one replay with the record is also
-    /// tried.
-    fn add_finding(&mut self, finding: ReplayFinding, script: &mut ReplayPlan) -> bool {
+    /// The first replay records its inputs, and all later ones read them from the record. A second
+    /// replay therefore tests the record, if there are inputs. Further replays follow while pages
+    /// differ, at most [`MAX_TRIALS`].
+    fn add_finding(&mut self, finding: ReplayFinding, plan: &mut ReplayPlan) -> bool {
         self.times += 1;
         let is_recording = self.times == 1 && finding.failure.is_none();
         if is_recording {
-            script.set_inputs(finding.inputs.clone());
+            plan.set_inputs(finding.inputs.clone());
         }
-        let is_new = is_recording && !finding.inputs.is_empty();
+        let has_new_record = is_recording && !finding.inputs.is_empty();
         let found = match self.found.take() {
             Some(before) => before.combined_with(finding),
             None => finding,
         };
-        let is_doubtful = found.failure.is_none() && !found.different.is_empty();
+        let has_differences = found.failure.is_none() && !found.different.is_empty();
         self.found = Some(found);
-        is_new || is_doubtful && self.times < MAX_TRIALS
+        has_new_record || has_differences && self.times < MAX_TRIALS
     }
 }
 
+/// Purpose of the replays of a request.
 enum WorkGoal<'a> {
     TrialReplay(Trial<'a>),
-    Make(Vec<PageRun>),
+    /// Write these pages to the result.
+    WritePages(Vec<PageRun>),
 }
 
 /// Request that is being handled.
 struct RequestInWork<'a> {
     number: u64,
-    script: ReplayPlan,
+    plan: ReplayPlan,
     goal: WorkGoal<'a>,
     result: File,
     child: Option<ReplayChild>,
 }
 
 impl<'a> RequestInWork<'a> {
-    fn of(request: Request, files: Vec<OwnedFd>) -> Option<RequestInWork<'a>> {
+    fn from_request(request: Request, files: Vec<OwnedFd>) -> Option<RequestInWork<'a>> {
         let mut files = files
             .into_iter()
             .map(system_calls::move_owned_descriptor)
             .map(File::from);
-        let (mut question, result) = (files.next()?, files.next()?);
-        let (number, script, goal) = match request {
+        let (mut request_file, result) = (files.next()?, files.next()?);
+        let (number, plan, goal) = match request {
             Request::Trial(number) => (
                 number,
-                read(&mut question).ok()?,
+                read(&mut request_file).ok()?,
                 WorkGoal::TrialReplay(Trial::default()),
             ),
             Request::Rebuild(number) => {
-                let (script, pages) = read(&mut question).ok()?;
-                (number, script, WorkGoal::Make(pages))
+                let (plan, pages) = read(&mut request_file).ok()?;
+                (number, plan, WorkGoal::WritePages(pages))
             }
             Request::Cancel => return None,
         };
         Some(RequestInWork {
             number,
-            script,
+            plan,
             goal,
             result,
             child: None,
         })
     }
 
-    /// Makes progress as far as possible; returns the outcome at the end.
+    /// Makes progress as far as possible without waiting; returns the outcome at the end.
     fn make_progress(
         &mut self,
         rt: &Runtime,
         lock_file: &'a File,
-        quiet: &BlockedSignals,
+        blocked_signals: &BlockedSignals,
     ) -> Option<Result<(), String>> {
         if self.child.as_mut().is_some_and(|child| !child.is_done()) {
             return None;
         }
         if let Some(finding) = self.child.take().map(ReplayChild::finding) {
             match &mut self.goal {
-                WorkGoal::Make(_) => return Some(finding.failure.map_or(Ok(()), Err)),
+                WorkGoal::WritePages(_) => return Some(finding.failure.map_or(Ok(()), Err)),
                 WorkGoal::TrialReplay(trial) => {
-                    if !trial.add_finding(finding, &mut self.script) {
+                    if !trial.add_finding(finding, &mut self.plan) {
                         let found = trial.found.take().unwrap_or_default();
-                        let result = TrialResult::of(&self.script, found);
+                        let result = TrialResult::new(&self.plan, found);
                         return Some(
                             write(&mut self.result, &result).map_err(|error| error.to_string()),
                         );
@@ -145,14 +148,14 @@ impl<'a> RequestInWork<'a> {
             }
         }
         let task = match &mut self.goal {
-            WorkGoal::Make(pages) => ChildTask::Write(pages, &self.result),
+            WorkGoal::WritePages(pages) => ChildTask::Write(pages, &self.result),
             WorkGoal::TrialReplay(trial) => {
-                trial.lock = trial.lock.take().or_else(|| NodeLock::get(lock_file));
+                trial.lock = trial.lock.take().or_else(|| NodeLock::try_lock(lock_file));
                 trial.lock.as_ref()?;
                 ChildTask::Compare
             }
         };
-        match quiet.without_blocking(|| ReplayChild::start(rt, &self.script, &task)) {
+        match blocked_signals.without_blocking(|| ReplayChild::start(rt, &self.plan, &task)) {
             Ok(child) => self.child = Some(child),
             Err(error) => return Some(Err(error.to_string())),
         }
@@ -162,18 +165,19 @@ impl<'a> RequestInWork<'a> {
 
 /// Runs the template process.
 ///
-/// `kept` are the line to the owner, a descriptor of the owner, and the lock file of the node.
-pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
+/// `descriptors` are the line to the rank that owns this process, a pidfd of the rank, and the lock
+/// file of the node.
+pub fn serve(rt: &Runtime, descriptors: [OwnedFd; 3], blocked_signals: &BlockedSignals) -> ! {
     // SAFETY: system calls in a process that has one thread. All other descriptors of the runtime
     // side are closed, which other processes could mistake for the rank's.
     let [line, owner, lock_file] = unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
-        let moved =
-            kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
+        let moved = descriptors
+            .map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
         let mut low = RUNTIME_FD_BASE..;
-        let kept = moved.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
+        let descriptors = moved.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
         libc::close_range(RUNTIME_FD_BASE as u32 + 3, u32::MAX, 0);
-        kept.map(|fd| OwnedFd::from_raw_fd(fd))
+        descriptors.map(|fd| OwnedFd::from_raw_fd(fd))
     };
     let (line, lock_file) = (Line::from(line), File::from(lock_file));
     let mut work: Option<RequestInWork> = None;
@@ -189,8 +193,9 @@ pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
         };
         let mut all = vec![line.as_fd().as_raw_fd(), owner.as_raw_fd()];
         all.extend(child);
-        let seen = poll_descriptors(&all, timeout);
-        if seen[1] != 0 {
+        let events = poll_descriptors(&all, timeout);
+        // The owner has ended.
+        if events[1] != 0 {
             end();
         }
         match line.receive_with::<Request>(Duration::ZERO) {
@@ -198,13 +203,16 @@ pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &BlockedSignals) -> ! {
             Ok(Some((request, files))) => {
                 // Dropping the former request releases the lock of the node first.
                 drop(work.take());
-                work = RequestInWork::of(request, files);
+                work = RequestInWork::from_request(request, files);
             }
             Err(_) => end(),
         }
-        let outcome = work
-            .as_mut()
-            .and_then(|work| Some((work.number, work.make_progress(rt, &lock_file, quiet)?)));
+        let outcome = work.as_mut().and_then(|work| {
+            Some((
+                work.number,
+                work.make_progress(rt, &lock_file, blocked_signals)?,
+            ))
+        });
         if let Some((number, outcome)) = outcome {
             work = None;
             if line.send(&Answer { number, outcome }).is_err() {

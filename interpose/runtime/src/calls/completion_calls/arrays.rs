@@ -65,8 +65,8 @@ impl RequestArrays {
 
     /// Returns the error fields of the statuses before the call.
     ///
-    /// Empty with Open MPI, which always writes them. Other libraries keep them if no request has
-    /// failed, except in MPI_Waitall.
+    /// Empty with Open MPI, which always writes the error fields. MPICH leaves them unchanged if no
+    /// request has failed, except in MPI_Waitall.
     ///
     /// # Safety
     /// As [`RequestArrays::request`].
@@ -80,12 +80,12 @@ impl RequestArrays {
             .collect()
     }
 
-    /// Restores the first `many` error fields.
+    /// Restores the first `count` error fields.
     ///
     /// # Safety
     /// As [`RequestArrays::request`].
-    pub unsafe fn restore_errors(&self, errors: &[c_int], many: usize) {
-        for (index, &error) in errors.iter().enumerate().take(many) {
+    pub unsafe fn restore_errors(&self, errors: &[c_int], count: usize) {
+        for (index, &error) in errors.iter().enumerate().take(count) {
             // SAFETY: the caller guarantees it.
             unsafe { (*self.statuses.add(index)).error = error };
         }

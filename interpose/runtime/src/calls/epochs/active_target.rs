@@ -12,7 +12,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
+use crate::objects::window::{self, Epochs, LOCK_SHARED, LockArguments, NO_CHECK};
 use crate::{Runtime, recovery};
 use crate::{attempt, cut, work_flags};
 use std::ffi::c_int;
@@ -20,9 +20,7 @@ use understudy_mpi::real_types::{RealGroup, RealWin};
 
 const NO_SUCCEED: c_int = 16;
 
-/// `MPI_Win_fence`: takes a checkpoint if one is due and all workers have the window.
-///
-/// The procedure is entered like a collective then.
+/// `MPI_Win_fence`: a cut point, as a collective over the window's communicator is.
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
@@ -65,7 +63,7 @@ fn call_with_group(
     procedure: impl FnOnce(RealGroup, RealWin) -> c_int,
 ) -> Result<c_int, c_int> {
     let (ranks, real) = (ranks_of(rt, win, members)?, real_win(rt, win));
-    let (mut all, mut some) = (
+    let (mut all, mut selected) = (
         real_group(rt, group::null_handle(rt)),
         real_group(rt, group::null_handle(rt)),
     );
@@ -73,12 +71,12 @@ fn call_with_group(
     unsafe {
         let mut rc = real::PMPI_Win_get_group(real, &mut all);
         if rc == SUCCESS {
-            rc = real::PMPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some);
+            rc = real::PMPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut selected);
             real::PMPI_Group_free(&mut all);
         }
         if rc == SUCCESS {
-            rc = procedure(some, real);
-            real::PMPI_Group_free(&mut some);
+            rc = procedure(selected, real);
+            real::PMPI_Group_free(&mut selected);
         }
         Ok(rc)
     }
@@ -86,8 +84,8 @@ fn call_with_group(
 
 /// Calls the library's post, start, complete or wait for a window with spawned processes.
 ///
-/// The handler returns its return code then. The procedure may wait for the programs of other
-/// processes.
+/// The handler then returns the library's return code. The procedure may wait until other processes
+/// call MPI, so no cut can be taken meanwhile.
 macro_rules! unless_spawned {
     ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
         if window::has_spawned($rt, $win) {
@@ -102,7 +100,7 @@ macro_rules! unless_spawned {
 
 /// Waits for the next control message of a window.
 ///
-/// Polls only once if other work is pending.
+/// Polls only once, and lets a cut be taken, if work flags are set.
 fn wait_for_message(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if work_flags::is_any_set() {
         recovery::check_own(rt, exposure::receive_arrived(rt, win), EXCHANGE_FAILED)?;
@@ -141,7 +139,11 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
     }
     window::change_epochs(rt, win, |epochs| {
         for &target in &targets {
-            epochs.locks.insert(target, (LOCK_SHARED, NO_CHECK));
+            let arguments = LockArguments {
+                lock_type: LOCK_SHARED,
+                assert: NO_CHECK,
+            };
+            epochs.locks.insert(target, arguments);
         }
         epochs.targets = Some(targets);
     });
@@ -165,11 +167,11 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
     let own = or_end!(rt, procedure, win, direct_access(rt, win));
-    let is_known = |&&target: &&i32| {
+    let was_open_in_library = |&&target: &&i32| {
         own.as_ref()
             .is_none_or(|own| own.library_epochs().ranks.remove(&target))
     };
-    for &target in targets.iter().filter(is_known) {
+    for &target in targets.iter().filter(was_open_in_library) {
         arch::mark_short_wait();
         // SAFETY: a window of the runtime, and a rank that `MPI_Win_start` has locked.
         let rc = attempt!(rt, unsafe {
@@ -218,15 +220,15 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
     SUCCESS
 }
 
-/// Returns true if all origins have completed; this ends the exposure epoch.
+/// Ends the exposure epoch, and returns true, if all origins have completed.
 fn end_if_completed(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
-    let has_ended =
+    let is_complete =
         exposure::consume_messages(rt, win, &origins.unwrap_or_default(), SyncMessage::Done);
-    if has_ended {
+    if is_complete {
         window::change_epochs(rt, win, |epochs| epochs.origins = None);
     }
-    has_ended
+    is_complete
 }
 
 pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {

@@ -33,20 +33,20 @@ pub(super) fn direct_access(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Dire
     window::passive::with_own_locks(rt, win).map_err(|_| ERR_NO_MEM)
 }
 
-/// Checks the epochs of a window.
+/// Returns `MPI_ERR_RMA_SYNC` unless the epochs of a window satisfy a condition.
 pub(super) fn check(
     rt: &Runtime,
     win: VirtWin,
-    are_right: impl Fn(&Epochs) -> bool,
+    condition: impl Fn(&Epochs) -> bool,
 ) -> Result<(), c_int> {
-    match window::get(rt, win).map(|window| are_right(&window.epochs)) {
+    match window::get(rt, win).map(|window| condition(&window.epochs)) {
         None => Err(ERR_WIN),
         Some(false) => Err(ERR_RMA_SYNC),
         Some(true) => Ok(()),
     }
 }
 
-/// Returns from a handler with an error.
+/// Evaluates to the value of a result; returns from the handler after an error.
 macro_rules! or_end {
     ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
         match $result {

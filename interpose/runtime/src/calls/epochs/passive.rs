@@ -1,6 +1,6 @@
 //! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4).
 //!
-//! Locks and flushes are the library's, or the runtime's if members share memory.
+//! The runtime implements locks of windows whose memory all members share, the library all others.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::epoch_ends::{EXCHANGE_FAILED, check, direct_access, finish_and_record, or_end};
@@ -12,7 +12,7 @@ use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
 use crate::objects::window::{
-    self, Epochs, FlushWork, LOCK_SHARED, LockKind, passive, recent_access,
+    self, Epochs, FlushWork, LOCK_SHARED, LockArguments, LockKind, passive, recent_access,
 };
 use crate::work_flags::{self, MULTIPLE_THREADS};
 use crate::{Runtime, recovery};
@@ -22,11 +22,10 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// Time for which a wait for a lock polls without a pause.
-///
-/// Later polls are separated by `PAUSE`.
 const QUICK_POLLING: Duration = Duration::from_millis(1);
+/// Pause between later polls.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Time for which requests for a shared lock yield to one for an exclusive lock.
+/// Time for which waits for shared locks yield to waits for exclusive locks.
 const SHARED_LOCK_DELAY: Duration = Duration::from_millis(10);
 
 /// Lets the library make progress with messages.
@@ -47,8 +46,8 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     let began = Instant::now();
     loop {
         make_progress(rt, win)?;
-        // A call that yields to other threads starts from its entry, and loses the time that it has
-        // waited.
+        // With several threads a call may be repeated from its entry, which loses the time that it
+        // has waited. It therefore counts as having waited long.
         let waited = began.elapsed();
         if take(waited > SHARED_LOCK_DELAY || work_flags::is_set(MULTIPLE_THREADS)) {
             return Ok(());
@@ -70,14 +69,14 @@ fn finish_lock(
     rt: &Runtime,
     procedure: Proc,
     win: VirtWin,
-    give_back: impl FnOnce(&mut Epochs),
+    undo: impl FnOnce(&mut Epochs),
 ) -> c_int {
     if !window::get(rt, win).is_some_and(|window| window.epochs.is_fenced) {
         return SUCCESS;
     }
     let rc = attempt!(rt, passive::open_in_library(rt, win));
     if rc != SUCCESS {
-        window::change_epochs(rt, win, give_back);
+        window::change_epochs(rt, win, undo);
     }
     finish_win(rt, procedure, rc, win)
 }
@@ -89,26 +88,28 @@ pub unsafe extern "C" fn MPI_Win_lock(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    if !work_flags::is_any_set() && recent_access::lock(rt, win, rank, lock_type, assert) {
+    let arguments = LockArguments { lock_type, assert };
+    if !work_flags::is_any_set() && recent_access::lock(rt, win, rank, arguments) {
         return SUCCESS;
     }
-    lock_any(rt, win, rank, lock_type, assert)
+    lock_any(rt, win, rank, arguments)
 }
 
 /// Implements [`MPI_Win_lock`] for any window.
 #[inline(never)]
-fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c_int) -> c_int {
+fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, arguments: LockArguments) -> c_int {
     let procedure = Proc::MPI_Win_lock;
+    let LockArguments { lock_type, assert } = arguments;
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| {
         // A lock of MPI_PROC_NULL is not recorded.
         if rank >= 0 {
-            epochs.locks.insert(rank, (lock_type, assert));
+            epochs.locks.insert(rank, arguments);
         }
     };
     let own = or_end!(rt, procedure, win, direct_access(rt, win))
         .filter(|own| own.members().contains(&rank));
-    let Some((own, hold)) = own.zip(LockKind::of(lock_type, assert)) else {
+    let Some((own, kind)) = own.zip(LockKind::from_arguments(lock_type, assert)) else {
         or_end!(
             rt,
             procedure,
@@ -128,11 +129,11 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
         win,
         check(rt, win, |epochs| epochs.may_lock(rank))
     );
-    outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
+    outcome!(wait(rt, win, |has_waited| own.take(rank, kind, has_waited)));
     window::change_epochs(rt, win, lock);
     finish_lock(rt, procedure, win, |epochs| {
         epochs.locks.remove(rank);
-        own.release(rank, hold);
+        own.release(rank, kind);
     })
 }
 
@@ -173,8 +174,8 @@ fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
     window::change_epochs(rt, win, |epochs| {
         epochs.locks.remove(rank);
     });
-    if let Some((own, hold)) = own {
-        own.release(rank, hold);
+    if let Some((own, kind)) = own {
+        own.release(rank, kind);
         outcome!(make_progress(rt, win));
     }
     SUCCESS
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
     let own = or_end!(rt, procedure, win, direct_access(rt, win));
-    let Some((own, hold)) = own.zip(LockKind::of(LOCK_SHARED, assert)) else {
+    let Some((own, kind)) = own.zip(LockKind::from_arguments(LOCK_SHARED, assert)) else {
         or_end!(
             rt,
             procedure,
@@ -201,11 +202,11 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
         return finish_and_record(rt, procedure, rc, win, lock);
     };
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
-    outcome!(wait(rt, win, |has_waited| own.take_all(hold, has_waited)));
+    outcome!(wait(rt, win, |has_waited| own.take_all(kind, has_waited)));
     window::change_epochs(rt, win, lock);
     finish_lock(rt, procedure, win, |epochs| {
         epochs.all = None;
-        own.release_all(hold);
+        own.release_all(kind);
     })
 }
 
@@ -227,8 +228,8 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
         }
     }
     window::change_epochs(rt, win, |epochs| epochs.all = None);
-    if let Some((own, hold)) = own {
-        own.release_all(hold);
+    if let Some((own, kind)) = own {
+        own.release_all(kind);
         outcome!(make_progress(rt, win));
     }
     SUCCESS

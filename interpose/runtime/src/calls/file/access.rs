@@ -39,6 +39,7 @@ pub(super) enum AccessStart {
     Ordered,
 }
 
+/// Buffer of the program.
 #[derive(Clone, Copy)]
 pub(super) struct AccessBuffer {
     pub address: *mut c_void,
@@ -46,9 +47,10 @@ pub(super) struct AccessBuffer {
     pub datatype: VirtDatatype,
 }
 
-/// Returns the start of this process's access; collective.
+/// Returns the start of this process's ordered access of `units`; collective.
 ///
-/// The first process has the shared pointer, and broadcasts it.
+/// The first process advances the shared pointer for all, and broadcasts the old position. The
+/// accesses of the processes follow each other from there, in the order of ranks.
 fn in_order(rt: &Runtime, file: &OpenFile, units: u64) -> FileResult<u64> {
     let comm: RealComm = comm_of(rt, file);
     let all = comm.gather(&[units])?;
@@ -77,11 +79,11 @@ fn check(
     rt: &Runtime,
     fh: VirtFile,
     file: &OpenFile,
-    way: AccessDirection,
+    direction: AccessDirection,
     at: AccessStart,
 ) -> FileResult<()> {
     let has = |flag: c_int| file.mode & flag != 0;
-    match way {
+    match direction {
         AccessDirection::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
         AccessDirection::Write if has(mode::RDONLY) => return Err(class(ERR_READ_ONLY)),
         _ => {}
@@ -89,7 +91,7 @@ fn check(
     if has(mode::SEQUENTIAL) && matches!(at, AccessStart::Offset(_) | AccessStart::Individual) {
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
-    if way == AccessDirection::Write && layout_of(rt, fh, file)?.repeats() {
+    if direction == AccessDirection::Write && layout_of(rt, fh, file)?.repeats() {
         return Err(view_overlaps());
     }
     Ok(())
@@ -105,14 +107,14 @@ fn start_of(rt: &Runtime, file: &OpenFile, at: AccessStart, units: u64) -> FileR
     }
 }
 
-/// Reads or writes; returns the number of bytes in memory.
+/// Reads or writes; returns the number of bytes of data.
 ///
 /// # Safety
 /// The buffer must be the program's.
 pub(super) unsafe fn access(
     rt: &Runtime,
     fh: VirtFile,
-    way: AccessDirection,
+    direction: AccessDirection,
     at: AccessStart,
     buffer: AccessBuffer,
 ) -> FileResult<u64> {
@@ -123,10 +125,10 @@ pub(super) unsafe fn access(
         datatype,
     } = buffer;
     let representation = file.view.representation;
-    let memory = check(rt, fh, &file, way, at)
+    let memory = check(rt, fh, &file, direction, at)
         .and_then(|()| AccessMemory::new(rt, address, count, datatype, representation));
     let memory = match memory {
-        // The other processes wait for this one.
+        // The other processes wait for this one in the collective.
         Err(failure @ FileFailure::Class(_)) if at == AccessStart::Ordered => {
             in_order(rt, &file, 0)?;
             return Err(failure);
@@ -137,7 +139,7 @@ pub(super) unsafe fn access(
     let ranges = layout_of(rt, fh, &file)?.ranges(start * file.view.unit, memory.bytes());
     // SAFETY: the caller guarantees it.
     let bytes = unsafe {
-        match way {
+        match direction {
             AccessDirection::Read => read(rt, fh, &file, &ranges, &memory)?,
             AccessDirection::Write => write(rt, fh, &file, &ranges, &memory)?,
         }
@@ -155,7 +157,7 @@ fn whole(ranges: &[Range]) -> Option<Range> {
     Some((begin, end - begin))
 }
 
-/// True if other hosts see written data only under locks.
+/// True for a file on NFS, where only locks make data visible to other hosts.
 ///
 /// See fcntl(2), "Record locking and NFS".
 fn is_on_nfs(open: &std::fs::File) -> bool {

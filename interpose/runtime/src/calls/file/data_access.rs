@@ -33,11 +33,11 @@ fn status_of(bytes: u64) -> Status {
     }
 }
 
-/// Waits until all processes of a collective have written.
+/// Waits until all processes of a collective write have written.
 ///
-/// A process that reads next finds the data of the others.
-fn end_together(rt: &Runtime, fh: VirtFile, way: AccessDirection) -> FileResult<()> {
-    match way {
+/// A process that reads afterwards finds the data of the others.
+fn end_together(rt: &Runtime, fh: VirtFile, direction: AccessDirection) -> FileResult<()> {
+    match direction {
         AccessDirection::Write => Ok(comm_of(rt, &entry(rt, fh)?).barrier()?),
         AccessDirection::Read => Ok(()),
     }
@@ -50,7 +50,7 @@ fn end_together(rt: &Runtime, fh: VirtFile, way: AccessDirection) -> FileResult<
 unsafe fn access_blocking(
     rt: &Runtime,
     fh: VirtFile,
-    way: AccessDirection,
+    direction: AccessDirection,
     at: AccessStart,
     buffer: AccessBuffer,
     is_collective: bool,
@@ -58,15 +58,15 @@ unsafe fn access_blocking(
 ) -> FileResult<()> {
     // SAFETY: the caller guarantees it.
     unsafe {
-        if is_collective && (way == AccessDirection::Write || at == AccessStart::Ordered) {
+        if is_collective && (direction == AccessDirection::Write || at == AccessStart::Ordered) {
             together(rt, fh)?;
         } else {
             cut::here(rt)?;
         }
-        let done = access(rt, fh, way, at, buffer);
+        let done = access(rt, fh, direction, at, buffer);
         // The other processes wait, although this one may fail.
         if is_collective && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
-            end_together(rt, fh, way)?;
+            end_together(rt, fh, direction)?;
         }
         put_status(status, status_of(done?));
     }
@@ -80,7 +80,7 @@ unsafe fn access_blocking(
 unsafe fn access_nonblocking(
     rt: &Runtime,
     fh: VirtFile,
-    way: AccessDirection,
+    direction: AccessDirection,
     at: AccessStart,
     buffer: AccessBuffer,
     request: *mut VirtRequest,
@@ -91,7 +91,7 @@ unsafe fn access_nonblocking(
     cut::here(rt)?;
     // SAFETY: the caller guarantees it.
     unsafe {
-        let bytes = access(rt, fh, way, at, buffer)?;
+        let bytes = access(rt, fh, direction, at, buffer)?;
         let done = requests::add_done(
             rt,
             comm::self_handle(rt),
@@ -111,25 +111,25 @@ unsafe fn begin_split(
     rt: &Runtime,
     fh: VirtFile,
     split: SplitCollective,
-    way: AccessDirection,
+    direction: AccessDirection,
     at: AccessStart,
     buffer: AccessBuffer,
 ) -> FileResult<()> {
     if entry(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    // A split collective may do all its work when it begins (MPI 4.1, 14.4.5). So if a process
-    // fails, no other process waits for it at the end.
-    let is_together = way == AccessDirection::Write || at == AccessStart::Ordered;
+    // A split collective may do all its work when it begins (MPI 4.1, 14.4.5). Its end then waits
+    // for no other process.
+    let is_together = direction == AccessDirection::Write || at == AccessStart::Ordered;
     if is_together {
         together(rt, fh)?;
     } else {
         cut::here(rt)?;
     }
     // SAFETY: the caller guarantees it.
-    let done = unsafe { access(rt, fh, way, at, buffer) };
+    let done = unsafe { access(rt, fh, direction, at, buffer) };
     if is_together && matches!(done, Ok(_) | Err(FileFailure::Class(_))) {
-        end_together(rt, fh, way)?;
+        end_together(rt, fh, direction)?;
     }
     let bytes = done?;
     if let Some(mut file) = file::get_mut(rt, fh) {
@@ -161,7 +161,7 @@ unsafe fn end_split(
 }
 
 macro_rules! blocking {
-    ($($name:ident, $way:ident, $buffer:ty, $at:expr, $collective:literal
+    ($($name:ident, $direction:ident, $buffer:ty, $at:expr, $collective:literal
         $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $name(
             fh: VirtFile,
@@ -175,7 +175,7 @@ macro_rules! blocking {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                access_blocking(rt, fh, AccessDirection::$way, at, buffer(buf, count, datatype), $collective, status)
+                access_blocking(rt, fh, AccessDirection::$direction, at, buffer(buf, count, datatype), $collective, status)
             };
             finish(rt, Proc::$name, fh, done)
         }
@@ -202,7 +202,7 @@ blocking! {
 }
 
 macro_rules! nonblocking {
-    ($($name:ident, $way:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
+    ($($name:ident, $direction:ident, $buffer:ty, $at:expr $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $name(
             fh: VirtFile,
             $($offset: i64,)?
@@ -215,7 +215,7 @@ macro_rules! nonblocking {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                access_nonblocking(rt, fh, AccessDirection::$way, at, buffer(buf, count, datatype), request)
+                access_nonblocking(rt, fh, AccessDirection::$direction, at, buffer(buf, count, datatype), request)
             };
             finish(rt, Proc::$name, fh, done)
         }
@@ -236,7 +236,7 @@ nonblocking! {
 }
 
 macro_rules! split {
-    ($($begin:ident, $end:ident, $split:ident, $way:ident, $buffer:ty, $at:expr
+    ($($begin:ident, $end:ident, $split:ident, $direction:ident, $buffer:ty, $at:expr
         $(, $offset:ident)?;)*) => {$(
         pub unsafe extern "C" fn $begin(
             fh: VirtFile,
@@ -249,7 +249,7 @@ macro_rules! split {
             let at = blocking!(@ $at $(, $offset)?);
             // SAFETY: the program's arguments are passed on.
             let done = unsafe {
-                begin_split(rt, fh, SplitCollective::$split, AccessDirection::$way, at, buffer(buf, count, datatype))
+                begin_split(rt, fh, SplitCollective::$split, AccessDirection::$direction, at, buffer(buf, count, datatype))
             };
             finish(rt, Proc::$begin, fh, done)
         }
@@ -291,6 +291,6 @@ pub unsafe extern "C" fn MPI_File_seek(fh: VirtFile, offset: i64, whence: c_int)
 pub unsafe extern "C" fn MPI_File_get_position(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = entry(rt, fh).and_then(|file| unsafe { put(offset, file.position as i64) });
-    finish(rt, Proc::MPI_File_get_position, fh, got)
+    let outcome = entry(rt, fh).and_then(|file| unsafe { put(offset, file.position as i64) });
+    finish(rt, Proc::MPI_File_get_position, fh, outcome)
 }

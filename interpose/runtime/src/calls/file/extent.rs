@@ -9,9 +9,9 @@ use crate::handles::{VirtDatatype, real_datatype};
 use crate::objects::datatype;
 use std::ffi::c_void;
 
-/// Returns a datatype of a view.
-pub(super) fn handle(word: u64) -> VirtDatatype {
-    VirtDatatype(word as *mut c_void)
+/// Returns the handle of a view's datatype from its saved form.
+pub(super) fn handle(raw: u64) -> VirtDatatype {
+    VirtDatatype(raw as *mut c_void)
 }
 
 /// Returns the number of bytes of data in an element.

@@ -67,7 +67,7 @@ pub(super) fn class(class: c_int) -> FileFailure {
     FileFailure::Class(class)
 }
 
-/// Makes a result of the return code of a collective of the library.
+/// Converts the return code of a collective of the library to a result.
 pub(super) fn library(rc: c_int) -> FileResult<()> {
     if rc == SUCCESS {
         Ok(())
@@ -76,9 +76,10 @@ pub(super) fn library(rc: c_int) -> FileResult<()> {
     }
 }
 
-/// Makes a result of the return code of a local procedure of the library.
+/// Converts the return code of a local procedure of the library to a result.
 ///
-/// An error occurs in this process only, so the other processes may still wait for it.
+/// The error occurs in this process only, so other processes may wait for this process in a
+/// collective.
 pub(super) fn local(rc: c_int) -> FileResult<()> {
     match rc {
         ABANDONED => library(rc),
@@ -134,7 +135,8 @@ pub(super) unsafe fn put<T>(to: *mut T, value: T) -> FileResult<()> {
 
 /// Enters a collective of all processes that have opened a file.
 ///
-/// The call precedes every wait for other processes, and every effect of the procedure.
+/// Must be called before the procedure waits for other processes or has any effect: a cut may be
+/// taken here, from which the procedure is repeated.
 pub(super) fn together(rt: &Runtime, fh: VirtFile) -> FileResult<()> {
     let comm = file::get(rt, fh)
         .map(|file| file.comm())
@@ -160,7 +162,7 @@ pub(super) fn agree(comm: RealComm, outcome: FileResult<()>) -> FileResult<()> {
 
 /// Lets the first process act for all; collective.
 ///
-/// All processes have entered before it acts, and return after it.
+/// The first process acts after all have entered, and all return its outcome.
 pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> FileResult<()>) -> FileResult<()> {
     comm.barrier()?;
     let outcome = if comm.rank()? == Rank(0) {

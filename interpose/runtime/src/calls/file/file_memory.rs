@@ -1,4 +1,8 @@
 //! Buffers of the program, as bytes in the order of their type map.
+//!
+//! The data of a buffer are accessed in one of three forms: in place, if they have no gaps; packed
+//! and unpacked by the library; or copied by the type map, for elements that are longer than the
+//! library can pack.
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
@@ -20,9 +24,9 @@ use understudy_mpi::real_types::RealComm;
 const MAX_PACKED_BYTES: u64 = 1 << 29;
 /// Largest number of blocks in a dense datatype that is accessed without packing.
 const MAX_DENSE_BLOCKS: usize = 64;
-/// Largest number of pieces in an element that is too long for the library.
+/// Largest number of pieces in an element that the library cannot pack.
 ///
-/// Such an element is refused if it has more pieces.
+/// An element with more pieces is refused.
 const MAX_PIECES: usize = 1 << 24;
 
 /// Elements in the program's memory.
@@ -42,11 +46,14 @@ pub(super) struct AccessMemory {
 /// True if an element's data start at its address, in order and without gaps.
 fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
     datatype::is_predefined(rt, datatype)
-        || TypeMaps::exact(MAX_DENSE_BLOCKS).of(rt, datatype).pieces == [(0, size as usize)]
+        || TypeMaps::exact(MAX_DENSE_BLOCKS)
+            .map_of(rt, datatype)
+            .pieces
+            == [(0, size as usize)]
 }
 
 fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> FileResult<Arc<TypeMap>> {
-    let map = TypeMaps::exact(MAX_PIECES).of(rt, datatype);
+    let map = TypeMaps::exact(MAX_PIECES).map_of(rt, datatype);
     if map.pieces.iter().map(|(_, length)| length).sum::<usize>() != map.size {
         log::error!("{}", message::element_too_complex(MAX_PIECES));
         return Err(class(ERR_TYPE));
@@ -95,29 +102,29 @@ impl AccessMemory {
         self.size * self.count as u64
     }
 
-    /// Returns the memory itself, if it has the data as they are in the file.
+    /// Returns the memory itself, if it contains the data in the form of the file.
     pub(super) fn plain(&self) -> Option<*mut [u8]> {
-        let is_there = self.is_plain && self.bytes() > 0;
-        is_there
+        let is_usable = self.is_plain && self.bytes() > 0;
+        is_usable
             .then(|| std::ptr::slice_from_raw_parts_mut(self.address.cast(), self.bytes() as usize))
     }
 
-    /// Splits elements into parts for packing: number of the first element, and count.
-    fn parts(&self, elements: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let most = (MAX_PACKED_BYTES / self.size.max(1)).max(1);
+    /// Splits elements into ranges for packing: the first element, and the number of elements.
+    fn packing_ranges(&self, elements: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let max_elements = (MAX_PACKED_BYTES / self.size.max(1)).max(1);
         (0..elements)
-            .step_by(most as usize)
-            .map(move |first| (first, most.min(elements - first)))
+            .step_by(max_elements as usize)
+            .map(move |first| (first, max_elements.min(elements - first)))
     }
 
-    fn element(&self, number: u64) -> *mut c_void {
+    fn element(&self, index: u64) -> *mut c_void {
         self.address
-            .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
+            .wrapping_byte_offset((index as isize).wrapping_mul(self.extent))
     }
 
     /// Calls `piece` for the pieces of memory with the first `bytes` bytes of data.
     ///
-    /// The arguments of `piece` are the number of bytes before, the address, and the length.
+    /// Passes the number of preceding bytes of data, the address, and the length.
     fn walk(&self, map: &TypeMap, bytes: usize, mut piece: impl FnMut(usize, *mut u8, usize)) {
         let mut at = 0;
         for element in 0..self.count as u64 {
@@ -217,36 +224,38 @@ impl AccessMemory {
         }
         let mut data = vec![0; self.bytes() as usize];
         if let Some(map) = &self.pieces {
-            self.walk(map, data.len(), |at, place, length| {
+            self.walk(map, data.len(), |at, address, length| {
                 // SAFETY: a part of an element of the program.
-                let piece = unsafe { std::slice::from_raw_parts(place, length) };
+                let piece = unsafe { std::slice::from_raw_parts(address, length) };
                 data[at..at + length].copy_from_slice(piece);
             });
             return Ok(Cow::Owned(data));
         }
-        for (first, count) in self.parts(if self.size == 0 { 0 } else { self.count as u64 }) {
+        for (first, count) in
+            self.packing_ranges(if self.size == 0 { 0 } else { self.count as u64 })
+        {
             let (begin, end) = (first * self.size, (first + count) * self.size);
             self.pack(rt, first, count, &mut data[begin as usize..end as usize])?;
         }
         Ok(Cow::Owned(data))
     }
 
-    /// Writes data to the elements; the last one may get a part.
+    /// Writes data to the elements; the last element may be written in part.
     pub(super) fn scatter(&self, rt: &Runtime, data: &[u8]) -> FileResult<()> {
         if self.size == 0 {
             return Ok(());
         }
         if let Some(map) = &self.pieces {
-            self.walk(map, data.len(), |at, place, length| {
+            self.walk(map, data.len(), |at, address, length| {
                 // SAFETY: a part of an element of the program, which has no other users during the
                 // call.
-                let piece = unsafe { std::slice::from_raw_parts_mut(place, length) };
+                let piece = unsafe { std::slice::from_raw_parts_mut(address, length) };
                 piece.copy_from_slice(&data[at..at + length]);
             });
             return Ok(());
         }
         let whole = data.len() as u64 / self.size;
-        for (first, count) in self.parts(whole) {
+        for (first, count) in self.packing_ranges(whole) {
             let (begin, end) = (first * self.size, (first + count) * self.size);
             self.unpack(rt, first, count, &data[begin as usize..end as usize])?;
         }

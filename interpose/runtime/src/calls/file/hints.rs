@@ -32,6 +32,6 @@ pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInf
     let made =
         entry(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(FileFailure::Library));
     // SAFETY: the program's address for the handle.
-    let got = made.and_then(|handle| unsafe { put(info_used, handle) });
-    finish(rt, Proc::MPI_File_get_info, fh, got)
+    let outcome = made.and_then(|handle| unsafe { put(info_used, handle) });
+    finish(rt, Proc::MPI_File_get_info, fh, outcome)
 }

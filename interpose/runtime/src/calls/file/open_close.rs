@@ -55,12 +55,12 @@ unsafe fn path_of(name: *const c_char) -> FileResult<PathBuf> {
 
 fn check_mode(amode: c_int) -> FileResult<()> {
     let has = |flag: c_int| amode & flag != 0;
-    let ways = [mode::RDONLY, mode::WRONLY, mode::RDWR]
+    let access_modes = [mode::RDONLY, mode::WRONLY, mode::RDWR]
         .into_iter()
-        .filter(|&way| has(way));
-    let makes = has(mode::CREATE) || has(mode::EXCL);
-    if ways.count() != 1
-        || (has(mode::RDONLY) && makes)
+        .filter(|&mode| has(mode));
+    let creates = has(mode::CREATE) || has(mode::EXCL);
+    if access_modes.count() != 1
+        || (has(mode::RDONLY) && creates)
         || (has(mode::RDWR) && has(mode::SEQUENTIAL))
     {
         return Err(class(ERR_AMODE));
@@ -68,8 +68,8 @@ fn check_mode(amode: c_int) -> FileResult<()> {
     Ok(())
 }
 
-/// Creates the file, or checks that it exists.
-fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> FileResult<()> {
+/// Creates the file if `MPI_MODE_CREATE` is set; an existing one is an error with `MPI_MODE_EXCL`.
+fn create_file(rt: &Runtime, path: &Path, amode: c_int) -> FileResult<()> {
     if amode & mode::CREATE == 0 {
         return Ok(());
     }
@@ -94,7 +94,7 @@ fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> FileResult<()> {
     }
 }
 
-/// Makes a communicator for the file.
+/// Creates the communicator of a file.
 fn duplicate(rt: &Runtime, parent: VirtComm) -> FileResult<VirtComm> {
     if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
         return Err(class(ERR_COMM));
@@ -106,7 +106,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> FileResult<VirtComm> {
     library(create::make(
         rt,
         duplicate,
-        |it| drained::is_comm_in_use(rt, it),
+        |comm| drained::is_comm_in_use(rt, comm),
         &mut made,
     ))?;
     let made = made.ok_or(class(ERR_INTERN))?;
@@ -114,11 +114,11 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> FileResult<VirtComm> {
 }
 
 fn free_comm(rt: &Runtime, file_comm: VirtComm) -> FileResult<()> {
-    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it, false)))
+    library(comm::index(rt, file_comm).map_or(SUCCESS, |index| comm::freed::free(rt, index, false)))
 }
 
 /// True if this process can create a file at this path.
-fn can_be_made(path: &Path) -> bool {
+fn can_create(path: &Path) -> bool {
     const LONGEST: usize = 255;
     let directory = path
         .parent()
@@ -137,9 +137,10 @@ fn can_be_made(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() <= LONGEST) && directory.is_some_and(is_writable)
 }
 
-/// Returns possible paths of the hidden file for the shared pointer.
+/// Returns the possible paths of the hidden file for the shared pointer.
 ///
-/// The hidden file exists once for each opening of a file, beside the file or in memory.
+/// The first path is beside the file, the second in memory. Each opening of a file has its own
+/// hidden file.
 fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] {
     let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");
@@ -158,7 +159,7 @@ fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] 
 struct AgreedOpening {
     /// Length of the file before the first write; 0 if it is not needed.
     length: u64,
-    /// Path of the shared pointer's file.
+    /// Path of the hidden file for the shared pointer; empty if it cannot be created.
     shared_path: PathBuf,
 }
 
@@ -177,12 +178,12 @@ fn agree_on(
     };
     let length = if real.rank()? == Rank(0) { length } else { 0 };
     let [beside, in_memory] = paths;
-    let is_apart = !can_be_made(&beside);
-    let says = [code as u64, u64::from(is_apart), length];
-    match real.allreduce_min_max(Extreme::Greatest, &says)?[..] {
+    let must_be_apart = !can_create(&beside);
+    let values = [code as u64, u64::from(must_be_apart), length];
+    match real.allreduce_min_max(Extreme::Greatest, &values)?[..] {
         [worst, ..] if worst != SUCCESS as u64 => Err(class(worst as c_int)),
-        [_, is_apart, length] => {
-            let shared_path = match is_apart == 1 {
+        [_, must_be_apart, length] => {
+            let shared_path = match must_be_apart == 1 {
                 false => beside,
                 true if file::is_on_one_node(rt, file_comm, &world::get(rt).process_of) => {
                     in_memory
@@ -224,19 +225,21 @@ fn open_on(
 ) -> FileResult<VirtFile> {
     let paths = shared_paths(rt, path, file_comm);
     first_does(real_comm(rt, file_comm), || {
-        // A lost node may have left files of this opening before a rollback.
-        paths.iter().for_each(|left| drop(fs::remove_file(left)));
-        make_file(rt, path, amode)
+        // A node that failed before a rollback may have left hidden files of this opening.
+        paths
+            .iter()
+            .for_each(|leftover| drop(fs::remove_file(leftover)));
+        create_file(rt, path, amode)
     })?;
     let mut descriptor = None;
     let opened = file::open(path, amode).and_then(|opened| {
-        let about = opened.metadata()?;
-        if about.is_dir() {
+        let metadata = opened.metadata()?;
+        if metadata.is_dir() {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
         descriptor = Some(opened);
         Ok(if amode & mode::APPEND != 0 {
-            about.len()
+            metadata.len()
         } else {
             0
         })

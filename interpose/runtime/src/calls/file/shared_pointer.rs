@@ -84,9 +84,9 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence:
 
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
-    let place = entry(rt, fh).and_then(|file| position(&file));
+    let current = entry(rt, fh).and_then(|file| position(&file));
     // SAFETY: the program's address for the result.
-    let got: std::result::Result<(), FileFailure> =
-        place.and_then(|place| unsafe { super::file_failure::put(offset, place as i64) });
-    finish(rt, Proc::MPI_File_get_position_shared, fh, got)
+    let outcome: std::result::Result<(), FileFailure> =
+        current.and_then(|current| unsafe { super::file_failure::put(offset, current as i64) });
+    finish(rt, Proc::MPI_File_get_position_shared, fh, outcome)
 }

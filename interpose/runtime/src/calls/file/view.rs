@@ -23,6 +23,7 @@ use understudy_catalogue::message;
 use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
+
 /// Returns the view of a file that has just been opened (14.2.1).
 pub(super) fn view_of_bytes(rt: &Runtime) -> FileView {
     let byte = predefined_handle(rt, "ompi_mpi_byte") as u64;
@@ -58,13 +59,14 @@ unsafe fn representation_of(name: *const c_char) -> FileResult<Representation> {
     }
 }
 
+/// Returns a view with these arguments; `MPI_DISPLACEMENT_CURRENT` becomes `u64::MAX`.
 fn new_view(
     rt: &Runtime,
     file: &OpenFile,
     disp: i64,
     etype: VirtDatatype,
     filetype: VirtDatatype,
-    of: Representation,
+    representation: Representation,
 ) -> FileResult<FileView> {
     let displacement = match disp {
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
@@ -74,7 +76,7 @@ fn new_view(
     if unit == 0 || tile % unit != 0 {
         return Err(class(ERR_TYPE));
     }
-    if of == Representation::External32
+    if representation == Representation::External32
         && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile)
     {
         log::error!("{}", message::EXTERNAL32_VIEW);
@@ -85,13 +87,13 @@ fn new_view(
         etype: etype.0 as u64,
         unit,
         filetype: filetype.0 as u64,
-        representation: of,
+        representation,
     })
 }
 
-/// Returns the view with its offset in the file, and its layout.
+/// Returns a view with its displacement, and its layout.
 ///
-/// The offset of sequential files is the position of the shared pointer.
+/// With `MPI_DISPLACEMENT_CURRENT` the displacement is the position of the shared pointer.
 fn with_offset(
     rt: &Runtime,
     fh: VirtFile,
@@ -109,6 +111,7 @@ fn with_offset(
     Ok((new, layout))
 }
 
+/// Sets the view of a file, if all processes have passed valid arguments.
 fn set(rt: &Runtime, fh: VirtFile, new: FileResult<FileView>) -> FileResult<()> {
     let file = entry(rt, fh)?;
     together(rt, fh)?;
@@ -120,8 +123,8 @@ fn set(rt: &Runtime, fh: VirtFile, new: FileResult<FileView>) -> FileResult<()> 
         }
         Err(failure) => return agree(comm, Err(failure)),
     };
-    // The unit must be equal in all processes. The shared pointer is set to 0 while no process uses
-    // it.
+    // The unit must be equal in all processes: its greatest value equals its least value. Then the
+    // first process resets the shared pointer, while the others wait.
     let greatest = comm.allreduce_min_max(Extreme::Greatest, &[new.unit, u64::MAX - new.unit])?;
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
@@ -147,8 +150,8 @@ pub unsafe extern "C" fn MPI_File_set_view(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a C string of the program.
-    let view = unsafe { representation_of(datarep) }.and_then(|of| {
-        entry(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of))
+    let view = unsafe { representation_of(datarep) }.and_then(|representation| {
+        entry(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, representation))
     });
     let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
     finish(rt, Proc::MPI_File_set_view, fh, set)
@@ -164,8 +167,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
     let rt = runtime();
     let view = || {
         let view = entry(rt, fh)?.view;
-        let equal =
-            |word| datatype::duplicate_equal(rt, handle(word)).map_err(FileFailure::Library);
+        let equal = |raw| datatype::duplicate_equal(rt, handle(raw)).map_err(FileFailure::Library);
         let name = match view.representation {
             Representation::Native => &b"native"[..],
             Representation::External32 => b"external32",
@@ -191,14 +193,14 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
     disp: *mut i64,
 ) -> c_int {
     let rt = runtime();
-    let place = || {
+    let position = || {
         let file = entry(rt, fh)?;
         let unit = u64::try_from(offset).map_err(|_| class(ERR_ARG))?;
         Ok(layout_of(rt, fh, &file)?.position(unit * file.view.unit) as i64)
     };
     // SAFETY: the program's address for the result.
-    let got = place().and_then(|place| unsafe { put(disp, place) });
-    finish(rt, Proc::MPI_File_get_byte_offset, fh, got)
+    let outcome = position().and_then(|position| unsafe { put(disp, position) });
+    finish(rt, Proc::MPI_File_get_byte_offset, fh, outcome)
 }
 
 pub unsafe extern "C" fn MPI_File_get_type_extent(
@@ -223,6 +225,6 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
         Ok(extent)
     };
     // SAFETY: the program's address for the result.
-    let got = measure().and_then(|value| unsafe { put(extent, value) });
-    finish(rt, Proc::MPI_File_get_type_extent, fh, got)
+    let outcome = measure().and_then(|value| unsafe { put(extent, value) });
+    finish(rt, Proc::MPI_File_get_type_extent, fh, outcome)
 }

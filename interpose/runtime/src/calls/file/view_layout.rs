@@ -37,7 +37,7 @@ pub(super) fn view_overlaps() -> FileFailure {
 }
 
 pub(super) fn make_layout(rt: &Runtime, view: &FileView) -> FileResult<ViewLayout> {
-    let map = TypeMaps::exact(MAX_PIECES).of(rt, handle(view.filetype));
+    let map = TypeMaps::exact(MAX_PIECES).map_of(rt, handle(view.filetype));
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
     // A view for reading may contain bytes twice, but its offsets must not decrease.
     let is_rising = map.pieces.windows(2).all(|two| two[0].0 <= two[1].0);

@@ -28,10 +28,9 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> FileRes
         if size == old || (only_longer && size < old) {
             return Ok(());
         }
-        // The undo log records the removed bytes as overwritten. So later accesses to them need no
-        // further record.
-        let cut = [(size.min(old), old.saturating_sub(size))];
-        user::note_overwriting(rt, &descriptor, &cut);
+        // The undo log records the removed bytes as overwritten, which covers later writes to them.
+        let removed = [(size.min(old), old.saturating_sub(size))];
+        user::note_overwriting(rt, &descriptor, &removed);
         Ok(descriptor.set_len(size)?)
     })
 }
@@ -64,8 +63,8 @@ fn size_of(rt: &Runtime, fh: VirtFile) -> FileResult<u64> {
 pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
-    finish(rt, Proc::MPI_File_get_size, fh, got)
+    let outcome = size_of(rt, fh).and_then(|bytes| unsafe { put(size, bytes as i64) });
+    finish(rt, Proc::MPI_File_get_size, fh, outcome)
 }
 
 pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
@@ -75,15 +74,15 @@ pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup)
     let made =
         members.and_then(|members| group::create(rt, members, 0).map_err(FileFailure::Library));
     // SAFETY: the program's address for the handle.
-    let got = made.and_then(|handle| unsafe { put(group, handle) });
-    finish(rt, Proc::MPI_File_get_group, fh, got)
+    let outcome = made.and_then(|handle| unsafe { put(group, handle) });
+    finish(rt, Proc::MPI_File_get_group, fh, outcome)
 }
 
 pub unsafe extern "C" fn MPI_File_get_amode(fh: VirtFile, amode: *mut c_int) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = entry(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
-    finish(rt, Proc::MPI_File_get_amode, fh, got)
+    let outcome = entry(rt, fh).and_then(|file| unsafe { put(amode, file.mode) });
+    finish(rt, Proc::MPI_File_get_amode, fh, outcome)
 }
 
 fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> FileResult<()> {
@@ -107,8 +106,8 @@ pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {
     let rt = runtime();
     // SAFETY: the program's address for the result.
-    let got = entry(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
-    finish(rt, Proc::MPI_File_get_atomicity, fh, got)
+    let outcome = entry(rt, fh).and_then(|file| unsafe { put(flag, c_int::from(file.atomic)) });
+    finish(rt, Proc::MPI_File_get_atomicity, fh, outcome)
 }
 
 fn sync(rt: &Runtime, fh: VirtFile) -> FileResult<()> {

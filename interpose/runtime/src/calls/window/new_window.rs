@@ -35,7 +35,7 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: WindowFlavor) -> Windo
 /// Releases all resources of a window except the real window.
 pub(super) fn release(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
-        // If no other object leads to the spawned processes, cuts may be taken again.
+        // If no other communicator contains the spawned processes, cuts may be taken again.
         comm::freed::remove_disconnected(rt, window.comm);
     } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm, false);
@@ -44,9 +44,9 @@ pub(super) fn release(rt: &Runtime, window: &Window) {
     heap::free(window.block);
 }
 
-/// Registers a window that a constructor has made.
+/// Registers a window that a constructor has created.
 ///
-/// Releases the memory if the constructor has failed.
+/// Releases the window's resources if the constructor has failed.
 pub(super) fn register(
     rt: &Runtime,
     rc: c_int,

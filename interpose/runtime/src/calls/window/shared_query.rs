@@ -46,11 +46,12 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     finish_win(rt, procedure, part.err().unwrap_or(SUCCESS), win)
 }
 
-/// Returns size, displacement unit and address of a member's part that is mapped here.
+/// Returns size, displacement unit and address of a member's part in this process.
 ///
-/// MPI_PROC_NULL stands for the first member with memory. In shared memory all parts are mapped. In
-/// other windows only this process's own part is, and it is unknown whether a member before has
-/// memory. Libraries before MPI 4.1 refuse such windows.
+/// MPI_PROC_NULL denotes the first member with memory. If the members share memory, all parts are
+/// mapped. In other windows only this process's own part is accessible; all other parts are
+/// reported as empty, and MPI_PROC_NULL denotes rank 0. Libraries before MPI 4.1 refuse such
+/// windows.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     const ERR_RMA_FLAVOR: c_int = 70;
     if window.flavor == WindowFlavor::Dynamic

@@ -25,7 +25,9 @@ use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 /// Alignment of memory from MPI_Win_allocate.
 const ALIGNMENT: u64 = 64;
 
-/// Makes a window with a communicator of its own; `constructor` fills in the rest.
+/// Creates a window with a communicator of its own.
+///
+/// `constructor` creates the real window, and sets the memory.
 fn make(
     rt: &Runtime,
     comm: VirtComm,
@@ -36,7 +38,7 @@ fn make(
     if comm::has_spawned(rt, comm) {
         return with_spawned::make(rt, comm, flavor, info, constructor);
     }
-    let mut hints = match WindowHints::of(rt, info) {
+    let mut hints = match WindowHints::read(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return Ok(Err(rc)),
     };
@@ -52,15 +54,20 @@ fn make(
             &mut made,
         ),
     )?;
-    let Some(own) = made.filter(|_| rc == SUCCESS) else {
+    let Some(window_comm) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
     };
-    let own = create::register(rt, own, comm);
-    let mut window = blank(rt, own, flavor);
+    let window_comm = create::register(rt, window_comm, comm);
+    let mut window = blank(rt, window_comm, flavor);
     window.no_locks = hints.no_locks.take();
     let mut new = RealWin(std::ptr::null_mut());
-    let rc = match gather::all_true(real_comm(rt, own), window.cells != 0) {
-        Ok(true) => constructor(&mut window, real_comm(rt, own), hints.real, &mut new),
+    let rc = match gather::all_true(real_comm(rt, window_comm), window.cells != 0) {
+        Ok(true) => constructor(
+            &mut window,
+            real_comm(rt, window_comm),
+            hints.real,
+            &mut new,
+        ),
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
     };
@@ -68,7 +75,7 @@ fn make(
 }
 
 /// Checks the arguments that the runtime itself uses.
-fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
+fn check_arguments(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int> {
     match comm::get(rt, comm) {
         None => Err(ERR_COMM),
         Some(comm) if comm.remote.is_some() => Err(ERR_COMM),
@@ -77,10 +84,10 @@ fn may_make(rt: &Runtime, comm: VirtComm, win: *mut VirtWin) -> Result<(), c_int
     }
 }
 
-/// Makes a window in a handler, and returns from the handler after an error.
-macro_rules! made {
+/// Creates a window in a handler, and returns from the handler after an error.
+macro_rules! create_window {
     ($rt:expr, $procedure:expr, $comm:expr, $win:expr, $made:expr) => {{
-        if let Err(rc) = may_make($rt, $comm, $win) {
+        if let Err(rc) = check_arguments($rt, $comm, $win) {
             return handle_error($rt, $procedure, rc, Some($comm));
         }
         outcome!(cut::together($rt, $comm));
@@ -102,7 +109,7 @@ pub unsafe extern "C" fn MPI_Win_create(
     win: *mut VirtWin,
 ) -> c_int {
     let rt = runtime();
-    made!(
+    create_window!(
         rt,
         Proc::MPI_Win_create,
         comm,
@@ -112,11 +119,11 @@ pub unsafe extern "C" fn MPI_Win_create(
             comm,
             WindowFlavor::Create,
             info,
-            |window, own, hints, new| {
+            |window, window_comm, hints, new| {
                 (window.base, window.size, window.disp_unit) =
                     (base as u64, size as i64, disp_unit);
                 // SAFETY: the program's memory; the real library checks the rest.
-                unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
+                unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new) }
             }
         )
     );
@@ -124,9 +131,9 @@ pub unsafe extern "C" fn MPI_Win_create(
 }
 
 /// Gives the window memory that its members share.
-fn share(window: &mut Window, own: RealComm, region: SharedRegion) -> Result<(), c_int> {
+fn share(window: &mut Window, window_comm: RealComm, region: SharedRegion) -> Result<(), c_int> {
     window.region = region;
-    let rank = own.rank().map_err(|error| error.code())?;
+    let rank = window_comm.rank().map_err(|error| error.code())?;
     window.base = window
         .region
         .segment(rank.0 as usize)
@@ -136,21 +143,22 @@ fn share(window: &mut Window, own: RealComm, region: SharedRegion) -> Result<(),
 
 /// Allocates memory for a window of `MPI_Win_allocate`; collective.
 ///
-/// The members share it, or it is memory of the program, as from `MPI_Alloc_mem`.
-fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
+/// The members share the memory if possible. Otherwise it is a block of the program's malloc(3), as
+/// from `MPI_Alloc_mem`.
+fn allocate(rt: &Runtime, window: &mut Window, window_comm: RealComm) -> Result<(), c_int> {
     let segment = Segment {
         size: window.size,
         disp_unit: window.disp_unit,
-        is_apart: true,
+        may_have_gap: true,
     };
-    match shared::allocate_if_cheap(rt, window.comm, own, segment) {
-        Ok(Some(region)) => return share(window, own, region),
+    match shared::allocate_if_cheap(rt, window.comm, window_comm, segment) {
+        Ok(Some(region)) => return share(window, window_comm, region),
         Ok(None) | Err(ERR_NO_MEM) => {}
         Err(rc) => return Err(rc),
     }
     window.block = heap::zeros(window.size.max(0) as u64 + ALIGNMENT);
     window.base = window.block.next_multiple_of(ALIGNMENT);
-    match gather::all_true(own, window.block != 0) {
+    match gather::all_true(window_comm, window.block != 0) {
         Ok(true) => Ok(()),
         Ok(false) => Err(ERR_NO_MEM),
         Err(error) => Err(error.code()),
@@ -166,7 +174,7 @@ pub unsafe extern "C" fn MPI_Win_allocate(
     win: *mut VirtWin,
 ) -> c_int {
     let rt = runtime();
-    made!(
+    create_window!(
         rt,
         Proc::MPI_Win_allocate,
         comm,
@@ -176,23 +184,23 @@ pub unsafe extern "C" fn MPI_Win_allocate(
             comm,
             WindowFlavor::Allocate,
             info,
-            |window, own, hints, new| {
+            |window, window_comm, hints, new| {
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate;
                     // SAFETY: the program's address for the address.
                     return unsafe {
-                        with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                        with_spawned::allocate(window, (hints, window_comm, new), baseptr, allocate)
                     };
                 }
-                if let Err(rc) = allocate(rt, window, own) {
+                if let Err(rc) = allocate(rt, window, window_comm) {
                     return rc;
                 }
                 let base = window.base as *mut c_void;
                 // SAFETY: this number of bytes of the program's memory; its address for the result.
                 unsafe {
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
-                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                    real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new)
                 }
             }
         )
@@ -213,11 +221,11 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     let segment = Segment {
         size: size as i64,
         disp_unit,
-        is_apart: hints::pairs(real_info(rt, info))
+        may_have_gap: hints::pairs(real_info(rt, info))
             .iter()
             .any(|(key, value)| key == b"alloc_shared_noncontig" && value == b"true"),
     };
-    made!(
+    create_window!(
         rt,
         Proc::MPI_Win_allocate_shared,
         comm,
@@ -227,17 +235,17 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             comm,
             WindowFlavor::Shared,
             info,
-            |window, own, hints, new| {
+            |window, window_comm, hints, new| {
                 (window.size, window.disp_unit) = (size as i64, disp_unit);
                 if comm::has_spawned(rt, comm) {
                     let allocate = real::PMPI_Win_allocate_shared;
                     // SAFETY: the program's address for the address.
                     return unsafe {
-                        with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                        with_spawned::allocate(window, (hints, window_comm, new), baseptr, allocate)
                     };
                 }
-                let region = shared::allocate(rt, window.comm, own, segment);
-                if let Err(rc) = region.and_then(|region| share(window, own, region)) {
+                let region = shared::allocate(rt, window.comm, window_comm, segment);
+                if let Err(rc) = region.and_then(|region| share(window, window_comm, region)) {
                     return rc;
                 }
                 // SAFETY: a communicator, the process's segment, and the program's address for the
@@ -245,7 +253,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
                 unsafe {
                     let base = window.base as *mut c_void;
                     baseptr.cast::<*mut c_void>().write_unaligned(base);
-                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                    real::PMPI_Win_create(base, size, disp_unit, hints, window_comm, new)
                 }
             }
         )
@@ -259,7 +267,7 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(
     win: *mut VirtWin,
 ) -> c_int {
     let rt = runtime();
-    made!(
+    create_window!(
         rt,
         Proc::MPI_Win_create_dynamic,
         comm,
@@ -269,9 +277,9 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(
             comm,
             WindowFlavor::Dynamic,
             info,
-            |_, own, hints, new| {
+            |_, window_comm, hints, new| {
                 // SAFETY: the real library checks its arguments.
-                unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
+                unsafe { real::PMPI_Win_create_dynamic(hints, window_comm, new) }
             }
         )
     );
@@ -337,11 +345,11 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
         return finish_win(rt, procedure, rc, handle);
     }
     if let Some(window) = window::remove(rt, index) {
-        let own = real_comm(rt, comm::handle(rt, window.comm));
+        let window_comm = real_comm(rt, comm::handle(rt, window.comm));
         outcome!(recovery::check_own(
             rt,
-            window.region.release(own),
-            "processes do not meet at the end of a window"
+            window.region.release(window_comm),
+            "the members of a window cannot free it together"
         ));
         release(rt, &window);
     }
@@ -353,9 +361,9 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
 pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_get_group;
-    let own = window::comm_of(rt, win);
+    let window_comm = window::comm_of(rt, win);
     let Some((members, session)) =
-        own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it))))
+        window_comm.and_then(|comm| Some((comm::members(rt, comm)?, comm::session(rt, comm))))
     else {
         return handle_error(rt, procedure, ERR_WIN, None);
     };
@@ -376,7 +384,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: VirtWin, info: VirtInfo) -> c_int
     let rt = runtime();
     let procedure = Proc::MPI_Win_set_info;
     let real = real_win(rt, win);
-    let mut hints = match WindowHints::of(rt, info) {
+    let mut hints = match WindowHints::read(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return finish_win(rt, procedure, rc, win),
     };

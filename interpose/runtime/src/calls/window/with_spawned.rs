@@ -1,7 +1,8 @@
 //! Windows with spawned processes as members.
 //!
 //! Spawned processes run without the runtime, so the library implements these windows. No cut is
-//! taken while one exists. So it is never restored, and its memory may be the library's.
+//! taken while such a window exists. A window is therefore never restored, and its memory may
+//! belong to the library.
 #![allow(unsafe_code)]
 
 use super::new_window::{blank, register};
@@ -14,7 +15,7 @@ use crate::objects::window::{Window, WindowFlavor};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
-/// Makes a window on the program's communicator; `constructor` fills in the rest.
+/// Creates a window on the program's communicator; `constructor` creates the real window.
 pub(super) fn make(
     rt: &Runtime,
     comm: VirtComm,
@@ -39,18 +40,18 @@ pub(super) fn make(
     register(rt, rc, window, new)
 }
 
-/// Procedure that makes a window with memory.
+/// Procedure that creates a window with memory.
 type AllocateProcedure =
     unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
 
 /// Allocates memory from the library.
 ///
 /// # Safety
-/// `place` is the program's address for the result.
+/// `baseptr` is the program's address for the address of the memory.
 pub(super) unsafe fn allocate(
     window: &mut Window,
     (info, comm, new): (RealInfo, RealComm, &mut RealWin),
-    place: *mut c_void,
+    baseptr: *mut c_void,
     allocate: AllocateProcedure,
 ) -> c_int {
     // SAFETY: the caller guarantees the arguments; the real library checks the rest.
@@ -60,11 +61,11 @@ pub(super) unsafe fn allocate(
             window.disp_unit,
             info,
             comm,
-            place,
+            baseptr,
             new,
         );
         if rc == SUCCESS {
-            window.base = place.cast::<u64>().read_unaligned();
+            window.base = baseptr.cast::<u64>().read_unaligned();
         }
         rc
     }
