@@ -1,4 +1,4 @@
-//! Communicators of the library: typed collectives among runtimes.
+//! Communicators of the library, with typed collectives for the runtimes of a job.
 #![allow(unsafe_code)]
 
 use crate::abi::object;
@@ -10,9 +10,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use understudy_numbers::Rank;
 
-/// Time for which a sleeping barrier only polls, and its longest poll interval after that.
+/// Time for which a sleeping barrier polls without sleeping.
 const POLLING_TIME: Duration = Duration::from_micros(200);
-const LONGEST_INTERVAL: Duration = Duration::from_millis(1);
+/// Longest sleep between two polls of a sleeping barrier.
+const MAX_SLEEP: Duration = Duration::from_millis(1);
 
 /// Values that are sent in their memory representation.
 ///
@@ -99,7 +100,7 @@ impl RealComm {
         Ok(copy)
     }
 
-    /// Returns a communicator of the processes in the order of their keys; it returns errors.
+    /// Returns a communicator of the processes in the order of their keys, which returns errors.
     ///
     /// # Errors
     /// The library's error.
@@ -120,48 +121,50 @@ impl RealComm {
         check(unsafe { real::PMPI_Barrier(self) })
     }
 
-    /// Barrier that leaves the processors to late processes.
+    /// Blocks until all processes have called this, and sleeps meanwhile.
     ///
-    /// This process sleeps between two polls, the longer the longer it has waited.
+    /// The processors are thus left to processes that arrive late. This process sleeps between two
+    /// polls for an eighth of the time that it has waited.
     ///
     /// # Errors
     /// The library's error.
     pub fn sleeping_barrier(self) -> Result<()> {
-        let (began, mut request, mut has_ended) =
+        let (start, mut request, mut is_complete) =
             (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
         loop {
             // SAFETY: a request of this function; the status is ignored.
             check(unsafe {
-                real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut())
+                real::PMPI_Testall(1, &mut request, &mut is_complete, std::ptr::null_mut())
             })?;
-            match began.elapsed() {
-                _ if has_ended != 0 => return Ok(()),
+            match start.elapsed() {
+                _ if is_complete != 0 => return Ok(()),
                 waited if waited < POLLING_TIME => std::thread::yield_now(),
-                waited => std::thread::sleep((waited / 8).min(LONGEST_INTERVAL)),
+                waited => std::thread::sleep((waited / 8).min(MAX_SLEEP)),
             }
         }
     }
 
-    /// Starts to compute the least number of all processes, each below 2⁶³.
+    /// Starts a nonblocking minimum of one number of each process, each below 2⁶³.
+    ///
+    /// `numbers` contains this process's number, then the result.
     ///
     /// # Safety
-    /// The numbers, this process's and the result, must stay in place until the request is
-    /// complete.
+    /// `numbers` must be valid, and must not be accessed, until the request is complete.
     ///
     /// # Errors
     /// The library's error.
     pub unsafe fn start_allreduce_min(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
-        static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
-        let &(number, op) = LEAST.get_or_init(|| {
+        static TYPE_AND_OP: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
+        let &(number, op) = TYPE_AND_OP.get_or_init(|| {
             (
                 RealDatatype(object(c"ompi_mpi_int64_t")),
                 RealOp(object(c"ompi_mpi_op_min")),
             )
         });
         let mut request = RealRequest(std::ptr::null_mut());
-        // SAFETY: one number each to read and write, which stay in place by the caller's contract.
+        // SAFETY: one number each to read and write, which stay valid by the caller's contract.
         check(unsafe {
             let own = numbers.cast::<u64>();
             real::PMPI_Iallreduce(
@@ -180,13 +183,12 @@ impl RealComm {
     /// Distributes the values of `root` to all processes.
     ///
     /// # Errors
-    /// The library's error; [`Error::INTERN`] if they are longer than 2 GiB, here and in the
-    /// methods below.
+    /// The library's error; [`Error::INTERN`] if the values have 2 GiB or more.
     pub fn broadcast<T: Plain>(self, root: Rank, values: &mut [T]) -> Result<()> {
         let length = length_of(values)?;
-        let into = values.as_mut_ptr().cast::<c_void>();
+        let buffer = values.as_mut_ptr().cast::<c_void>();
         // SAFETY: memory of this size, whose bytes may have any value.
-        check(unsafe { real::PMPI_Bcast(into, length, byte(), root.0 as c_int, self) })
+        check(unsafe { real::PMPI_Bcast(buffer, length, byte(), root.0 as c_int, self) })
     }
 
     /// Returns the values of each process, in the order of their ranks.
@@ -210,14 +212,14 @@ impl RealComm {
     /// As for [`broadcast`](Self::broadcast), for all bytes together.
     pub fn gather_bytes(self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lengths = self.gather(&[length_of(own)?])?;
-        let (mut total, mut places): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
+        let (mut total, mut offsets): (c_int, _) = (0, Vec::with_capacity(lengths.len()));
         for &length in &lengths {
-            places.push(total);
+            offsets.push(total);
             total = total.checked_add(length).ok_or(Error::INTERN)?;
         }
         let mut all = vec![0u8; total as usize];
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-        let (counts, offsets) = (lengths.as_ptr(), places.as_ptr());
+        let (counts, displacements) = (lengths.as_ptr(), offsets.as_ptr());
         // SAFETY: room for the bytes of each process.
         check(unsafe {
             real::PMPI_Allgatherv(
@@ -226,18 +228,18 @@ impl RealComm {
                 byte(),
                 to,
                 counts,
-                offsets,
+                displacements,
                 byte(),
                 self,
             )
         })?;
-        let parts = places.iter().zip(&lengths);
-        Ok(parts
-            .map(|(&at, &length)| all[at as usize..(at + length) as usize].to_vec())
+        let ranges = offsets.iter().zip(&lengths);
+        Ok(ranges
+            .map(|(&start, &length)| all[start as usize..(start + length) as usize].to_vec())
             .collect())
     }
 
-    /// Sends one value to each process, by rank; returns their values for this one.
+    /// Sends one value to each process, by rank; returns the values from each process.
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
@@ -250,18 +252,18 @@ impl RealComm {
             self.size()? as usize,
             "one value for each process"
         );
-        let (mut theirs, length) = (own.to_vec(), size_of::<T>() as c_int);
-        let (from, to) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
+        let (mut received, length) = (own.to_vec(), size_of::<T>() as c_int);
+        let (from, to) = (own.as_ptr().cast(), received.as_mut_ptr().cast());
         // SAFETY: one value for each process, in both directions.
         check(unsafe { real::PMPI_Alltoall(from, length, byte(), to, length, byte(), self) })?;
-        Ok(theirs)
+        Ok(received)
     }
 
     /// Returns the extremes of the processes' numbers, position by position.
     ///
-    /// All processes must pass equal numbers of values. The values are compared as signed numbers
-    /// of the same order, since MPICH 4.0 (its issue 6083) and Open MPI 4.1 (its issue 10525) treat
-    /// unsigned numbers as signed.
+    /// All processes must pass equal numbers of values. MPICH 4.0 (its issue 6083) and Open MPI 4.1
+    /// (its issue 10525) compare unsigned numbers as signed ones. The values are therefore passed
+    /// as signed numbers, with the top bit inverted, which preserves their order.
     ///
     /// # Errors
     /// The library's error; [`Error::INTERN`] for more than 2³¹ values.
